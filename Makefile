@@ -1,0 +1,55 @@
+# Every target makes its own virtual environment when there is none, so a fresh clone needs only Python and make.
+# Written for make 3.81, which macOS still has.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# -c always: a plain `torch` pulled in by another package may be gigabytes of CUDA.
+PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+
+# Our CPU models are tiny: one thread is faster than two, which only wait for each other.
+OMP_NUM_THREADS ?= 1
+export OMP_NUM_THREADS
+# Nothing here needs the Hub; this makes sure of it, and turns TRL's telemetry off.
+HF_HUB_OFFLINE ?= 1
+export HF_HUB_OFFLINE
+
+.PHONY: help quickstart test lint format venv clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
+	@echo '  Arguments go in ARGS, the Python to use in PYTHON: make test ARGS="-k groups" PYTHON=python3.12'
+
+quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no network
+	@$(BIN)/python examples/quickstart.py $(ARGS)
+
+test: $(INSTALLED) ## run the tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED) ## check style, format and types
+	@$(BIN)/python -m ruff check .
+	@$(BIN)/python -m ruff format --check .
+	@$(BIN)/python -m mypy
+
+format: $(INSTALLED) ## rewrite the files as lint wants them
+	@$(BIN)/python -m ruff check --fix .
+	@$(BIN)/python -m ruff format .
+
+venv: $(INSTALLED) ## make .venv, as every target does when it is missing
+
+clean: ## remove .venv, caches and build products (outputs/ stays)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "'$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true); Python 3.11 or newer is needed." \
+	    "Name one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.11" >&2; exit 1; }
+	@echo "Installing into $(VENV), once (two minutes or so) ..."
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP_INSTALL) torch
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@

@@ -1,0 +1,66 @@
+"""Workflow `single` (L0): one planner, whose every reply is played. The baseline that a team is compared with.
+
+Roles: `planner`. It sees the task's state and what came of its last reply.
+Rewards: team `progress` (change of the potential, sums to at most 1 over an episode) and `success` (1 once); to the planner
+`format` (-0.2 for an unreadable reply) or the task's costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Generic
+
+from pettingllms_envs.core import Move, Observation, Role, State, Task, Transition, check_num_turns, play, prompt
+
+PLANNER = Role("planner", "You are the planner. Your moves are played.")
+
+
+@dataclass(frozen=True, slots=True)
+class SingleState(Generic[State]):
+    """The task's state, the turn from 1, and the words about the last turn (empty in the first)."""
+
+    task: State
+    turn: int = 1
+    feedback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Single(Generic[State, Move]):
+    """One role plays the task.
+
+    Args:
+        task: The task.
+        num_turns: Turn budget, at least 1.
+
+    Raises:
+        ValueError: `num_turns` is not a whole number of at least 1.
+    """
+
+    task: Task[State, Move]
+    num_turns: int = 4
+
+    name: ClassVar[str] = "single"
+    roles: ClassVar[tuple[Role, ...]] = (PLANNER,)
+
+    def __post_init__(self) -> None:
+        check_num_turns(self.num_turns)
+
+    def start(self, task_state: State) -> SingleState[State]:
+        """Turn 1 on this instance."""
+        return SingleState(task_state)
+
+    def actor(self, state: SingleState[State]) -> str:
+        """Always the planner."""
+        return PLANNER.name
+
+    def observe(self, state: SingleState[State], role: str) -> Observation:
+        """The situation and what came of the last turn."""
+        return prompt(self, state, PLANNER, state.feedback)
+
+    def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
+        """Play the reply; the episode ends when the task is solved or the turns are used up."""
+        played = play(self.task, state.task, reply, PLANNER.name)
+        solved = self.task.solved(played.state)
+        truncated = not solved and state.turn == self.num_turns
+        turn = state.turn if solved or truncated else state.turn + 1
+        return Transition(SingleState(played.state, turn, played.feedback), played.rewards, solved, truncated)

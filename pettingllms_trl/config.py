@@ -1,0 +1,76 @@
+"""`MultiAgentGRPOConfig`: every field of TRL's `GRPOConfig`, and the few that a team adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from trl import GRPOConfig
+
+
+@dataclass
+class MultiAgentGRPOConfig(GRPOConfig):
+    r"""
+    Configuration of [`MultiAgentGRPOTrainer`]. All of [`~trl.GRPOConfig`] keeps its meaning, with two notes:
+
+    - `num_generations` is K, the number of candidates a decision samples (`sampling="tree"`), or of episodes an
+      instance is played (`sampling="parallel"`).
+    - `generation_batch_size / num_generations` rows of the data set are played per generation, as in
+      [`~trl.GRPOTrainer`]. A row gives K sequences for *each decision* of its episode, so a step trains on more
+      sequences than `generation_batch_size`; they pass through the model at most `per_device_train_batch_size` at a
+      time, so memory does not grow with the length of episodes.
+
+    Args:
+        sampling (`str`, *optional*, defaults to `"tree"`):
+            `"tree"`: at each decision the policy samples K candidates from one prompt, each is played on a branch of
+            its own and scored, and the best goes on. `"parallel"`: each instance is played K times, independently.
+        max_envs (`int`, *optional*):
+            How many environments are in play at once. `None` plays all rows of a generation together; fewer bounds
+            the number of sequences in one call of the generator.
+        max_turns (`int`, *optional*):
+            An episode ends when an agent has taken so many decisions. `None` leaves it to the environment.
+        check_groups (`bool`, *optional*, defaults to `False`):
+            Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
+            agent and turn, each prompt's state the one that the chosen branch reached.
+    """
+
+    sampling: str = field(
+        default="tree",
+        metadata={
+            "help": "'tree': K candidates for each decision, the best goes on. 'parallel': K whole episodes per instance."
+        },
+    )
+    max_envs: int | None = field(
+        default=None, metadata={"help": "Environments in play at once. None: all rows of a generation."}
+    )
+    max_turns: int | None = field(
+        default=None, metadata={"help": "Decisions an agent may take in an episode. None: the environment decides."}
+    )
+    check_groups: bool = field(
+        default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}
+    )
+
+    def __post_init__(self) -> None:
+        if self.num_generations < 2:
+            raise ValueError(
+                f"num_generations={self.num_generations}: a candidate is judged against its siblings, so at least 2 "
+                "are needed. Set num_generations=4 or more."
+            )
+        if self.sampling not in ("tree", "parallel"):
+            raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
+        for name in ("max_envs", "max_turns"):
+            value: Any = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}={value}, expected a positive number, or None for no bound")
+        # One episode of each row is what an evaluation of a team means; TRL's default would play K.
+        if self.num_generations_eval is None:
+            self.num_generations_eval = 1
+        super().__post_init__()
+        unsupported = {
+            "use_vllm": self.use_vllm,
+            "use_adaptive_entropy": self.use_adaptive_entropy,
+            "sync_ref_model": self.sync_ref_model,
+        }
+        for name, value in unsupported.items():
+            if value:
+                raise ValueError(f"{name}=True is not supported by MultiAgentGRPOTrainer yet. Leave it False.")

@@ -1,0 +1,127 @@
+"""What a rollout leaves behind: plain, frozen data, the only thing that passes between the rooms of this package.
+
+An *episode* is one run of one instance. At each of its *decisions* one agent saw one prompt, its policy sampled
+*candidates*, and one of them was played on. The candidates of a decision are AT-GRPO's group (arXiv:2510.11062, 3.2).
+
+    Decision(instance=3, episode=0, agent="planner_0", turn=1, candidates=(Candidate(text="Moves: R R", reward=1.5), ...))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Message = dict[str, str]
+"""A chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What a policy sampled after one prompt.
+
+    Args:
+        ids: The sampled token ids, the end-of-turn token included where one was sampled. Never empty.
+        text: The same, decoded without special tokens: the action given to the environment.
+        logprobs: Log-probability of each id under the sampler, or `None` where the sampler does not say.
+    """
+
+    ids: tuple[int, ...]
+    text: str
+    logprobs: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A completion, played on a branch of its own.
+
+    Args:
+        completion: What was sampled.
+        reward: The acting agent's reward for the step, as the environment gave it (`alpha * team + local`).
+        parts: The reward's named parts (`infos[agent]["rewards"]`), empty where the environment names none.
+        state: Digest of the state that the branch reached, or `None` where the environment has no `state_hash`.
+    """
+
+    completion: Completion
+    reward: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One agent's choice: one prompt, K candidates (`sampling="tree"`) or one (`sampling="parallel"`).
+
+    Args:
+        instance: Index of the data set row within the rollout.
+        episode: Index of the episode within its instance: 0 in a tree, 0..K-1 in parallel sampling.
+        agent: Name of the agent that acts.
+        turn: How many decisions this agent had taken before in the episode, from 0.
+        prompt: The messages shown to the agent.
+        prompt_ids: The prompt's token ids, as the sampler got them.
+        candidates: All that was sampled for the prompt.
+        chosen: Index of the candidate that was played on.
+        state: Digest of the state in which the agent acted, or `None`.
+        episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
+    """
+
+    instance: int
+    episode: int
+    agent: str
+    turn: int
+    prompt: Sequence[Message]
+    prompt_ids: tuple[int, ...]
+    candidates: tuple[Candidate, ...]
+    chosen: int
+    state: str | None = None
+    episode_return: float = 0.0
+
+    @property
+    def played(self) -> Candidate:
+        """The candidate that was played on."""
+        return self.candidates[self.chosen]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One run of one instance, along the chosen branches.
+
+    Args:
+        instance: Index of the data set row within the rollout.
+        episode: Index of the episode within its instance.
+        decisions: In the order in which they were taken.
+        returns: Sum of rewards of each agent.
+        outcome: The environment's own account of how it ended (`infos[agent]["outcome"]`), for instance
+            `{"success": True, "regret": 0.0}`; empty where it gives none.
+    """
+
+    instance: int
+    episode: int
+    decisions: tuple[Decision, ...]
+    returns: Mapping[str, float]
+    outcome: Mapping[str, Any]
+
+
+def check_groups(episodes: Sequence[Episode], *, num_candidates: int) -> None:
+    """The invariant of AT-GRPO's groups: K candidates of one prompt, and each prompt shows the state played before it.
+
+    One prompt, agent, turn and instance per group hold by construction of `Decision`; what can go wrong is a group of
+    another size, two groups for one choice, and a branch that goes on from a state that was not the chosen one's.
+
+    Raises:
+        AssertionError: Naming the decision that breaks it.
+    """
+    for episode in episodes:
+        seen: set[tuple[str, int]] = set()
+        before: Decision | None = None
+        for decision in episode.decisions:
+            where = f"instance {decision.instance}, {decision.agent}, turn {decision.turn}"
+            assert len(decision.candidates) == num_candidates, (
+                f"{where}: {len(decision.candidates)} candidates, expected {num_candidates}"
+            )
+            assert (decision.instance, decision.episode) == (episode.instance, episode.episode), f"{where}: astray"
+            assert (decision.agent, decision.turn) not in seen, f"{where}: decided twice"
+            seen.add((decision.agent, decision.turn))
+            if before is not None:
+                assert decision.state == before.played.state, f"{where}: not the state that the chosen branch reached"
+            before = decision

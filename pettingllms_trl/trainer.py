@@ -1,0 +1,544 @@
+"""`MultiAgentGRPOTrainer`: wires rollout, credit and policies into the seams of TRL's `GRPOTrainer`, nothing more.
+
+A generation: rows of the data set are played (`rollout.play`), decisions become advantages (`credit`), and each
+policy's sequences are *replayed* through the inherited `_generate_and_score_completions`, with a `rollout_func` that
+returns the tokens already sampled. So padding, masks, old and reference log-probabilities, losses and metrics are
+TRL's own. With one agent, one turn and K siblings this is `GRPOTrainer`, step for step.
+
+The private seams this stands on are pinned by `tests/trl/test_trl_seams.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pettingzoo
+import torch
+from accelerate.utils import gather, set_seed
+from datasets import Dataset, IterableDataset
+from pettingzoo import AECEnv
+from peft import PeftConfig, PeftModel
+from torch.utils.data import DataLoader, Sampler
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from trl import GRPOTrainer
+from trl.trainer.utils import RepeatSampler, create_model_from_path, repeat_iterable_dataset, shuffle_sequence_dict
+
+from . import credit as credits
+from .batching import Batch, cut
+from .config import MultiAgentGRPOConfig
+from .generation import sample
+from .policies import Policy, activate, attach_adapters, parameters_of, route
+from .records import Decision, Episode, check_groups
+from .rollout import MakeEnv, Row, play, prompt_of
+
+
+class MultiAgentGRPOTrainer(GRPOTrainer):
+    """
+    Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
+    [Stronger Together](https://huggingface.co/papers/2510.11062)).
+
+    Example:
+
+    ```python
+    >>> import pettingllms_envs
+    >>> from datasets import Dataset
+    >>> from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+
+    >>> trainer = MultiAgentGRPOTrainer(
+    ...     model="Qwen/Qwen3-1.7B",
+    ...     env="pettingllms/plan_path-v0",
+    ...     policies="lora",
+    ...     args=MultiAgentGRPOConfig(output_dir="plan-path-team", num_generations=4),
+    ...     train_dataset=Dataset.from_dict({"seed": range(1000)}),
+    ... )
+    >>> trainer.train()
+    ```
+
+    Args:
+        model (`str` or [`~transformers.PreTrainedModel`] or [`~peft.PeftModel`]):
+            As in [`~trl.GRPOTrainer`]. With adapters, a `PeftModel` whose adapters bear the policies' names goes on
+            training them.
+        env (`str` or `Callable[[], AECEnv]`):
+            A PettingZoo AEC environment whose observations are text (a `str`, or a dict with `"text"` and perhaps
+            `"system"`): an id of PettingZoo's registry, or a function that makes one. It is called once for every
+            environment in play at once.
+        args ([`MultiAgentGRPOConfig`], *optional*):
+            Configuration. `None`: the defaults.
+        train_dataset ([`~datasets.Dataset`] or [`~datasets.IterableDataset`], *optional*):
+            A row is an instance: `seed` and the fields that the environment's `reset(options=...)` takes. May be left
+            out where only [`~MultiAgentGRPOTrainer.play`] or `evaluate` is used.
+        eval_dataset (*optional*):
+            Rows of the same kind. `evaluate` plays each `args.num_generations_eval` times (once by default).
+        policies (`str` or `dict`, *optional*, defaults to `"shared"`):
+            `"shared"`, `"lora"` (an adapter per role), or a dict from agents or roles to adapter names or [`Policy`].
+        credit (`str` or [`Credit`], *optional*, defaults to `"at_grpo"`):
+            `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), or a function from decisions to advantages.
+        peft_config ([`~peft.PeftConfig`], *optional*):
+            Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
+        processing_class, callbacks, optimizers, quantization_config:
+            As in [`~trl.GRPOTrainer`].
+
+    Raises:
+        ValueError, TypeError: Before any model is loaded, for an unknown environment, agent, credit or row field, an
+            observation that is not text, or an option that is not supported; saying what was given, expected, to do.
+    """
+
+    _tag_names = ["trl", "grpo", "at-grpo", "multi-agent", "pettingllms"]
+    _name = "AT-GRPO"
+    _paper = {
+        "title": "Stronger Together: On-Policy Reinforcement Learning for Collaborative LLMs",
+        "id": "2510.11062",
+    }
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel | PeftModel,
+        env: str | MakeEnv,
+        args: MultiAgentGRPOConfig | None = None,
+        train_dataset: Dataset | IterableDataset | None = None,
+        eval_dataset: Dataset | IterableDataset | dict[str, Dataset | IterableDataset] | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        *,
+        policies: str | Mapping[str, str | Policy] = "shared",
+        credit: str | credits.Credit = "at_grpo",
+        peft_config: PeftConfig | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
+        quantization_config: Any = None,
+    ) -> None:
+        if args is None:
+            args = MultiAgentGRPOConfig("multi-agent-grpo")
+        if args.world_size > 1:
+            raise ValueError(f"{args.world_size} processes: MultiAgentGRPOTrainer runs on one process so far")
+        self._make_env = _env_maker(env)
+        agents = _check_env(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
+        self.routing = route(policies, agents)
+        self._credit = credits.resolve(
+            credit, sampling=args.sampling, scale=args.scale_rewards, num_candidates=args.num_generations
+        )
+        self._adapters = self.routing.adapters
+        if self._adapters:
+            if args.beta != 0.0 and isinstance(model, PeftModel):
+                raise ValueError(
+                    f"beta={args.beta} with a PeftModel: the reference of its adapters would be the bare base model. "
+                    "Merge what you trained into the base (merge_and_unload), or set beta=0."
+                )
+            # Seeded before the adapters are drawn, or equal seeds start from different ones (huggingface/trl#6688).
+            set_seed(args.seed)
+            if isinstance(model, str):
+                model_init_kwargs = dict(args.model_init_kwargs or {})
+                if quantization_config is not None:
+                    model_init_kwargs["quantization_config"] = quantization_config
+                model = create_model_from_path(model, **model_init_kwargs)
+                quantization_config = None
+            model = attach_adapters(model, self._adapters, peft_config)
+            peft_config = None
+        self._can_train = train_dataset is not None
+        with _reference_left_to_us(args, active=bool(self._adapters)):
+            super().__init__(
+                model=model,
+                reward_funcs=[_environment],
+                args=args,
+                train_dataset=train_dataset if self._can_train else Dataset.from_dict({"seed": [args.seed]}),
+                eval_dataset=eval_dataset,
+                processing_class=processing_class,
+                callbacks=callbacks,
+                optimizers=optimizers,
+                quantization_config=quantization_config,
+                peft_config=peft_config,
+            )
+        self.beta = args.beta
+        self.rollout_func = _replay  # set here, since TRL warns of an experiment when it is given to __init__
+        if self._tokenizer.chat_template is None:
+            raise ValueError(
+                "the tokenizer has no chat template, so an agent's messages cannot be written as a prompt. Use a chat "
+                "model, or set `processing_class.chat_template`."
+            )
+        # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
+        for name in ("prompt", "completion", "advantages"):
+            self._logs[name] = deque()
+        for name in ("rewards", "extra"):
+            self._logs[name] = defaultdict(deque)
+
+    # ---- Playing --------------------------------------------------------------------------------------------------
+
+    def play(
+        self, rows: Sequence[Row], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
+    ) -> list[Episode]:
+        """Play each row `num_episodes` times with the current policies, sampling as in training.
+
+        Args:
+            rows: Instances: `seed` and reset options.
+            num_episodes: How often each is played.
+            name: Seeds the breaking of ties.
+            max_envs: Environments in play at once; `None`: `args.max_envs`.
+
+        Returns:
+            Episodes, in the order of the rows.
+        """
+        return self._play(rows, sampling="parallel", num_candidates=num_episodes, name=name, max_envs=max_envs)
+
+    def _play(
+        self, rows: Sequence[Row], *, sampling: Any, num_candidates: int, name: str, max_envs: int | None = None
+    ) -> list[Episode]:
+        return play(
+            rows,
+            make_env=self._make_env,
+            sample=lambda requests: sample(
+                requests,
+                policy_of=self.routing.of_agent,
+                tokenize=lambda prompts: self._tokenize_prompts(prompts)[0],
+                generate=self._generate_as,
+                decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
+            ),
+            sampling=sampling,
+            num_candidates=num_candidates,
+            seed=f"{self.args.seed}/{name}",
+            default_env_seed=self.args.seed,
+            max_envs=max_envs or self.args.max_envs,
+            max_turns=self.args.max_turns,
+        )
+
+    def _generate_as(self, policy: str, prompt_ids: list[Sequence[int]]) -> tuple[Any, Any]:
+        self._activate(policy)
+        return self._generate_single_turn(prompt_ids, None, {}, 1)
+
+    def _activate(self, policy: str) -> None:
+        if self._adapters:
+            activate(self.accelerator.unwrap_model(self.model), policy, self._adapters)
+
+    # ---- Data: a row is an instance -------------------------------------------------------------------------------
+
+    def get_train_dataloader(self) -> DataLoader:
+        """TRL's, with each row once instead of K times: the candidates are made by the rollout."""
+        dataset = self.train_dataset
+        if isinstance(dataset, IterableDataset):
+            dataset = repeat_iterable_dataset(
+                dataset.shuffle(seed=self.args.seed) if self.shuffle_dataset else dataset,
+                mini_repeat_count=1,
+                batch_size=self._rows_per_generation,
+                repeat_count=self.num_iterations * self.args.steps_per_generation,
+            )
+        return self._get_dataloader(
+            dataset=dataset,
+            description="Training",
+            batch_size=self._rows_per_generation,
+            sampler_fn=self._get_train_sampler,
+            is_training=True,
+        )
+
+    @property
+    def _rows_per_generation(self) -> int:
+        return self.args.generation_batch_size // self.num_generations
+
+    def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler:
+        return RepeatSampler(
+            data_source=self.train_dataset if dataset is None else dataset,
+            mini_repeat_count=1,
+            batch_size=self._rows_per_generation,
+            repeat_count=self.num_iterations * self.args.steps_per_generation,
+            shuffle=self.shuffle_dataset,
+            seed=self.args.seed,
+        )
+
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
+        return RepeatSampler(data_source=eval_dataset, mini_repeat_count=1, shuffle=False)
+
+    def _set_signature_columns_if_needed(self) -> None:
+        if self._signature_columns is None:
+            self._signature_columns = list(self.train_dataset.column_names or [])
+
+    # ---- A generation ---------------------------------------------------------------------------------------------
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """Rows to the forward passes of this micro-step; a single forward pass, on its way to the loss, as it is."""
+        if isinstance(generation_batch, dict):
+            return generation_batch
+        steps_per_generation = self.args.steps_per_generation
+        if self._step % (steps_per_generation * self.num_iterations) == 0 or self._buffered_inputs is None:
+            episodes = self._play(
+                generation_batch,
+                sampling=self.args.sampling,
+                num_candidates=self.num_generations,
+                name=str(self.state.global_step),
+            )
+            if self.args.check_groups:
+                check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
+            self._log_episodes(episodes, "train")
+            self._buffered_inputs = self._batches([d for episode in episodes for d in episode.decisions])
+        return self._buffered_inputs[self._step % steps_per_generation]
+
+    def _batches(self, decisions: Sequence[Decision]) -> list[list[Batch]]:
+        """Decisions to the forward passes of each of a generation's micro-steps."""
+        advantages = self._credit(decisions)
+        credits.check_advantages(advantages, decisions)
+        for log in (self._logs["prompt"], self._logs["completion"], self._logs["advantages"]):
+            log.clear()
+        self._logs["rewards"].clear()
+        self._logs["extra"].clear()
+        steps: list[list[Batch]] = [[] for _ in range(self.args.steps_per_generation)]
+        for policy in self.routing.policies:
+            own = [i for i, d in enumerate(decisions) if self.routing.of_agent[d.agent] == policy.name]
+            if not own:
+                continue
+            batch = self._replay_policy(policy, [decisions[i] for i in own], [advantages[i] for i in own])
+            passes = cut(
+                shuffle_sequence_dict(batch),
+                num_steps=self.args.steps_per_generation,
+                max_rows=self.args.per_device_train_batch_size,
+                token_mean=self.loss_type == "bnpo",
+            )
+            for step, more in zip(steps, passes, strict=True):
+                step.extend({**piece, "policy": policy.name} for piece in more)
+        return steps
+
+    def _replay_policy(
+        self, policy: Policy, decisions: Sequence[Decision], advantages: credits.Advantages
+    ) -> dict[str, Any]:
+        """One policy's sequences through TRL's own pipeline; then its advantages are replaced by the credit's."""
+        rows = [
+            {
+                "prompt": decision.prompt,
+                "prompt_ids": list(decision.prompt_ids),
+                "completion": candidate.completion,
+                "reward": candidate.reward,
+            }
+            for decision in decisions
+            for candidate in decision.candidates
+        ]
+        extra = {
+            "agent": [d.agent for d in decisions for _ in d.candidates],
+            "instance": [d.instance for d in decisions for _ in d.candidates],
+            "episode": [d.episode for d in decisions for _ in d.candidates],
+            "turn": [d.turn for d in decisions for _ in d.candidates],
+            "chosen": [k == d.chosen for d in decisions for k in range(len(d.candidates))],
+        }
+        for column, values in extra.items():
+            self._log_completion_extra(column, values)
+        self._activate(policy.name)
+        self._replayed = rows
+        # TRL groups consecutive rows by K; a parallel episode's decision has a single one.
+        num_generations, self.num_generations = self.num_generations, len(decisions[0].candidates)
+        try:
+            batch = self._generate_and_score_completions(rows)
+        finally:
+            self.num_generations = num_generations
+        flat = [value for values in advantages for value in values]
+        batch["advantages"] = torch.tensor(flat, dtype=torch.float32, device=self.accelerator.device)
+        logged = self._logs["advantages"]
+        for _ in flat:
+            logged.pop()
+        logged.extend(flat)
+        return batch
+
+    def _calculate_rewards(
+        self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
+    ) -> torch.Tensor:
+        """The rewards that the environment gave while it was played. (B, 1)"""
+        rewards = torch.tensor([[row["reward"]] for row in inputs], dtype=torch.float32)
+        return gather(rewards.to(self.accelerator.device))
+
+    # ---- The update -----------------------------------------------------------------------------------------------
+
+    def training_step(
+        self, model: torch.nn.Module, inputs: Any, num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """TRL's micro-step, as one forward and backward after another; an adapter is never switched in between."""
+        began = time.perf_counter()
+        model.train()  # decides in `_prepare_inputs` whether this is training or evaluation
+        loss = torch.zeros((), device=self.accelerator.device)
+        for batch in self._prepare_inputs(inputs):
+            # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
+            loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        self._step += 1
+        self._current_train_step_time += time.perf_counter() - began
+        if self._step % self.current_gradient_accumulation_steps == 0:
+            self._metrics["train"]["step_time"].append(self._current_train_step_time)
+            self._current_train_step_time = 0.0
+        return loss
+
+    def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
+        self._activate(inputs["policy"])
+        scale = inputs["loss_scale"]
+        if scale != 1.0:
+            # Losses that divide by the generation's tokens need no scale; undone here, so that the same factor serves
+            # them and the terms that are a mean over the pass (entropy bonus, router loss).
+            inputs = {**inputs, "num_items_in_batch": inputs["num_items_in_batch"] * scale}
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        before = {key: len(values) for key, values in metrics.items()}
+        loss = super()._compute_loss(model, inputs)
+        if len(self.routing.policies) > 1:
+            for key, values in list(metrics.items()):
+                if len(values) > before.get(key, 0):
+                    metrics[f"policy/{inputs['policy']}/{key}"].append(values[-1])
+        return loss if scale == 1.0 else loss * scale
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """The inherited optimizer, its parameter groups split by policy, each with its own learning rate."""
+        fresh = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        if fresh and any(policy.learning_rate is not None for policy in self.routing.policies):
+            groups = []
+            for policy in self.routing.policies:
+                own = {id(p) for p in self._parameters_of(policy)}
+                rate = self.args.learning_rate if policy.learning_rate is None else policy.learning_rate
+                for group in optimizer.param_groups:
+                    params = [p for p in group["params"] if id(p) in own]
+                    groups.append({**group, "params": params, "lr": rate})
+            optimizer.param_groups = groups
+        return optimizer
+
+    def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
+        """Each policy's gradients are clipped by their own norm. Returns the norm of all of them, before clipping."""
+        if len(self.routing.policies) == 1 and self.routing.policies[0].max_grad_norm is None:
+            return super()._clip_grad_norm(model)
+        norms = []
+        for policy in self.routing.policies:
+            limit = self.args.max_grad_norm if policy.max_grad_norm is None else policy.max_grad_norm
+            norm = self.accelerator.clip_grad_norm_(self._parameters_of(policy), limit)
+            self._metrics["train"][f"policy/{policy.name}/grad_norm"].append(float(norm))
+            norms.append(norm)
+        return torch.stack(norms).norm()
+
+    def _parameters_of(self, policy: Policy) -> list[torch.nn.Parameter]:
+        return parameters_of(self.accelerator.unwrap_model(self.model), policy, self._adapters)
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""
+        if not self._can_train:
+            raise ValueError("train() needs a train_dataset: give one whose rows are instances, e.g. a column 'seed'")
+        return super().train(*args, **kwargs)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self._adapters:  # loading leaves all but one adapter frozen, and so out of the optimizer
+            self._activate(self.routing.policies[0].name)
+
+    # ---- Evaluation and logging -----------------------------------------------------------------------------------
+
+    def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
+        """Play the rows and log rewards and outcomes. A group-relative loss says nothing of a policy; none is given."""
+        episodes = self.play(inputs, num_episodes=self.num_generations_eval, name=f"eval/{self.state.global_step}")
+        self._log_episodes(episodes, "eval")
+        return None, None, None
+
+    def _log_episodes(self, episodes: Sequence[Episode], mode: str) -> None:
+        """Means over episodes, agents and reward parts, under the names the README lists."""
+        metrics = self._metrics[mode]
+        rewards: dict[str, list[float]] = defaultdict(list)
+        parts: dict[str, list[float]] = defaultdict(list)
+        for episode in episodes:
+            metrics["rollout/decisions"].append(len(episode.decisions))
+            for name, value in episode.outcome.items():
+                if isinstance(value, int | float):  # a bool counts as 0 or 1: success -> success rate
+                    metrics[f"outcome/{name}"].append(float(value))
+            for agent, value in episode.returns.items():
+                metrics[f"agent/{agent}/return"].append(value)
+            for decision in episode.decisions:
+                for candidate in decision.candidates:
+                    rewards[decision.agent].append(candidate.reward)
+                    for name, value in candidate.parts.items():
+                        parts[f"{decision.agent}/rewards/{name}"].append(value)
+        for name, values in [*((f"{a}/reward", v) for a, v in rewards.items()), *parts.items()]:
+            metrics[f"agent/{name}"].append(sum(values) / len(values))
+        if mode == "eval":
+            every = [value for values in rewards.values() for value in values]
+            metrics["reward"].append(sum(every) / len(every))
+        spread = defaultdict(list)
+        for episode in episodes:
+            for decision in episode.decisions:
+                values = [c.reward for c in decision.candidates]
+                spread[decision.agent].append(len(values) > 1 and max(values) == min(values))
+        if mode == "train" and self.args.sampling == "tree":
+            for agent, flat in spread.items():
+                metrics[f"agent/{agent}/frac_reward_zero_std"].append(sum(flat) / len(flat))
+
+
+def _environment(**_: Any) -> list[float]:
+    """Stands where TRL wants a reward function; `_calculate_rewards` gives the environment's rewards instead."""
+    raise AssertionError("rewards come from the environment while it is played")
+
+
+def _replay(prompts: list[Any], trainer: MultiAgentGRPOTrainer) -> dict[str, Any]:
+    """TRL's `rollout_func`: what was sampled already, token for token."""
+    completions = [row["completion"] for row in trainer._replayed]
+    logprobs = [c.logprobs for c in completions]
+    return {
+        "prompt_ids": [row["prompt_ids"] for row in trainer._replayed],
+        "completion_ids": [list(c.ids) for c in completions],
+        "logprobs": None if any(values is None for values in logprobs) else [list(values) for values in logprobs],
+    }
+
+
+@contextmanager
+def _reference_left_to_us(args: MultiAgentGRPOConfig, *, active: bool) -> Any:
+    """TRL copies the adapter "default" as KL reference, which adapters named after roles do not have (KeyError).
+
+    Fresh adapters start at zero, so the base with adapters disabled is the reference, as TRL does for a fresh one.
+    """
+    beta = args.beta
+    if active:
+        args.beta = 0.0
+    try:
+        yield
+    finally:
+        args.beta = beta
+
+
+def _env_maker(env: str | MakeEnv) -> MakeEnv:
+    """A function that makes the environment. Raises `ValueError` for an id that PettingZoo's registry does not have."""
+    if not isinstance(env, str):
+        if not callable(env):
+            raise TypeError(
+                f"env is a {type(env).__name__}, expected an id of PettingZoo's registry or a function that makes an "
+                "AECEnv: env=lambda: my_env_v0.env()"
+            )
+        return env
+    if env not in pettingzoo.aec_registry:
+        near = difflib.get_close_matches(env, pettingzoo.aec_registry, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise ValueError(
+            f"no environment {env!r} in PettingZoo's AEC registry. {hint}Import the package that registers it (for "
+            "ours: import pettingllms_envs), or give a function that makes the environment."
+        )
+    return lambda: pettingzoo.make("aec", env)
+
+
+def _each(dataset: Any) -> list[Any]:
+    return list(dataset.values()) if isinstance(dataset, dict) else [dataset]
+
+
+def _check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> list[str]:
+    """Make one environment and look at it, at every data set's fields, and at what its first agent observes.
+
+    Returns:
+        The names of its agents.
+    """
+    env = make_env()
+    if not isinstance(env, AECEnv):
+        raise TypeError(
+            f"env made a {type(env).__module__}.{type(env).__name__}, expected a pettingzoo.AECEnv. A parallel "
+            "environment becomes one by pettingzoo.utils.parallel_to_aec."
+        )
+    known = env.metadata.get("reset_options")
+    row: Row = {}
+    for dataset in datasets:
+        columns = list((dataset.column_names if dataset is not None else None) or [])
+        if known is not None:
+            unknown = [column for column in columns if column not in ("seed", *known)]
+            if unknown:
+                raise ValueError(
+                    f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
+                    f"seed, {', '.join(known)}. Rename or remove the columns (dataset.remove_columns)."
+                )
+        if columns and not row:
+            row = next(iter(dataset))
+    options = {name: value for name, value in row.items() if name != "seed"}
+    env.reset(seed=row.get("seed", seed), options=options or None)
+    prompt_of(env.observe(env.agent_selection), agent=env.agent_selection)
+    return list(env.possible_agents)

@@ -1,0 +1,126 @@
+import os
+import re
+import subprocess
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODEL_LIBRARIES = {"accelerate", "datasets", "peft", "tokenizers", "torch", "transformers", "trl", "vllm"}
+
+
+def requirements(extra: str) -> list[Requirement]:
+    """What pyproject.toml names for an extra ("" for the bare install), with `pettingllms[other]` left out."""
+    lines = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
+    return [requirement for requirement in map(Requirement, lines) if requirement.name != PROJECT["name"]]
+
+
+def included_extras(extra: str) -> set[str]:
+    """The other extras of ours that an extra brings."""
+    lines = map(Requirement, PROJECT["optional-dependencies"][extra])
+    return set().union(*(requirement.extras for requirement in lines if requirement.name == PROJECT["name"]))
+
+
+def installed_closure(names: set[str]) -> set[str]:
+    """Every distribution that installing `names` without extras brings to this machine."""
+    closure: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in closure:
+            continue
+        closure.add(name)
+        needed = map(Requirement, metadata.requires(name) or [])
+        waiting += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return closure
+
+
+def pins() -> dict[str, str]:
+    lines = [line.split("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines if line)}
+
+
+def dry_run(target: str) -> str:
+    """The commands `make target` would run."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    done = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_a_bare_install_brings_no_model_library():
+    closure = installed_closure({requirement.name for requirement in requirements("")})
+    assert {"pettingzoo", "gymnasium", "numpy"} <= closure
+    assert not closure & MODEL_LIBRARIES
+
+
+def test_each_extra_brings_what_its_name_says():
+    assert {"trl", "transformers", "peft", "torch"} <= {requirement.name for requirement in requirements("trl")}
+    assert {"vllm"} == {requirement.name for requirement in requirements("vllm")}
+    assert {"pytest", "ruff", "mypy"} <= {requirement.name for requirement in requirements("dev")}
+    assert included_extras("vllm") == included_extras("dev") == {"trl"}
+
+
+def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():
+    (trl,) = [requirement for requirement in requirements("trl") if requirement.name == "trl"]
+    assert trl.specifier.contains("1.16.3")
+    assert not trl.specifier.contains("1.15.0")
+    assert not trl.specifier.contains("1.17.0")
+
+
+@pytest.mark.parametrize("extra", ["", "trl", "dev"])
+def test_constraints_pin_every_named_requirement_within_its_range(extra):
+    pinned = pins()
+    wrong = [
+        f"{requirement} (pinned: {pinned.get(requirement.name)})"
+        for requirement in requirements(extra)
+        if not requirement.specifier.contains(pinned.get(requirement.name, "0"))
+    ]
+    assert not wrong
+
+
+def test_both_packages_tell_type_checkers_that_they_are_typed():
+    for package in ("pettingllms_envs", "pettingllms_trl"):
+        assert (ROOT / package / "py.typed").is_file()
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        ("quickstart", ".venv/bin/python examples/quickstart.py"),
+        ("test", ".venv/bin/python -m pytest"),
+        ("lint", ".venv/bin/python -m mypy"),
+    ],
+)
+def test_make_runs_the_command_in_the_virtual_environment_of_the_repository(target, command):
+    assert command in dry_run(target)
+
+
+def test_make_installs_under_the_constraints_only():
+    installs = re.findall(r"(?:\$\(PIP_INSTALL\)|pip install).*", (ROOT / "Makefile").read_text())
+    definition, *uses = installs
+    assert "-c constraints.txt" in definition
+    assert [use.split()[-1] for use in uses] == ["torch", "'.[dev]'"]
+    assert all(use.startswith("$(PIP_INSTALL)") for use in uses)
+
+
+def test_the_quickstart_that_make_runs_exists():
+    assert (ROOT / "examples" / "quickstart.py").is_file()
+
+
+def test_ci_runs_lint_and_the_tests():
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert {"make lint || status=1", "make test || status=1", 'exit "$status"'} <= set(script.read_text().splitlines())
+
+
+def test_no_test_folder_is_a_package_that_could_shadow_an_installed_one():
+    # With an __init__.py in it, tests/trl could be imported as `trl`.
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
