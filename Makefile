@@ -7,8 +7,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# -c always: a plain `torch` pulled in by another package may be gigabytes of CUDA.
-PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+# -qq: errors only. -c always: a plain `torch` pulled in by another package may be gigabytes of CUDA.
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 # Our CPU models are tiny: one thread is faster than two, which only wait for each other.
 OMP_NUM_THREADS ?= 1
@@ -39,15 +39,16 @@ format: $(INSTALLED) ## rewrite the files as lint wants them
 	@$(BIN)/python -m ruff format .
 
 venv: $(INSTALLED) ## make .venv, as every target does when it is missing
+	@:
 
 clean: ## remove .venv, caches and build products (outputs/ stays)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "'$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true); Python 3.11 or newer is needed." \
-	    "Name one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
+	  echo "PYTHON=$(PYTHON) is $$($(PYTHON) --version 2> /dev/null || echo 'not found'); Python 3.11 or newer" \
+	    "is needed. Name one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.11" >&2; exit 1; }
 	@echo "Installing into $(VENV), once (two minutes or so) ..."
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP_INSTALL) torch

@@ -1,12 +1,14 @@
 """The contract of an environment: a task (the game), a workflow (who acts when and sees what), and rewards with names.
 
-A *task* is a pure state machine: rules, parser, generator, oracle. It knows no role. A *workflow* turns any task into play
-for a team: the order of the roles, what each one is shown, how its reply is used and scored. `pettingllms_envs.aec.TextEnv`
-turns a workflow into a PettingZoo environment. This module imports no pettingzoo, so both can be used and tested without it.
+A *task* is a pure state machine: rules, parser, generator, oracle. It knows no role. A *workflow* turns any task into
+play for a team: the order of the roles, what each one is shown, how its reply is used and scored.
+`pettingllms_envs.aec.TextEnv` turns a workflow into a PettingZoo environment. This module imports no pettingzoo, so
+both can be used and tested without it.
 
-A new task is one file with a class that has the methods of `Task`; a new workflow is one file with a class that has those of
-`Workflow`. Both are frozen dataclasses whose fields are their settings; states are frozen dataclasses of numbers, strings,
-tuples and other such dataclasses, so that a snapshot is a reference and `repr(state)` says all there is to say.
+A new task is one file with a class that has the methods of `Task`; a new workflow is one file with a class that has
+those of `Workflow`. Both are frozen dataclasses whose fields are their settings; states are frozen dataclasses of
+numbers, strings, tuples and other such dataclasses, so that a snapshot is a reference and `repr(state)` says all
+there is to say.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
 
 TEAM = "team"
 UNREADABLE_PENALTY = -0.2
@@ -39,7 +42,7 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A reply that is not a move, and why. The reason goes into a prompt: a clause without a full stop, never model text."""
+    """A reply that is not a move, and why: a clause for a prompt, no full stop, and never text that a model wrote."""
 
     reason: str
 
@@ -66,7 +69,7 @@ class Role:
 
 
 class Task(Protocol[State, Move]):
-    """A game as pure functions of its state. Nothing here touches a clock, a global random number or the state given."""
+    """A game as pure functions of its state: no clock, no global random numbers, no role."""
 
     @property
     def name(self) -> str:
@@ -104,7 +107,7 @@ class Task(Protocol[State, Move]):
         ...
 
     def value(self, state: State) -> float:
-        """The potential: 0 at the start of the instance, 1 at the goal, from the exact distance; it may be negative."""
+        """The potential, from the exact distance: 0 at the start of the instance, 1 at the goal; may be negative."""
         ...
 
     def costs(self, before: State, move: Move, after: State) -> Mapping[str, float]:
@@ -235,8 +238,9 @@ def worth(task: Task[State, Any], state: State) -> float:
 def play(task: Task[State, Move], state: State, reply: str, role: str) -> Played[State]:
     """Play a role's reply on the task.
 
-    The team gets `progress`, the change of the task's potential with gamma 1 (so that no loop can farm it), and `success`, 1 when
-    the task is solved. The role gets `format`, -0.2, for an unreadable reply (nothing is played then), or the task's costs.
+    The team gets `progress`, the change of the task's potential with gamma 1 (so that no loop can farm it), and
+    `success`, 1 when the task is solved. The role gets `format`, -0.2, for an unreadable reply (nothing is played
+    then), or the task's costs.
     """
     move = task.parse(reply)
     if isinstance(move, Unreadable):
@@ -251,13 +255,15 @@ def play(task: Task[State, Move], state: State, reply: str, role: str) -> Played
 
 
 def prompt(workflow: Workflow[WorkflowState], state: WorkflowState, role: Role, *notes: str) -> Observation:
-    """The usual prompt: rules, job and reply format; then the turn, the situation and the notes, empty ones left out."""
+    """The usual prompt: rules, job, reply format; then the turn, the situation and the notes, without empty ones."""
     task = workflow.task
     lines = (f"Turn {state.turn} of {workflow.num_turns}.", task.show(state.task), *notes)
     return Observation(f"{task.rules()}\n{role.job}\n{task.reply_format()}", "\n".join(filter(None, lines)))
 
 
-def check_num_turns(num_turns: int) -> None:
+def check_num_turns(num_turns: object) -> None:
     """Raise ValueError unless the turn budget is a whole number of at least 1."""
     if not isinstance(num_turns, int) or num_turns < 1:
-        raise ValueError(f"num_turns is {num_turns!r}; expected a whole number of at least 1. Give the turns of an episode.")
+        raise ValueError(
+            f"num_turns is {num_turns!r}; expected a whole number of at least 1. Give the turns of an episode."
+        )

@@ -1,8 +1,8 @@
 """ChatText: the Gymnasium space of everything a language model can write.
 
-`gymnasium.spaces.Text` rejects most of Unicode, checks 65k characters in milliseconds and samples large character sets in tenths
-of a second. Here every `str` is a member, and a sample is either a reply such as a model might give or junk, so that
-PettingZoo's tests and random agents reach both the moves and the error handling of an environment.
+`gymnasium.spaces.Text` rejects most of Unicode, checks 65k characters in milliseconds and samples large character
+sets in tenths of a second. Here every `str` is a member, and a sample is either a reply such as a model might give or
+junk, so that PettingZoo's tests and random agents reach both the moves and the error handling of an environment.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from gymnasium.spaces import Space
+
 
 _JUNK = (
     "",
@@ -53,7 +54,7 @@ class ChatText(Space[str]):
             ValueError: A mask or probabilities were given; every string is legal, so there is nothing to mask.
         """
         if mask is not None or probability is not None:
-            raise ValueError("ChatText.sample got a mask or probability; every string is legal, so call it without them.")
+            raise ValueError("ChatText.sample got a mask or probability. Every str is legal: call it without.")
         rng = self.np_random
         if rng.random() < 0.5:
             return _JUNK[rng.integers(len(_JUNK))]

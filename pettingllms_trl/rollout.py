@@ -135,6 +135,7 @@ class _Run:
         self._seed = seed
         self._decisions: list[Decision] = []
         self._returns: dict[str, float] = {}
+        self._outcome: Mapping[str, Any] = {}
         self._turns: dict[str, int] = {}
 
     def start(self, row: Row, default_env_seed: int) -> None:
@@ -169,6 +170,7 @@ class _Run:
         self.env = branches[chosen].resume()
         for agent, reward in branches[chosen].rewards.items():
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
+        self._outcome = branches[chosen].outcome
         self._turns[self.agent] = turn + 1
         self._decisions.append(
             Decision(
@@ -185,22 +187,22 @@ class _Run:
         )
 
     def finish(self) -> Episode:
-        outcome = next((dict(i["outcome"]) for i in self.env.infos.values() if "outcome" in i), {})
         return Episode(
             instance=self.instance,
             episode=self.episode,
             decisions=tuple(replace(d, episode_return=self._returns[d.agent]) for d in self._decisions),
             returns=self._returns,
-            outcome=outcome,
+            outcome=self._outcome,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """What a candidate led to: its reward, every agent's reward, and the way back to the state it reached."""
+    """What a candidate led to: every agent's reward, the outcome so far, and the way back to the state it reached."""
 
     candidate: Candidate
     rewards: Mapping[str, float]
+    outcome: Mapping[str, Any]
     resume: Callable[[], AECEnv]
 
 
@@ -239,13 +241,14 @@ def _step(env: AECEnv, agent: str, completion: Completion, resume: Callable[[], 
         raise ValueError(
             f"the environment gave {rewards} after {agent!r} said {completion.text[:200]!r}; rewards must be finite"
         )
+    info = env.infos.get(agent, {})  # read now: an agent that is done takes its info along when it leaves
     candidate = Candidate(
         completion=completion,
         reward=rewards[agent],
-        parts=dict(env.infos.get(agent, {}).get("rewards", {})),
+        parts=dict(info.get("rewards", {})),
         state=_state_hash(env),
     )
-    return _Branch(candidate, rewards, resume)
+    return _Branch(candidate, rewards, dict(info.get("outcome", {})), resume)
 
 
 def _state_hash(env: AECEnv) -> str | None:

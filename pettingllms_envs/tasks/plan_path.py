@@ -1,14 +1,15 @@
 """Plan-Path: walk from the start to the goal on a grid with blocked cells, a list of moves at a time.
 
-Rules: an n x n grid (10 by default) with 22% of the cells blocked. A move is a list of the letters U D L R, at most 4n of them; they are
-played in order, and the walk ends before the first one that is blocked or leaves the grid. Success is *standing* on the goal when the
-walk ends; walking across it does not count, so a long spray of moves does not succeed.
-Potential: 1 - distance / distance at the start, both exact; from 1 down to 1 - (free cells - 1) / distance at the start.
-Costs of a move: `bump` -0.1 if the walk was cut short, `steps` -0.01 for every cell walked (at least -0.04n).
+Rules: an n x n grid (10 by default) with 22% of the cells blocked. A move is a list of the letters U D L R, at most
+4n of them; they are played in order, and the walk ends before the first one that is blocked or leaves the grid.
+Success is *standing* on the goal when the walk ends; walking across it does not count, so a long spray of moves does
+not succeed.
+Potential: 1 - distance / distance at the start, both exact; from 1 down to 1 - (free cells - 1) / distance at the
+start. Costs of a move: `bump` -0.1 if the walk was cut short, `steps` -0.01 for every cell walked (at least -0.04n).
 Outcome: `success`; `regret` = 1 - SPL in [0, 1], SPL = success * optimal / max(moves, optimal) (Anderson et al. 2018,
 arXiv:1807.06757); `moves` walked so far, `optimal` from the start, `distance` left.
-Instances: a function of version, size, blocked share, distance range, split and seed. The splits are disjoint up to the eight
-symmetries of the square: 80/10/10 by the SHA-256 digest of the canonical form of grid, start and goal.
+Instances: a function of version, size, blocked share, distance range, split and seed. The splits are disjoint up to
+the eight symmetries of the square: 80/10/10 by the SHA-256 digest of the canonical form of grid, start and goal.
 Source: the Plan-Path task of arXiv:2510.11062, without the loop that out-scores the shortest path there.
 """
 
@@ -20,9 +21,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pettingllms_envs.core import Unreadable
+
 
 Moves = tuple[str, ...]
 
@@ -32,6 +34,7 @@ BUMP = -0.1
 STEP = -0.01
 MAX_SIZE = 100  # the bitmask of a larger grid would pass Python's limit on the digits of a printed integer
 
+_NO_SEPARATORS = str.maketrans("", "", " \t,")
 _LIST = r"[UDLR](?:[ \t]*(?:,[ \t]*)?[UDLR])*"
 _ANSWER = re.compile(rf"moves:[ \t]*(?:\[[ \t]*({_LIST})[ \t]*\]|\([ \t]*({_LIST})[ \t]*\)|({_LIST}))", re.I | re.A)
 
@@ -88,7 +91,7 @@ def _symmetries(size: int) -> tuple[tuple[int, ...], ...]:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def distances(size: int, blocked: int, goal: int) -> tuple[int, ...]:
     """Length of the shortest walk from each cell to the goal, -1 where there is none. Breadth-first, cached."""
     neighbours = _neighbours(size)
@@ -135,12 +138,8 @@ class PlanPath:
     instance_fields: ClassVar[tuple[str, ...]] = ("split",)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.size, int) or not 3 <= self.size <= MAX_SIZE:
-            raise ValueError(f"size is {self.size!r}; expected a whole number from 3 to {MAX_SIZE}. Choose another.")
-        if not isinstance(self.blocked, int | float) or not 0 <= self.blocked < 1:
-            raise ValueError(f"blocked is {self.blocked!r}; expected a share of the cells in [0, 1), such as 0.22.")
+        _check(self.size, self.blocked, self.min_distance, self.max_distance)
         object.__setattr__(self, "blocked", float(self.blocked))
-        _check_distances(self.size, self.blocked, self.min_distance, self.max_distance)
         for split in SPLITS:
             _check_split(self.size, self.blocked, self.min_distance, self.max_distance, split)
 
@@ -156,28 +155,25 @@ class PlanPath:
             ValueError: There is no such split.
         """
         if split not in SPLITS:
-            raise ValueError(f"split is {split!r}; expected one of {', '.join(SPLITS)}. Change the reset option or column.")
-        found = (state for state in self._draws(seed, split) if state is not None)
-        return next(found)
-
-    def _draws(self, seed: int, split: str) -> Iterator[PlanPathState | None]:
-        return _draws(self.size, self.blocked, self.min_distance, self.max_distance, split, seed)
+            raise ValueError(f"split is {split!r}; expected one of {', '.join(SPLITS)}. Change the option or column.")
+        draws = _draws(self.size, self.blocked, self.min_distance, self.max_distance, split, seed)
+        return next(state for state in draws if state is not None)
 
     def parse(self, reply: str) -> Moves | Unreadable:
         """Read the last line with anything on it, which must be `Moves:` and a list of U D L R and nothing else.
 
-        Case does not matter; the letters may be separated by spaces, tabs and single commas or not at all, and the list may be
-        in round or square brackets. Linear in the length of the reply.
+        Case does not matter; the letters may be separated by spaces, tabs and single commas or not at all, and the
+        list may be in round or square brackets. Linear in the length of the reply.
         """
         line = reply.rstrip()
         line = line[max(line.rfind("\n"), line.rfind("\r")) + 1 :].strip()
         found = _ANSWER.fullmatch(line)
         if found is None:
             return Unreadable(_why_unreadable(line))
-        moves = tuple(letter for letter in found[found.lastindex or 0].upper() if letter in LETTERS)
-        if len(moves) > self.max_moves:
-            return Unreadable(f"it has {len(moves)} moves, and at most {self.max_moves} are allowed")
-        return moves
+        letters = found[found.lastindex or 0].upper().translate(_NO_SEPARATORS)
+        if len(letters) > self.max_moves:
+            return Unreadable(f"it has {len(letters)} moves, and at most {self.max_moves} are allowed")
+        return tuple(letters)
 
     def apply(self, state: PlanPathState, move: Moves) -> PlanPathState:
         """Walk until the moves end or the next one is blocked or leaves the grid."""
@@ -209,11 +205,12 @@ class PlanPath:
         return costs
 
     def rules(self) -> str:
-        """The game in 70 words."""
+        """The game in 66 words."""
         return (
-            "Walk on a grid: '@' is you, 'G' the goal, '#' blocked, '.' free. Rows count from 0 at the top, columns from 0 at the"
-            " left. U, D, L and R go one cell up, down, left and right. The walk stops before a move that is blocked or leaves"
-            f" the grid. You succeed by standing on the goal when the moves end. Give at most {self.max_moves} moves."
+            "Walk on a grid: '@' is you, 'G' the goal, '#' blocked, '.' free. Rows count from 0 at the top, columns"
+            " from 0 at the left. U, D, L, R move one cell up, down, left, right. The walk stops before a move that is"
+            " blocked or leaves the grid. You succeed by standing on the goal when the moves end. At most"
+            f" {self.max_moves} moves."
         )
 
     def reply_format(self) -> str:
@@ -251,7 +248,8 @@ class PlanPath:
 
         Args:
             state: Where to start from.
-            rng: Chooses evenly among the shortest steps at each cell; without it the first in the order U D L R is taken.
+            rng: Chooses evenly among the shortest steps at each cell; without it the first in the order U D L R is
+                taken.
         """
         field, neighbours = distances(state.size, state.blocked, state.goal), _neighbours(state.size)
         moves: list[str] = []
@@ -317,9 +315,17 @@ def _num_blocked(size: int, blocked: float) -> int:
     return round(blocked * size * size)
 
 
-def _check_distances(size: int, blocked: float, low: int, high: int | None) -> None:
-    """Raise ValueError for ranges that no grid can meet."""
+def _check(size: Any, blocked: Any, low: Any, high: Any) -> None:
+    """Raise ValueError for settings that no grid can meet."""
+    if not isinstance(size, int) or not 3 <= size <= MAX_SIZE:
+        raise ValueError(f"size is {size!r}; expected a whole number from 3 to {MAX_SIZE}. Choose another.")
+    if not isinstance(blocked, int | float) or not 0 <= blocked < 1:
+        raise ValueError(f"blocked is {blocked!r}; expected a share of the cells in [0, 1), such as 0.22.")
     free = size * size - _num_blocked(size, blocked)
+    if free < 2:
+        raise ValueError(
+            f"blocked is {blocked!r}, which leaves {free} of {size * size} cells free; expected 2. Lower it."
+        )
     if not isinstance(low, int) or not 1 <= low < free:
         raise ValueError(
             f"min_distance is {low!r}; expected 1 to {free - 1}, the longest walk over the {free} free cells of a"

@@ -1,16 +1,17 @@
 """Workflow `draft_plan`: in every turn a drafter proposes a move and a planner, who sees where it would lead, decides.
 
-Roles: `drafter`, then `planner`. The drafter sees the task's state and what came of the last turn. The planner sees the same and
-the drafter's proposal of this turn with its consequence (or that the draft was unreadable). Only the planner's move is played.
+Roles: `drafter`, then `planner`. The drafter sees the task's state and what came of the last turn. The planner sees
+the same and the drafter's proposal of this turn with its consequence (or that the draft was unreadable). Only the
+planner's move is played.
 
 Rewards, where V(x) is the task's potential plus 1 if x is solved:
 
-* team, on the planner's step: `progress`, the change of the potential, and `success`, 1 when solved. Over an episode they add up to
-  V(end) - V(start), which is at most 2.
-* drafter, on its own step: `draft` = V(state the draft would lead to) - V(state), or `format` = -0.2 if unreadable; and the task's costs
-  of the draft.
-* drafter, on the planner's step: `settle` = V(state reached) - V(state that `draft` was paid for). So `draft` and `settle` too add up to
-  V(end) - V(start) over an episode, and a draft cannot be farmed by repeating it.
+* team, on the planner's step: `progress`, the change of the potential, and `success`, 1 when solved. Over an episode
+  they add up to V(end) - V(start), which is at most 2.
+* drafter, on its own step: `draft` = V(state the draft would lead to) - V(state), or `format` = -0.2 if unreadable;
+  and the task's costs of the draft.
+* drafter, on the planner's step: `settle` = V(state reached) - V(state that `draft` was paid for). So `draft` and
+  `settle` too add up to V(end) - V(start) over an episode, and a draft cannot be farmed by repeating it.
 * planner, on its own step: `format` = -0.2 if unreadable, or the task's costs of the move.
 """
 
@@ -35,6 +36,7 @@ from pettingllms_envs.core import (
     worth,
 )
 
+
 DRAFTER = Role("drafter", "You are the drafter. Propose moves; the planner sees where they lead and decides.")
 PLANNER = Role("planner", "You are the planner. You see the drafter's proposal and decide. Your moves are played.")
 
@@ -49,7 +51,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class DraftPlanState(Generic[State]):
-    """The task's state, the turn from 1, the words about the last turn, and the proposal that waits for the planner, if any."""
+    """The task's state, the turn from 1, the words about the last turn, and the proposal to decide on, if any."""
 
     task: State
     turn: int = 1
@@ -87,7 +89,7 @@ class DraftPlan(Generic[State, Move]):
         return DRAFTER.name if state.proposal is None else PLANNER.name
 
     def observe(self, state: DraftPlanState[State], role: str) -> Observation:
-        """The situation and what came of the last turn; for the planner also this turn's proposal, once there is one."""
+        """The situation and what came of the last turn; for the planner also this turn's proposal, if made."""
         if role == DRAFTER.name or state.proposal is None:
             return prompt(self, state, DRAFTER if role == DRAFTER.name else PLANNER, state.feedback)
         return prompt(self, state, PLANNER, state.feedback, state.proposal.words)
@@ -109,12 +111,13 @@ class DraftPlan(Generic[State, Move]):
             rewards = [Reward("draft", proposal.credited - now, DRAFTER.name)]
             rewards += [Reward(k, v, DRAFTER.name) for k, v in task.costs(state.task, move, after).items()]
         return Transition(
-            DraftPlanState(state.task, state.turn, state.feedback, proposal), tuple(rewards), terminated=False, truncated=False
+            DraftPlanState(state.task, state.turn, state.feedback, proposal),
+            tuple(rewards),
+            terminated=False,
+            truncated=False,
         )
 
-    def _plan(
-        self, state: DraftPlanState[State], proposal: Proposal, reply: str
-    ) -> Transition[DraftPlanState[State]]:
+    def _plan(self, state: DraftPlanState[State], proposal: Proposal, reply: str) -> Transition[DraftPlanState[State]]:
         played = play(self.task, state.task, reply, PLANNER.name)
         settle = Reward("settle", worth(self.task, played.state) - proposal.credited, DRAFTER.name)
         solved = self.task.solved(played.state)

@@ -1,8 +1,8 @@
 """Workflow `single` (L0): one planner, whose every reply is played. The baseline that a team is compared with.
 
 Roles: `planner`. It sees the task's state and what came of its last reply.
-Rewards: team `progress` (change of the potential, sums to at most 1 over an episode) and `success` (1 once); to the planner
-`format` (-0.2 for an unreadable reply) or the task's costs.
+Rewards: team `progress` (change of the potential, sums to at most 1 over an episode) and `success` (1 once); to the
+planner `format` (-0.2 for an unreadable reply) or the task's costs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic
 
 from pettingllms_envs.core import Move, Observation, Role, State, Task, Transition, check_num_turns, play, prompt
+
 
 PLANNER = Role("planner", "You are the planner. Your moves are played.")
 

@@ -1,0 +1,97 @@
+"""The contract is enough for a stranger's game: one frozen class, and both workflows and the adapter play it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.core import Unreadable
+from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.workflows.single import Single
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Where the count is, and where it should get to from 0."""
+
+    now: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountTask:
+    """Reach the target by adding whole numbers."""
+
+    name: ClassVar[str] = "count"
+    version: ClassVar[int] = 3
+    instance_fields: ClassVar[tuple[str, ...]] = ("target",)
+
+    def generate(self, seed: int, target: int = 5) -> Count:
+        return Count(0, target)
+
+    def parse(self, reply: str) -> int | Unreadable:
+        return int(reply) if reply.isascii() and reply.isdigit() else Unreadable("it is not a number")
+
+    def apply(self, state: Count, move: int) -> Count:
+        return Count(state.now + move, state.target)
+
+    def solved(self, state: Count) -> bool:
+        return state.now == state.target
+
+    def value(self, state: Count) -> float:
+        return 1 - abs(state.target - state.now) / state.target
+
+    def costs(self, before: Count, move: int, after: Count) -> Mapping[str, float]:
+        return {}
+
+    def rules(self) -> str:
+        return "Add up to the target."
+
+    def reply_format(self) -> str:
+        return "Reply with a number."
+
+    def show(self, state: Count) -> str:
+        return f"{state.now} of {state.target}."
+
+    def describe(self, before: Count, move: int, after: Count, *, proposed: bool = False) -> str:
+        return f"{move}. It {'would make' if proposed else 'made'} {after.now}."
+
+    def oracle(self, state: Count) -> int:
+        return state.target - state.now
+
+    def write(self, move: int) -> str:
+        return str(move)
+
+    def outcome(self, state: Count) -> Mapping[str, bool | int | float]:
+        return {"success": self.solved(state)}
+
+
+def test_another_game_is_drafted_planned_and_paid() -> None:
+    env = TextEnv(DraftPlan(CountTask(), num_turns=2))
+    env.reset(options={"target": 10})
+    env.step("4")
+    assert env.observe("planner_0") == {
+        "system": "Add up to the target.\nYou are the planner. You see the drafter's proposal and decide."
+        " Your moves are played.\nReply with a number.",
+        "text": "Turn 1 of 2.\n0 of 10.\nThe drafter proposes: 4. It would make 4.",
+    }
+    assert env.rewards == pytest.approx({"drafter_0": 0.4, "planner_0": 0})
+    env.step("5")
+    assert env.rewards == pytest.approx({"drafter_0": 0.5 + 0.1, "planner_0": 0.5})
+    env.step("five")
+    env.step("5")
+    assert env.rewards == pytest.approx({"drafter_0": 1.5 + 1.5, "planner_0": 1.5})
+    assert env.terminations == {"drafter_0": True, "planner_0": True}
+    assert (str(env), env.metadata["reset_options"]) == ("count_v3", ("target",))
+
+
+def test_a_snapshot_of_another_game_is_refused() -> None:
+    env, other = TextEnv(Single(CountTask())), TextEnv(DraftPlan(CountTask()))
+    env.reset()
+    other.reset()
+    with pytest.raises(
+        ValueError, match=r"the snapshot is of count_v3 with \(Single\(.*; expected count_v3 with \(DraftP"
+    ):
+        other.restore(env.snapshot())

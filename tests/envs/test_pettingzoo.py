@@ -1,0 +1,168 @@
+"""PettingZoo's own tests and registry, the parallel interface, and the space of replies."""
+
+import copy
+import os
+import pickle
+import random
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pettingzoo
+import pytest
+from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, render_test, seed_test
+from pettingzoo.utils.conversions import aec_to_parallel_wrapper
+
+import pettingllms_envs
+from pettingllms_envs import plan_path_v0
+from pettingllms_envs.core import Unreadable
+from pettingllms_envs.spaces import ChatText
+from pettingllms_envs.tasks.plan_path import PlanPath
+
+
+ROOT = Path(__file__).parents[2]
+both = pytest.mark.parametrize("workflow", ["single", "draft_plan"])
+
+
+# What PettingZoo's tests warn about: spaces that are not arrays, and its own `options={"options": 1}`.
+for_text = [
+    pytest.mark.filterwarnings("ignore:Observation is not a NumPy array:UserWarning"),
+    pytest.mark.filterwarnings("ignore:(Observation|Action) space for each agent probably should be:UserWarning"),
+    pytest.mark.filterwarnings("ignore:plan_path_v0 ignores the reset options:UserWarning"),
+]
+
+
+def marked(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in for_text:
+        test = mark(test)
+    return test
+
+
+@both
+@marked
+def test_the_wrapped_environment_passes_pettingzoos_api_test(workflow: str) -> None:
+    env = plan_path_v0.env(workflow=workflow, size=5)
+    for agent in env.possible_agents:
+        env.action_space(agent).seed(0)
+    api_test(env, num_cycles=200)
+
+
+@both
+def test_it_passes_pettingzoos_seed_test(workflow: str) -> None:
+    seed_test(lambda: plan_path_v0.env(workflow=workflow, size=5), num_cycles=50)
+
+
+@both
+def test_it_passes_pettingzoos_render_test(workflow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    render_test(lambda render_mode: plan_path_v0.env(workflow=workflow, size=5, render_mode=render_mode))
+    assert "You are at row" in capsys.readouterr().out
+
+
+def far(**settings: Any) -> dict[str, Any]:
+    """Too far for sampled replies, three moves at most, to end an episode early."""
+    return {"size": 20, "blocked": 0.0, "min_distance": 13, **settings}
+
+
+@both
+def test_it_passes_pettingzoos_max_cycles_test(workflow: str) -> None:
+    # A cycle in which every agent acts once is a turn, so the parallel side is PettingZoo's cycle-wise wrapper.
+    def env(max_cycles: int) -> Any:
+        return plan_path_v0.env(**far(workflow=workflow, max_cycles=max_cycles))
+
+    def cycles(max_cycles: int) -> Any:
+        made = env(max_cycles)
+        made.metadata["is_parallelizable"] = True  # the wrapper insists; our planner then has not seen the draft
+        return aec_to_parallel_wrapper(made)
+
+    max_cycles_test(SimpleNamespace(env=env, parallel_env=cycles))
+
+
+@both
+@marked
+def test_the_parallel_interface_passes_pettingzoos_tests(workflow: str) -> None:
+    parallel_api_test(plan_path_v0.parallel_env(**far(workflow=workflow)), num_cycles=50)
+    parallel_seed_test(lambda: plan_path_v0.parallel_env(**far(workflow=workflow)), num_cycles=50)
+
+
+def test_the_parallel_interface_plays_the_same_game_one_role_at_a_time() -> None:
+    env = plan_path_v0.parallel_env(size=5)
+    observations, _ = env.reset(seed=1)
+    assert set(observations) == {"drafter_0", "planner_0"}
+    observations, _, _, _, infos = env.step({"drafter_0": "Moves: U", "planner_0": "Moves: D D D"})
+    assert infos["planner_0"]["active_agent"] == "planner_0"
+    assert "The drafter proposes: U." in observations["planner_0"]["text"]
+    for _ in range(7):
+        env.step(dict.fromkeys(env.agents, "pass"))
+    assert env.agents == []
+
+
+def test_environments_are_made_by_name() -> None:
+    assert pettingllms_envs.list_environments() == ("plan_path",)
+    assert str(pettingllms_envs.make("plan_path").unwrapped) == "plan_path_v0"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'. There are: plan_path."),
+        ("chess", "no environment 'chess'. There are: plan_path."),
+        (7, "no environment 7. There are: plan_path."),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(name: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pettingllms_envs.make(name)
+
+
+def test_pettingzoos_registry_makes_it_too() -> None:
+    env = pettingzoo.make("aec", "pettingllms/plan_path-v0", size=5, max_cycles=2)
+    env.reset(seed=0)
+    assert env.observe("drafter_0")["text"].startswith("Turn 1 of 2.")
+    assert pettingzoo.make("parallel", "pettingllms/plan_path-v0", size=5).reset(seed=0)[0].keys() == set(env.agents)
+
+
+def test_registering_imports_no_environment() -> None:
+    program = "import sys, pettingllms_envs; print(*[m for m in sys.modules if m.startswith('pettingllms')])"
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
+    assert run.stdout.split() == ["pettingllms_envs"]
+
+
+def test_every_string_is_in_the_text_space_and_samples_repeat_under_a_seed() -> None:
+    space = ChatText(seed=3)
+    for text in ("", "\x00\ud800", "x" * 1_000_000):
+        assert text in space
+    for other in (b"x", 3, None, ["x"]):
+        assert other not in space
+    samples = [space.sample() for _ in range(200)]
+    again = ChatText(seed=3)
+    assert samples == [again.sample() for _ in range(200)]
+    task = PlanPath()
+    assert 50 < sum(isinstance(task.parse(sample), Unreadable) for sample in samples) < 150  # half of them are moves
+    assert ChatText() == space
+    assert hash(ChatText()) == hash(space)
+    assert space != object()
+    assert [pickle.loads(pickle.dumps(space)).sample()] == [copy.deepcopy(space).sample()] == [space.sample()]
+    with pytest.raises(ValueError, match="Every str is legal"):
+        space.sample(mask=1)
+
+
+def test_an_open_loop_of_random_play_through_the_wrapper_warns_of_nothing() -> None:
+    env = pettingllms_envs.make("plan_path", size=5)
+    rng = random.Random(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(20):
+            env.reset(seed=seed)
+            for agent in env.agent_iter():
+                _, _, terminated, truncated, _ = env.last()
+                env.step(
+                    None
+                    if terminated or truncated
+                    else rng.choice(("Moves: R D", "Moves: U", "Moves: L, L", "perhaps", ""))
+                )
+                assert agent in env.possible_agents

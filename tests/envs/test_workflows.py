@@ -1,0 +1,245 @@
+"""Who sees what, and how replies are paid, played through the environment."""
+
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.core import Reward, scalar
+from pettingllms_envs.plan_path_v0 import raw_env
+
+
+Maker = Callable[..., TextEnv]
+JUNK = ("", "I give up.", "Moves: 3 left", "\ud800", "Moves:")
+
+
+def random_reply(rng: random.Random) -> str:
+    return rng.choice(JUNK) if rng.random() < 0.2 else "Moves: " + " ".join(rng.choices("UDLR", k=rng.randint(1, 9)))
+
+
+def play(env: TextEnv, replies: Callable[[], str]) -> dict[str, dict[str, float]]:
+    """To the end of the episode; per agent its reward parts added up, and `"total"`, all it was paid."""
+    paid: dict[str, dict[str, float]] = {agent: {"total": 0.0} for agent in env.agents}
+    while not (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
+        env.step(replies())
+        for agent in env.agents:
+            paid[agent]["total"] += env.rewards[agent]
+            for name, value in env.infos[agent]["rewards"].items():
+                paid[agent][name] = paid[agent].get(name, 0.0) + value
+    return paid
+
+
+def oracle_reply(env: TextEnv) -> str:
+    task = env.workflow.task
+    return task.write(task.oracle(env.snapshot().play.task))
+
+
+BOARD = "@ . . .\n. # # .\n. . # .\n# . . G\nYou are at row 0, column 0. The goal is at row 3, column 3."
+MOVED = ". . @ .\n. # # .\n. . # .\n# . . G\nYou are at row 0, column 2. The goal is at row 3, column 3."
+
+
+def test_each_prompt_of_two_turns_is_the_one_written_here(by_hand: Maker) -> None:
+    env = by_hand()
+    seen = []
+    for reply in ("Moves: R D", "Moves: R R", "no idea", "Moves: L R, D"):
+        seen.append((env.agent_selection, env.observe(env.agent_selection)["text"]))
+        env.step(reply)
+    seen.append((env.agent_selection, env.observe(env.agent_selection)["text"]))
+    assert seen == [
+        ("drafter_0", f"Turn 1 of 4.\n{BOARD}\nFree moves here: D R"),
+        (
+            "planner_0",
+            f"Turn 1 of 4.\n{BOARD}\nFree moves here: D R\n"
+            "The drafter proposes: R D. It would be blocked after 1 move, at row 0, column 1.",
+        ),
+        (
+            "drafter_0",
+            f"Turn 2 of 4.\n{MOVED}\nFree moves here: L R\n"
+            "Last turn the planner played: R R. It ended at row 0, column 2.",
+        ),
+        (
+            "planner_0",
+            f"Turn 2 of 4.\n{MOVED}\nFree moves here: L R\n"
+            "Last turn the planner played: R R. It ended at row 0, column 2.\n"
+            "The drafter's reply was unreadable: its last line does not begin with 'Moves:'.",
+        ),
+        (
+            "drafter_0",
+            f"Turn 3 of 4.\n{MOVED}\nFree moves here: L R\n"
+            "Last turn the planner played: L R D. It was blocked after 2 moves, at row 0, column 2.",
+        ),
+    ]
+
+
+def test_the_system_prompt_has_the_rules_the_job_and_the_reply_format(by_hand: Maker) -> None:
+    env = by_hand()
+    task = env.workflow.task
+    for agent, job in (("drafter_0", "You are the drafter."), ("planner_0", "You are the planner.")):
+        rules, role, answer = env.observe(agent)["system"].split("\n")
+        assert (rules, answer) == (task.rules(), task.reply_format())
+        assert role.startswith(job)
+
+
+def test_a_single_planner_reads_what_came_of_its_last_reply(by_hand: Maker) -> None:
+    env = by_hand("single")
+    env.step("Moves: R R")
+    env.step("Moves: up")
+    assert env.agents == ["planner_0"]
+    assert env.observe("planner_0")["text"] == (
+        f"Turn 3 of 4.\n{MOVED}\nFree moves here: L R\nLast turn the planner's reply was unreadable: its last line has"
+        " something other than U, D, L and R after 'Moves:'. Nothing was played."
+    )
+
+
+def test_the_planner_sees_the_draft_only_once_it_is_made_and_the_drafter_never_sees_its_own_again(
+    by_hand: Maker,
+) -> None:
+    env = by_hand()
+    assert "proposes" not in env.observe("planner_0")["text"]
+    env.step("Moves: R")
+    assert "The drafter proposes: R. It would end at row 0, column 1." in env.observe("planner_0")["text"]
+    assert "proposes" not in env.observe("drafter_0")["text"]
+    env.step("Moves: D")
+    assert "proposes" not in env.observe("planner_0")["text"]
+
+
+def test_a_draft_moves_nothing(by_hand: Maker) -> None:
+    env = by_hand()
+    env.step("Moves: R R R D D D")
+    assert "You are at row 0, column 0." in env.observe("planner_0")["text"]
+    assert not any(env.terminations.values())
+    env.step("pass")
+    assert env.infos["planner_0"]["outcome"]["moves"] == 0
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5, 0.0])
+def test_the_rewards_of_a_turn_are_those_worked_out_by_hand(by_hand: Maker, alpha: float) -> None:
+    env = by_hand(alpha=alpha)
+    env.step("Moves: R D")  # one step nearer of six, then a wall
+    draft = {"draft": 1 / 6, "steps": -0.01, "bump": -0.1}
+    assert env.infos["drafter_0"]["rewards"] == pytest.approx(draft)
+    assert env.infos["planner_0"]["rewards"] == {}
+    assert env.rewards == pytest.approx({"drafter_0": 1 / 6 - 0.11, "planner_0": 0.0})
+    env.step("Moves: R R")  # two steps nearer: one more than the draft was paid for
+    assert env.infos["drafter_0"]["rewards"] == pytest.approx({"progress": 2 / 6, "settle": 1 / 6})
+    assert env.infos["planner_0"]["rewards"] == pytest.approx({"progress": 2 / 6, "steps": -0.02})
+    assert env.rewards == pytest.approx({"drafter_0": alpha / 3 + 1 / 6, "planner_0": alpha / 3 - 0.02})
+    env.step("Right.")
+    assert env.rewards == pytest.approx({"drafter_0": -0.2, "planner_0": 0.0})
+    env.step("Moves: R D D D")  # four steps, and solved
+    assert env.infos["drafter_0"]["rewards"] == pytest.approx({"progress": 4 / 6, "success": 1, "settle": 5 / 3})
+    assert env.rewards["planner_0"] == pytest.approx(alpha * 5 / 3 - 0.04)
+    assert env.terminations == {"drafter_0": True, "planner_0": True}
+    assert env.truncations == {"drafter_0": False, "planner_0": False}
+
+
+def test_unreadable_replies_cost_their_writer_a_fifth_and_end_in_a_truncation(by_hand: Maker) -> None:
+    env = by_hand(num_turns=2)
+    for expected in ((-0.2, 0.0), (0.0, -0.2), (-0.2, 0.0), (0.0, -0.2)):
+        assert not any(env.truncations.values())
+        env.step("...")
+        assert tuple(env.rewards.values()) == expected
+    assert env.truncations == {"drafter_0": True, "planner_0": True}
+    assert not any(env.terminations.values())
+
+
+def test_a_scalar_is_alpha_times_team_plus_the_roles_own() -> None:
+    parts = (Reward("a", 1.0), Reward("b", 2.0), Reward("c", 4.0, "drafter"), Reward("d", 8.0, "planner"))
+    assert scalar(parts, "drafter", alpha=0.5) == 1.5 + 4.0
+    assert scalar(parts, "planner", alpha=2.0) == 6.0 + 8.0
+
+
+@pytest.mark.parametrize("workflow", ["single", "draft_plan"])
+def test_over_an_episode_progress_and_draft_plus_settle_telescope(workflow: str) -> None:
+    env = raw_env(size=6, workflow=workflow)
+    for seed in range(100):
+        rng = random.Random(seed)
+        env.reset(seed=seed)
+        paid = play(env, lambda rng=rng: random_reply(rng))
+        outcome = env.infos[env.agents[0]]["outcome"]
+        gained = 1 - outcome["distance"] / outcome["optimal"]
+        for parts in paid.values():
+            assert parts.get("progress", 0) == pytest.approx(gained)
+        if workflow == "draft_plan":
+            settled = paid["drafter_0"].get("draft", 0) + paid["drafter_0"]["settle"]
+            assert settled == pytest.approx(gained + outcome["success"])
+
+
+@pytest.mark.parametrize("workflow", ["single", "draft_plan"])
+def test_no_play_out_scores_the_shortest_path(workflow: str) -> None:
+    env = raw_env(size=6, workflow=workflow, num_turns=8)
+    for seed in range(60):
+        env.reset(seed=seed)
+        best = play(env, lambda: oracle_reply(env))
+        optimal = env.infos["planner_0"]["outcome"]["optimal"]
+        assert best["planner_0"]["total"] == pytest.approx(2 - 0.01 * optimal)
+        for round_trip in ("U D", "L R", "R L", "D U"):
+            env.reset(seed=seed)
+            paid = play(env, lambda trip=round_trip: f"Moves: {trip}")
+            assert paid["planner_0"]["total"] < 0
+            assert paid.get("drafter_0", {"total": -1})["total"] < 0
+        for i in range(5):
+            rng = random.Random(f"{seed} {i}")
+            env.reset(seed=seed)
+            paid = play(env, lambda rng=rng: random_reply(rng))
+            assert paid["planner_0"]["total"] <= best["planner_0"]["total"] + 1e-9
+            assert paid.get("drafter_0", {"total": 0})["total"] < 4
+
+
+def test_repeating_a_good_draft_that_is_never_played_pays_nothing(by_hand: Maker) -> None:
+    env = by_hand()
+    replies = iter(["Moves: R R R", "Moves: U"] * 4)
+    paid = play(env, lambda: next(replies))["drafter_0"]
+    assert paid["draft"] == pytest.approx(4 * 3 / 6)
+    assert paid["draft"] + paid["settle"] == pytest.approx(0)
+
+
+@pytest.mark.parametrize("workflow", ["single", "draft_plan"])
+def test_the_oracle_succeeds_in_one_turn_from_300_seeds(workflow: str) -> None:
+    env = raw_env(workflow=workflow)
+    for seed in range(300):
+        env.reset(seed=seed, options={"split": "validation"})
+        for _ in env.possible_agents:
+            env.step(oracle_reply(env))
+        assert all(env.terminations.values())
+        info = env.infos["planner_0"]
+        assert info["turn"] == 1
+        assert info["outcome"]["success"] is True
+        assert info["outcome"]["regret"] == 0
+
+
+@pytest.mark.parametrize("workflow", ["single", "draft_plan"])
+def test_the_position_shown_is_the_position_played_from(workflow: str) -> None:
+    env = raw_env(size=6, workflow=workflow, min_distance=5)
+    steps = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
+    for seed in range(50):
+        rng = random.Random(seed)
+        env.reset(seed=seed)
+        expected = None
+        while not any(env.truncations.values()) and not any(env.terminations.values()):
+            text = env.observe(env.agent_selection)["text"]
+            row, column = map(int, re.search(r"You are at row (\d+), column (\d+)\.", text).groups())
+            assert text.split("\n")[1 + row].split()[column] == "@"
+            assert expected in (None, (row, column))
+            letter = rng.choice(re.search(r"Free moves here: (.*)", text)[1].split())
+            if env.agent_selection == "planner_0":
+                expected = (row + steps[letter][0], column + steps[letter][1])
+            env.step(f"Moves: {letter}")
+
+
+@pytest.mark.parametrize("workflow", ["single", "draft_plan"])
+def test_no_shortest_path_is_written_in_an_observation(workflow: str) -> None:
+    env = raw_env(workflow=workflow, min_distance=5)
+    task = env.workflow.task
+    for seed in range(100):
+        env.reset(seed=seed)
+        for reply in ("Moves: 0", "Moves: U"):
+            state = env.snapshot().play.task
+            paths = {task.oracle(state), *(task.oracle(state, random.Random(i)) for i in range(10))}
+            for agent in env.agents:
+                letters = re.sub(r"[^UDLR]", "", re.sub(r"\bU, D, L\b.*", "", "".join(env.observe(agent).values())))
+                for path in paths:
+                    assert "".join(path) not in letters
+            env.step(reply)

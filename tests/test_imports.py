@@ -1,0 +1,95 @@
+"""The import graph of DESIGN.md, "The house", as a rule: an arrow that goes the other way fails here."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+ROOT = Path(__file__).parents[1]
+MODEL_LIBRARIES = {
+    "accelerate",
+    "datasets",
+    "peft",
+    "safetensors",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "trl",
+    "vllm",
+}
+CORE = "pettingllms_envs.core"
+
+# What a room may import of the environments and of PettingZoo's world, beyond the standard library and numpy.
+# A room not named here may import whatever no other rule forbids.
+ROOMS = {
+    "core.py": set(),
+    "spaces.py": {"gymnasium"},
+    "aec.py": {"gymnasium", "pettingzoo", CORE, "pettingllms_envs.spaces"},
+    "tasks/*.py": {CORE},
+    "workflows/*.py": {CORE},
+}
+
+
+def imported(source: str) -> set[str]:
+    """Every module that a source imports anywhere in it; a relative one keeps its dots."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add("." * node.level + (node.module or ""))
+    return names
+
+
+def top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def sources(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("pattern", ROOMS)
+def test_a_room_of_the_environments_imports_only_what_lies_below_it(pattern: str) -> None:
+    files = sorted((ROOT / "pettingllms_envs").glob(pattern))
+    assert files, f"no file matches {pattern}"
+    for file in files:
+        for name in imported(file.read_text(encoding="utf-8")):
+            ours = name if top(name) == "pettingllms_envs" else top(name)
+            assert ours in ROOMS[pattern] | sys.stdlib_module_names | {"numpy"}, f"{file} imports {name}"
+
+
+def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
+    for file in sources("pettingllms_envs"):
+        tops = {top(name) for name in imported(file.read_text(encoding="utf-8"))}
+        assert not tops & (MODEL_LIBRARIES | {"pettingllms_trl"}), file
+
+
+def test_the_trainer_does_not_import_the_environments() -> None:
+    for file in sources("pettingllms_trl"):
+        assert "pettingllms_envs" not in {top(name) for name in imported(file.read_text(encoding="utf-8"))}, file
+
+
+def test_the_walk_sees_every_way_to_import() -> None:
+    source = "import a.b as c\nfrom d.e import f\nfrom .i import j\ndef g():\n    if True:\n        import h\n"
+    assert imported(source) == {"a.b", "d.e", ".i", "h"}
+
+
+def test_importing_and_playing_an_environment_is_quick_and_loads_no_torch() -> None:
+    program = (
+        "import time; start = time.perf_counter(); import pettingllms_envs; seconds = time.perf_counter() - start\n"
+        "env = pettingllms_envs.make('plan_path'); env.reset(seed=0); env.step('Moves: U')\n"
+        f"import sys; print(seconds, *sorted({MODEL_LIBRARIES!r} & set(sys.modules)))"
+    )
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean).stdout
+        for _ in range(3)
+    ]
+    fields = [run.split() for run in runs]
+    assert all(len(run) == 1 for run in fields), runs
+    assert min(float(run[0]) for run in fields) < 0.7  # seconds; the quickest, for the machine may be busy

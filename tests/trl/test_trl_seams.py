@@ -1,0 +1,409 @@
+"""The private parts of TRL 1.16 and transformers 5 that `MultiAgentGRPOTrainer` overrides, calls or reads.
+
+Neither library promises anything about them. A failure here says what moved, before a training run shows it as a
+wrong number: read the new source, adapt the method of pettingllms_trl/trainer.py that stands on it, then the table
+here, then the pin of TRL in pyproject.toml.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+
+import pytest
+import torch
+import transformers
+import trl
+from transformers import Trainer
+from trl import GRPOTrainer
+from trl.trainer.utils import (
+    RepeatSampler,
+    create_model_from_path,
+    nanstd,
+    repeat_iterable_dataset,
+    shuffle_sequence_dict,
+    split_tensor_dict,
+)
+
+
+STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+# One entry per method we override or call: its parameters in order, `=` after one with a default.
+GRPO_TRAINER_METHODS = {
+    "_prepare_inputs": ["self", "generation_batch"],
+    "_generate_and_score_completions": ["self", "inputs"],
+    "_generate": ["self", "prompts"],
+    "_generate_single_turn": [
+        "self",
+        "prompt_ids",
+        "images",
+        "multimodal_fields",
+        "num_generations",
+        "has_tool_images=",
+    ],
+    "_tokenize_prompts": ["self", "prompts"],
+    "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
+    "_compute_loss": ["self", "model", "inputs"],
+    "_get_train_sampler": ["self", "dataset="],
+    "_get_eval_sampler": ["self", "eval_dataset"],
+    "_set_signature_columns_if_needed": ["self"],
+    "_log_completion_extra": ["self", "column", "values"],
+    "get_train_dataloader": ["self"],
+    "training_step": ["self", "model", "inputs", "num_items_in_batch"],
+    "prediction_step": ["self", "model", "inputs", "prediction_loss_only", "ignore_keys="],
+    "log": ["self", "logs", "start_time="],
+}
+HOOKS = {  # of the transformers trainer, not overridden by TRL
+    "_clip_grad_norm": ["self", "model"],
+    "create_optimizer": ["self", "model="],
+    "_load_from_checkpoint": ["self", "resume_from_checkpoint", "model="],
+    "_get_dataloader": [
+        "self",
+        "dataset",
+        "description",
+        "batch_size",
+        "sampler_fn=",
+        "is_training=",
+        "dataloader_key=",
+    ],
+}
+TRAINER_METHODS = HOOKS | {"training_step": ["self", "model", "inputs", "num_items_in_batch="]}
+UTILITIES = {
+    create_model_from_path: ["model_id", "architecture=", "**kwargs"],
+    nanstd: ["tensor", "dim=", "keepdim="],
+    repeat_iterable_dataset: ["dataset", "mini_repeat_count", "batch_size=", "repeat_count="],
+    shuffle_sequence_dict: ["seq_dict"],
+    split_tensor_dict: ["tensor_dict", "num_chunks"],
+    RepeatSampler: ["data_source", "mini_repeat_count", "batch_size=", "repeat_count=", "shuffle=", "seed="],
+}
+
+# What passes from `_generate_and_score_completions` to `_compute_loss`.
+ALWAYS_RETURNED = {
+    "prompt_ids",
+    "prompt_mask",
+    "completion_ids",
+    "completion_mask",
+    "advantages",
+    "num_items_in_batch",
+}
+TEXT_KEYS_RETURNED_AT_TIMES = {
+    "old_per_token_logps",
+    "ref_per_token_logps",
+    "sampling_per_token_logps",
+    "importance_sampling_ratio",
+    "tool_mask",
+}
+# We train on text and never set these; `_compute_loss` must go on reading them with `.get`.
+VISION_KEYS = {
+    "pixel_values",
+    "image_grid_thw",
+    "num_images",
+    "pixel_attention_mask",
+    "spatial_shapes",
+    "num_tiles",
+    "image_sizes",
+    "token_type_ids",
+    "mm_token_type_ids",
+    "image_position_ids",
+}
+
+# GRPOTrainer.training_step, which ours replaces: the same bookkeeping around several forward and backward passes.
+TRAINING_STEP = """\
+time_before = time.perf_counter()
+output = super().training_step(model, inputs, num_items_in_batch)
+self._step += 1
+time_after = time.perf_counter()
+self._current_train_step_time += time_after - time_before
+if self._step % self.current_gradient_accumulation_steps == 0:
+    self._metrics['train']['step_time'].append(self._current_train_step_time)
+    self._current_train_step_time = 0.0
+return output"""
+
+
+def moved(what: str, expected: object, found: object) -> str:
+    expected, found = (sorted(each) if isinstance(each, set) else each for each in (expected, found))
+    return (
+        f"{what} moved in trl {trl.__version__} / transformers {transformers.__version__}.\n"
+        f"  expected: {expected}\n  found:    {found}\n"
+        "Look at pettingllms_trl/trainer.py, which stands on it; adapt that, then this test."
+    )
+
+
+def parameters(function: Callable) -> list[str]:
+    """Names of the parameters in order, `=` after one with a default."""
+    return [
+        STARS.get(each.kind, "") + name + ("" if each.default is each.empty else "=")
+        for name, each in inspect.signature(function).parameters.items()
+    ]
+
+
+def syntax_tree(function: Callable) -> ast.AST:
+    return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+
+
+def is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def is_self_attribute(node: ast.AST, attribute: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == attribute and is_name(node.value, "self")
+
+
+def dict_reads(function: Callable, variable: str) -> tuple[set[str], set[str], list[str]]:
+    """How a function reads the dict `variable`: keys it must find, keys it asks for, and uses that hide the key.
+
+    Must find: `d["k"]`. Asks for: `d.get("k")` and `"k" in d`. A use that hides the key is any other one, such as
+    `f(d)` or `d[k]`.
+    """
+    required, optional, seen = set(), set(), set()
+    tree = syntax_tree(function)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name) as use, slice=ast.Constant(value=key)) if name == variable:
+                required.add(key)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name) as use, attr="get"), args=[ast.Constant(value=key), *_]
+            ) if name == variable:
+                optional.add(key)
+            case ast.Compare(
+                left=ast.Constant(value=key), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name) as use]
+            ) if name == variable:
+                optional.add(key)
+            case _:
+                continue
+        seen.add(use)
+    hidden = [
+        f"line {node.lineno} of {function.__name__}"
+        for node in ast.walk(tree)
+        if is_name(node, variable) and node not in seen
+    ]
+    return required, optional, hidden
+
+
+def dict_writes(function: Callable, variable: str) -> tuple[set[str], set[str]]:
+    """The keys of the literal that `variable` is bound to, and the keys assigned to it later."""
+    literal, later = set(), set()
+    for node in ast.walk(syntax_tree(function)):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys)) if name == variable:
+                literal |= {ast.literal_eval(key) for key in keys}
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key))]) if (
+                name == variable
+            ):
+                later.add(key)
+    return literal, later
+
+
+def attributes_of_self(function: Callable, context: type[ast.expr_context]) -> set[str]:
+    """Names `n` of every `self.n` that a function loads (or stores)."""
+    return {
+        node.attr
+        for node in ast.walk(syntax_tree(function))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, context) and is_name(node.value, "self")
+    }
+
+
+def calls_of(function: Callable, method: str) -> list[str]:
+    """Every call `self.method(...)` in a function, as source."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(syntax_tree(function))
+        if isinstance(node, ast.Call) and is_self_attribute(node.func, method)
+    ]
+
+
+@pytest.mark.parametrize("method", GRPO_TRAINER_METHODS)
+def test_a_method_of_grpo_trainer_takes_the_parameters_we_override_it_with(method):
+    found, expected = parameters(getattr(GRPOTrainer, method)), GRPO_TRAINER_METHODS[method]
+    assert found == expected, moved(f"the signature of GRPOTrainer.{method}", expected, found)
+
+
+@pytest.mark.parametrize("method", TRAINER_METHODS)
+def test_a_method_of_the_transformers_trainer_takes_the_parameters_we_override_it_with(method):
+    found, expected = parameters(getattr(Trainer, method)), TRAINER_METHODS[method]
+    assert found == expected, moved(f"the signature of transformers.Trainer.{method}", expected, found)
+
+
+@pytest.mark.parametrize("method", HOOKS)
+def test_grpo_trainer_leaves_the_hooks_of_the_transformers_trainer_alone(method):
+    owner = next(cls.__name__ for cls in GRPOTrainer.__mro__ if method in vars(cls))
+    assert owner == "Trainer", moved(f"the owner of GRPOTrainer.{method}", "Trainer", owner)
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=lambda utility: utility.__name__)
+def test_a_utility_of_trl_takes_the_parameters_we_call_it_with(utility):
+    found, expected = parameters(utility), UTILITIES[utility]
+    assert found == expected, moved(f"the signature of trl.trainer.utils.{utility.__name__}", expected, found)
+
+
+def test_the_loss_reads_the_keys_our_batches_have_and_no_others():
+    required, optional, hidden = dict_reads(GRPOTrainer._compute_loss, "inputs")
+    # The last three only at times: with beta != 0, with vLLM's importance correction, and when it is there.
+    expected = ALWAYS_RETURNED | {"ref_per_token_logps", "importance_sampling_ratio", "tool_mask"}
+    assert required == expected, moved("the keys that GRPOTrainer._compute_loss requires", expected, required)
+    expected = TEXT_KEYS_RETURNED_AT_TIMES - {"ref_per_token_logps"} | VISION_KEYS
+    assert optional == expected, moved("the keys that GRPOTrainer._compute_loss asks for", expected, optional)
+    assert hidden == [], moved("the way GRPOTrainer._compute_loss reads `inputs`", "constant keys only", hidden)
+
+
+def test_scoring_returns_the_keys_that_the_loss_reads():
+    literal, later = dict_writes(GRPOTrainer._generate_and_score_completions, "output")
+    what = "that GRPOTrainer._generate_and_score_completions returns"
+    assert literal == ALWAYS_RETURNED, moved(f"the keys {what} always", ALWAYS_RETURNED, literal)
+    expected = TEXT_KEYS_RETURNED_AT_TIMES | VISION_KEYS
+    assert later == expected, moved(f"the keys {what} at times", expected, later)
+
+
+def test_a_rollout_function_is_called_with_the_prompts_and_the_trainer():
+    (call,) = calls_of(GRPOTrainer._generate, "rollout_func") or ["no call"]
+    expected = "self.rollout_func(prompts, self)"
+    assert call == expected, moved("the call of rollout_func in GRPOTrainer._generate", expected, call)
+
+
+def test_a_rollout_function_must_return_prompt_ids_completion_ids_and_logprobs():
+    (found,) = [
+        ast.literal_eval(node.value)
+        for node in ast.walk(syntax_tree(GRPOTrainer._generate))
+        if isinstance(node, ast.Assign) and is_name(node.targets[0], "required_keys")
+    ] or ["no variable `required_keys`"]
+    expected = {"prompt_ids", "completion_ids", "logprobs"}
+    assert found == expected, moved("the keys that GRPOTrainer._generate requires of rollout_func", expected, found)
+
+
+def test_a_rollout_function_masks_tokens_of_the_environment_with_env_mask():
+    source = ast.unparse(syntax_tree(GRPOTrainer._generate))
+    expected = "tool_mask = extra_fields.pop('env_mask', None)"
+    assert expected in source, moved("`env_mask` of rollout_func in GRPOTrainer._generate", expected, "not in it")
+
+
+def test_generation_happens_once_per_steps_per_generation_times_num_iterations():
+    expected = {
+        "model",
+        "args",
+        "num_iterations",
+        "_step",
+        "_buffered_inputs",
+        "_generate_and_score_completions",
+    }
+    found = attributes_of_self(GRPOTrainer._prepare_inputs, ast.Load)
+    assert found == expected, moved("what GRPOTrainer._prepare_inputs reads of self", expected, found)
+    source = ast.unparse(syntax_tree(GRPOTrainer._prepare_inputs))
+    expected = "generate_every = self.args.steps_per_generation * self.num_iterations"
+    assert expected in source, moved("the period of generation in GRPOTrainer._prepare_inputs", expected, "not in it")
+
+
+def test_the_training_step_does_what_ours_repeats_with_several_passes():
+    (function,) = syntax_tree(GRPOTrainer.training_step).body
+    found = "\n".join(map(ast.unparse, function.body))
+    assert found == TRAINING_STEP, moved("the body of GRPOTrainer.training_step", TRAINING_STEP, found)
+
+
+def test_a_pass_of_the_transformers_trainer_prepares_its_inputs_once():
+    found = calls_of(Trainer.training_step, "_prepare_inputs")
+    expected = ["self._prepare_inputs(inputs)"]
+    assert found == expected, moved("the call of _prepare_inputs in Trainer.training_step", expected, found)
+
+
+def test_only_the_training_step_counts_micro_steps():
+    counters = [
+        name
+        for name, method in vars(GRPOTrainer).items()
+        if inspect.isfunction(method) and "_step" in attributes_of_self(method, ast.Store)
+    ]
+    expected = ["__init__", "training_step"]
+    assert counters == expected, moved("where GRPOTrainer sets self._step", expected, counters)
+
+
+def test_the_completions_table_is_kept_under_the_names_we_write_to():
+    (found,) = [
+        {ast.literal_eval(key) for key in node.value.keys}
+        for node in ast.walk(syntax_tree(GRPOTrainer.__init__))
+        if isinstance(node, ast.Assign) and is_self_attribute(node.targets[0], "_logs")
+    ] or ["no self._logs = {...}"]
+    expected = {"images", "prompt", "completion", "rewards", "advantages", "extra"}
+    assert found == expected, moved("the columns of GRPOTrainer._logs", expected, found)
+
+
+def test_the_constructor_sets_the_attributes_we_read_and_replace():
+    expected = {
+        "_buffered_inputs",
+        "_current_train_step_time",
+        "_last_loaded_step",
+        "_logs",
+        "_metrics",
+        "_pending_extra_logs",
+        "_step",
+        "_tokenizer",
+        "beta",
+        "eos_token_ids",
+        "generation_config",
+        "loss_type",
+        "num_generations",
+        "num_generations_eval",
+        "num_iterations",
+        "ref_model",
+        "reward_func_names",
+        "reward_funcs",
+        "reward_weights",
+        "rollout_func",
+        "shuffle_dataset",
+        "use_vllm",
+    }
+    found = attributes_of_self(GRPOTrainer.__init__, ast.Store)
+    assert expected <= found, moved(
+        "the attributes GRPOTrainer.__init__ sets", expected, f"all but {sorted(expected - found)}"
+    )
+
+
+def test_trl_scales_the_loss_for_gradient_accumulation_itself():
+    found = GRPOTrainer.loss_is_scaled_for_ga
+    assert found is True, moved("GRPOTrainer.loss_is_scaled_for_ga", True, found)
+
+
+def test_the_training_loop_clips_through_our_hook_when_max_grad_norm_is_positive():
+    found = calls_of(Trainer._run_epoch, "_clip_grad_norm")
+    expected = ["self._clip_grad_norm(model)"]
+    assert found == expected, moved("the call of _clip_grad_norm in Trainer._run_epoch", expected, found)
+    source = ast.unparse(syntax_tree(Trainer._run_epoch))
+    expected = "if self.args.max_grad_norm > 0:\n"
+    assert expected in source, moved("the condition of clipping in Trainer._run_epoch", expected, "not in it")
+
+
+def test_the_training_loop_makes_the_optimizer_through_our_hook_before_it_loads_one():
+    source = inspect.getsource(Trainer._prepare_for_training)
+    places = [
+        source.find(name) for name in ("self.create_optimizer(", "self._load_optimizer_and_scheduler(resume_from_che")
+    ]
+    assert -1 < places[0] < places[1], moved(
+        "the order of create_optimizer and _load_optimizer_and_scheduler in Trainer._prepare_for_training",
+        "both there, in this order",
+        f"at characters {places} (-1: not there)",
+    )
+
+
+def test_weights_are_loaded_through_our_hook_before_the_optimizer_is_made():
+    found = calls_of(Trainer.train, "_load_from_checkpoint")
+    expected = ["self._load_from_checkpoint(resume_from_checkpoint)"]
+    assert found == expected, moved("the call of _load_from_checkpoint in Trainer.train", expected, found)
+
+
+def test_the_repeat_sampler_repeats_whole_blocks_of_rows_and_drops_an_incomplete_one():
+    sampler = RepeatSampler(range(5), mini_repeat_count=1, batch_size=2, repeat_count=2, shuffle=False)
+    found = list(sampler)
+    expected = [0, 1, 0, 1, 2, 3, 2, 3]
+    assert found == expected, moved("the order of trl.trainer.utils.RepeatSampler", expected, found)
+
+
+def test_splitting_a_batch_cuts_rows_keeps_scalars_and_drops_the_remainder():
+    chunks = split_tensor_dict({"ids": torch.arange(5), "names": list("abcde"), "n": torch.tensor(7)}, 2)
+    found = [(chunk["ids"].tolist(), chunk["names"], chunk["n"].item()) for chunk in chunks]
+    expected = [([0, 1], ["a", "b"], 7), ([2, 3], ["c", "d"], 7)]
+    assert found == expected, moved("what trl.trainer.utils.split_tensor_dict does", expected, found)
+
+
+def test_shuffling_a_batch_moves_rows_together_and_keeps_scalars():
+    shuffled = shuffle_sequence_dict({"ids": torch.arange(6), "names": list("abcdef"), "n": torch.tensor(7)})
+    rows = list(zip(shuffled["ids"].tolist(), shuffled["names"], strict=True))
+    expected = list(enumerate("abcdef"))
+    assert sorted(rows) == expected, moved("what trl.trainer.utils.shuffle_sequence_dict does", expected, rows)
+    assert shuffled["n"].item() == 7, moved("a scalar in shuffle_sequence_dict", 7, shuffled["n"])
