@@ -1,9 +1,10 @@
-"""Training teams of language-model agents on TRL: AT-GRPO over any PettingZoo AEC environment with text observations."""
+"""Training teams of language-model agents on TRL: AT-GRPO over any PettingZoo AEC environment that speaks text."""
 
-from .config import MultiAgentGRPOConfig
-from .policies import Policy
-from .records import Candidate, Completion, Decision, Episode
-from .trainer import MultiAgentGRPOTrainer
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.policies import Policy
+from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+from pettingllms_trl.trainer import MultiAgentGRPOTrainer
+
 
 __all__ = [
     "Candidate",

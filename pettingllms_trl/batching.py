@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+
 Batch = dict[str, Any]
 """TRL's tensors, first dimension rows: `prompt_ids` (B, P), `completion_ids` (B, C), `advantages` (B,), ..."""
 
@@ -15,9 +16,10 @@ def cut(batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool) -> lis
     """Cut a policy's generation batch into micro-steps, and each of those into forward passes of bounded size.
 
     Losses that average over a forward pass (`loss_scale` mends them) would give a row of a small pass more weight
-    than one of a large pass; a pass of b rows out of a generation's R carries `loss_scale = b * num_steps / R`, so that
-    each row of the generation weighs the same. Where a micro-step is a single pass of R / num_steps rows, as in
-    GRPOTrainer, the scale is exactly 1 and nothing is reordered or trimmed.
+    than one of a large pass; a pass of b rows out of a generation's R carries `loss_scale = b * num_steps / R`, so
+    that each row of the generation weighs the same. TRL's entropy bonus is a mean over tokens whatever the loss;
+    `entropy_scale` is what its coefficient is to be multiplied by besides. Where a micro-step is a single pass of
+    R / num_steps rows, as in GRPOTrainer, both scales are exactly 1 and nothing is reordered or trimmed.
 
     Args:
         batch: All rows of one policy, shuffled.
@@ -34,10 +36,12 @@ def cut(batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool) -> lis
         passes = []
         for part in _passes(batch, rows, max_rows):
             piece = _take(batch, part, trim=len(part) < len(rows))
+            share_of_tokens = _tokens(batch, part) / max(_tokens(batch, rows), 1)
             if token_mean:
-                piece["loss_scale"] = _tokens(batch, part) / max(_tokens(batch, rows), 1)
+                piece["loss_scale"], piece["entropy_scale"] = share_of_tokens, 1.0
             else:
                 piece["loss_scale"] = len(part) * num_steps / num_rows
+                piece["entropy_scale"] = share_of_tokens / (len(part) / len(rows))
             passes.append(piece)
         steps.append(passes)
     return steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from trl import GRPOConfig
 
@@ -32,12 +32,14 @@ class MultiAgentGRPOConfig(GRPOConfig):
         check_groups (`bool`, *optional*, defaults to `False`):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
+        num_generations_eval (`int`, *optional*, defaults to `1`):
+            How many episodes an evaluation plays of each row. `None`: `num_generations`, TRL's default.
     """
 
-    sampling: str = field(
+    sampling: Literal["tree", "parallel"] = field(
         default="tree",
         metadata={
-            "help": "'tree': K candidates for each decision, the best goes on. 'parallel': K whole episodes per instance."
+            "help": "'tree': K candidates for each decision, the best goes on. 'parallel': K whole episodes per row."
         },
     )
     max_envs: int | None = field(
@@ -48,6 +50,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
     )
     check_groups: bool = field(
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}
+    )
+
+    num_generations_eval: int | None = field(
+        default=1, metadata={"help": "Episodes that an evaluation plays of each row. None: `num_generations`."}
     )
 
     def __post_init__(self) -> None:
@@ -62,9 +68,6 @@ class MultiAgentGRPOConfig(GRPOConfig):
             value: Any = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value}, expected a positive number, or None for no bound")
-        # One episode of each row is what an evaluation of a team means; TRL's default would play K.
-        if self.num_generations_eval is None:
-            self.num_generations_eval = 1
         super().__post_init__()
         unsupported = {
             "use_vllm": self.use_vllm,

@@ -22,7 +22,8 @@ from typing import Literal, Protocol
 import torch
 from trl.trainer.utils import nanstd
 
-from .records import Candidate, Completion, Decision
+from pettingllms_trl.records import Candidate, Completion, Decision
+
 
 Scale = Literal["group", "batch", "none"]
 Sampling = Literal["tree", "parallel"]
@@ -114,7 +115,7 @@ def resolve(credit: str | Credit, *, sampling: Sampling, scale: Scale, num_candi
             near = difflib.get_close_matches(credit, _SCHEMES, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"no credit scheme {credit!r}.{hint} Known: {', '.join(_SCHEMES)}; or give a function of the decisions."
+                f"no credit scheme {credit!r}.{hint} Known: {', '.join(_SCHEMES)}; or give a function of decisions."
             )
         scheme, needs = _SCHEMES[credit]
         if sampling != needs:
@@ -125,7 +126,9 @@ def resolve(credit: str | Credit, *, sampling: Sampling, scale: Scale, num_candi
             )
         return partial(scheme, scale=scale)
     if not callable(credit):
-        raise TypeError(f"credit is {credit!r}, expected a name ({', '.join(_SCHEMES)}) or a function of the decisions")
+        raise TypeError(
+            f"credit is {credit!r}, expected a name ({', '.join(_SCHEMES)}) or a function of the decisions"
+        )
     probe = _probe(sampling, num_candidates)
     check_advantages(credit(probe), probe)
     return credit

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from .records import Completion
-from .rollout import Message, Request, Sampled
+from pettingllms_trl.records import Completion, Message
+from pettingllms_trl.rollout import Request, Sampled
+
 
 Tokenize = Callable[[list[Sequence[Message]]], Sequence[Sequence[int]]]
 Generate = Callable[[str, list[Sequence[int]]], tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]]

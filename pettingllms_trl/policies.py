@@ -1,10 +1,10 @@
 """Which policy decides for which agent, and where that policy's weights are.
 
-| `policies=`                                     | meaning                                                             |
-|-------------------------------------------------|---------------------------------------------------------------------|
-| `"shared"` (L1)                                 | one set of weights plays every agent                                |
-| `"lora"` (L2)                                   | one LoRA adapter per role on a frozen base; role = name less `_<n>` |
-| `{"drafter": "d", "planner_0": Policy(...)}`    | an adapter for each agent or role, with its own rate and clipping   |
+| `policies=`                                  | meaning                                                             |
+|----------------------------------------------|---------------------------------------------------------------------|
+| `"shared"` (L1)                              | one set of weights plays every agent                                |
+| `"lora"` (L2)                                | one LoRA adapter per role on a frozen base; role = name less `_<n>` |
+| `{"drafter": "d", "planner_0": Policy(...)}` | an adapter for each agent or role, with its own rate and clipping   |
 
 Routing is by `set_adapter`, which also freezes every other adapter; PEFT would then leave them out of the optimizer
 and drop their gradients without a word (huggingface/peft#2763), so gradients are switched on again at once.
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers import PreTrainedModel
+
 
 SHARED = "shared"
 
@@ -102,13 +103,18 @@ def route(policies: str | Mapping[str, str | Policy], agents: Sequence[str]) -> 
                 f"policies gives {agent!r} no adapter. A mixture of adapters and full models is not supported yet: "
                 "name an adapter for every agent, or use policies='shared'."
             )
-        # PEFT keys its module dicts by the name and finds adapters in a state dict by '.<name>.'.
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", policy.adapter) or policy.adapter.startswith("lora"):
+        # PEFT keys its module dicts by the name and finds adapters in a state dict by '.<name>.'; one whose name is a
+        # part of 'lora_', as 'a' is, it may initialise again when it loads.
+        name = policy.adapter
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or name.startswith("lora") or name in "lora_":
             raise ValueError(
-                f"adapter name {policy.adapter!r}: use letters, digits, '_' and '-', and do not begin with 'lora'"
+                f"adapter name {name!r} of agent {agent!r}: use letters, digits, '_' and '-', do not begin with "
+                "'lora' and take no part of 'lora_'. Choose another: policies={role: name, ...}."
             )
         if by_name.setdefault(policy.name, policy) != policy:
-            raise ValueError(f"adapter {policy.adapter!r} is given two different settings: {by_name[policy.name]}, {policy}")
+            raise ValueError(
+                f"adapter {policy.adapter!r} is given two different settings: {by_name[policy.name]}, {policy}"
+            )
         of_agent[agent] = policy.name
     return Routing(tuple(by_name.values()), of_agent)
 

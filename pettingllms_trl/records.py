@@ -3,7 +3,7 @@
 An *episode* is one run of one instance. At each of its *decisions* one agent saw one prompt, its policy sampled
 *candidates*, and one of them was played on. The candidates of a decision are AT-GRPO's group (arXiv:2510.11062, 3.2).
 
-    Decision(instance=3, episode=0, agent="planner_0", turn=1, candidates=(Candidate(text="Moves: R R", reward=1.5), ...))
+    Decision(instance=3, episode=0, agent="planner_0", turn=1, candidates=(Candidate(reward=1.5, ...), ...), chosen=0)
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
 
 Message = dict[str, str]
 """A chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""

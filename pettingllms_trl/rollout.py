@@ -9,13 +9,15 @@ from __future__ import annotations
 import copy
 import math
 import random
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pettingzoo import AECEnv
 
-from .records import Candidate, Completion, Decision, Episode, Message
+from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Message
+
 
 MakeEnv = Callable[[], AECEnv]
 Row = Mapping[str, Any]
@@ -83,12 +85,15 @@ def play(
     running: list[_Run] = []
     ended: dict[tuple[int, int], Episode] = {}
     while len(ended) < len(places):
-        while idle and (place := next(waiting, None)) is not None:
-            run = _Run(idle.pop(), *place, seed=seed)
-            run.start(rows[place[0]], default_env_seed)
-            running.append(run)
-        still: list[_Run] = []
-        for run in running:
+        queue, still = deque(running), list[_Run]()
+        while queue or idle:
+            if queue:
+                run = queue.popleft()
+            elif (place := next(waiting, None)) is not None:
+                run = _Run(idle.pop(), *place, seed=seed)
+                run.start(rows[place[0]], default_env_seed)
+            else:
+                break
             if run.await_agent(max_turns):
                 still.append(run)
             else:
@@ -213,17 +218,16 @@ def _play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) -
     """
     game = env.unwrapped
     if len(completions) == 1:
-        yield _step(env, agent, completions[0], lambda: env)
+        yield _step(env, agent, completions[0])
     elif hasattr(game, "snapshot") and hasattr(game, "restore"):
         before = game.snapshot()
         for completion in completions:
             game.restore(before)
-            branch = _step(env, agent, completion, lambda: env)
+            branch = _step(env, agent, completion)
             yield replace(branch, resume=_restorer(env, game.snapshot()))
     else:
         for completion in completions:
-            twin = copy.deepcopy(env)
-            yield _step(twin, agent, completion, lambda twin=twin: twin)
+            yield _step(copy.deepcopy(env), agent, completion)
 
 
 def _restorer(env: AECEnv, snapshot: Any) -> Callable[[], AECEnv]:
@@ -234,7 +238,7 @@ def _restorer(env: AECEnv, snapshot: Any) -> Callable[[], AECEnv]:
     return resume
 
 
-def _step(env: AECEnv, agent: str, completion: Completion, resume: Callable[[], AECEnv]) -> _Branch:
+def _step(env: AECEnv, agent: str, completion: Completion) -> _Branch:
     env.step(completion.text)
     rewards = {name: float(reward) for name, reward in env.rewards.items()}
     if not all(map(math.isfinite, rewards.values())):
@@ -248,7 +252,7 @@ def _step(env: AECEnv, agent: str, completion: Completion, resume: Callable[[], 
         parts=dict(info.get("rewards", {})),
         state=_state_hash(env),
     )
-    return _Branch(candidate, rewards, dict(info.get("outcome", {})), resume)
+    return _Branch(candidate, rewards, dict(info.get("outcome", {})), resume=lambda: env)
 
 
 def _state_hash(env: AECEnv) -> str | None:

@@ -13,28 +13,28 @@ from __future__ import annotations
 import difflib
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pettingzoo
 import torch
 from accelerate.utils import gather, set_seed
 from datasets import Dataset, IterableDataset
-from pettingzoo import AECEnv
 from peft import PeftConfig, PeftModel
+from pettingzoo import AECEnv
 from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler, create_model_from_path, repeat_iterable_dataset, shuffle_sequence_dict
 
-from . import credit as credits
-from .batching import Batch, cut
-from .config import MultiAgentGRPOConfig
-from .generation import sample
-from .policies import Policy, activate, attach_adapters, parameters_of, route
-from .records import Decision, Episode, check_groups
-from .rollout import MakeEnv, Row, play, prompt_of
+from pettingllms_trl import credit as credits
+from pettingllms_trl.batching import Batch, cut
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.generation import sample
+from pettingllms_trl.policies import Policy, activate, attach_adapters, parameters_of, route
+from pettingllms_trl.records import Decision, Episode, check_groups
+from pettingllms_trl.rollout import MakeEnv, Row, play, prompt_of
 
 
 class MultiAgentGRPOTrainer(GRPOTrainer):
@@ -88,12 +88,19 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             observation that is not text, or an option that is not supported; saying what was given, expected, to do.
     """
 
-    _tag_names = ["trl", "grpo", "at-grpo", "multi-agent", "pettingllms"]
+    _tag_names: ClassVar[list[str]] = ["trl", "grpo", "at-grpo", "multi-agent", "pettingllms"]
     _name = "AT-GRPO"
-    _paper = {
+    _paper: ClassVar[dict[str, str]] = {
         "title": "Stronger Together: On-Policy Reinforcement Learning for Collaborative LLMs",
         "id": "2510.11062",
     }
+    # Set by the constructors of TRL and transformers.
+    entropy_coef: float
+    num_generations: int
+    num_generations_eval: int
+    _buffered_inputs: list[list[Batch]] | None
+    _current_train_step_time: float
+    _signature_columns: list[str] | None
 
     def __init__(
         self,
@@ -121,6 +128,8 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         self._credit = credits.resolve(
             credit, sampling=args.sampling, scale=args.scale_rewards, num_candidates=args.num_generations
         )
+        if processing_class is not None:
+            _check_chat_template(processing_class)
         self._adapters = self.routing.adapters
         if self._adapters:
             if args.beta != 0.0 and isinstance(model, PeftModel):
@@ -154,11 +163,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             )
         self.beta = args.beta
         self.rollout_func = _replay  # set here, since TRL warns of an experiment when it is given to __init__
-        if self._tokenizer.chat_template is None:
-            raise ValueError(
-                "the tokenizer has no chat template, so an agent's messages cannot be written as a prompt. Use a chat "
-                "model, or set `processing_class.chat_template`."
-            )
+        _check_chat_template(self._tokenizer)
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()
@@ -214,7 +219,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
 
     # ---- Data: a row is an instance -------------------------------------------------------------------------------
 
-    def get_train_dataloader(self) -> DataLoader:
+    def get_train_dataloader(self) -> DataLoader[Any]:
         """TRL's, with each row once instead of K times: the candidates are made by the rollout."""
         dataset = self.train_dataset
         if isinstance(dataset, IterableDataset):
@@ -236,7 +241,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
     def _rows_per_generation(self) -> int:
         return self.args.generation_batch_size // self.num_generations
 
-    def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler:
+    def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[Any]:
         return RepeatSampler(
             data_source=self.train_dataset if dataset is None else dataset,
             mini_repeat_count=1,
@@ -246,7 +251,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             seed=self.args.seed,
         )
 
-    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler[Any]:
         return RepeatSampler(data_source=eval_dataset, mini_repeat_count=1, shuffle=False)
 
     def _set_signature_columns_if_needed(self) -> None:
@@ -301,7 +306,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         self, policy: Policy, decisions: Sequence[Decision], advantages: credits.Advantages
     ) -> dict[str, Any]:
         """One policy's sequences through TRL's own pipeline; then its advantages are replaced by the credit's."""
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "prompt": decision.prompt,
                 "prompt_ids": list(decision.prompt_ids),
@@ -371,11 +376,14 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             inputs = {**inputs, "num_items_in_batch": inputs["num_items_in_batch"] * scale}
         metrics = self._metrics["train" if self.model.training else "eval"]
         before = {key: len(values) for key, values in metrics.items()}
+        self.entropy_coef = self.args.entropy_coef * inputs["entropy_scale"]
         loss = super()._compute_loss(model, inputs)
+        if len(metrics.get("entropy_coef", ())) > before.get("entropy_coef", 0):
+            metrics["entropy_coef"][-1] = self.args.entropy_coef
         if len(self.routing.policies) > 1:
-            for key, values in list(metrics.items()):
-                if len(values) > before.get(key, 0):
-                    metrics[f"policy/{inputs['policy']}/{key}"].append(values[-1])
+            # Listed first: what the loop writes would count as grown too.
+            for key in [key for key, values in metrics.items() if len(values) > before.get(key, 0)]:
+                metrics[f"policy/{inputs['policy']}/{key}"].append(metrics[key][-1])
         return loss if scale == 1.0 else loss * scale
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
@@ -422,7 +430,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
     # ---- Evaluation and logging -----------------------------------------------------------------------------------
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
-        """Play the rows and log rewards and outcomes. A group-relative loss says nothing of a policy; none is given."""
+        """Play the rows and log rewards and outcomes. A group-relative loss says nothing here; none is given."""
         episodes = self.play(inputs, num_episodes=self.num_generations_eval, name=f"eval/{self.state.global_step}")
         self._log_episodes(episodes, "eval")
         return None, None, None
@@ -476,7 +484,7 @@ def _replay(prompts: list[Any], trainer: MultiAgentGRPOTrainer) -> dict[str, Any
 
 
 @contextmanager
-def _reference_left_to_us(args: MultiAgentGRPOConfig, *, active: bool) -> Any:
+def _reference_left_to_us(args: MultiAgentGRPOConfig, *, active: bool) -> Iterator[None]:
     """TRL copies the adapter "default" as KL reference, which adapters named after roles do not have (KeyError).
 
     Fresh adapters start at zero, so the base with adapters disabled is the reference, as TRL does for a fresh one.
@@ -491,7 +499,7 @@ def _reference_left_to_us(args: MultiAgentGRPOConfig, *, active: bool) -> Any:
 
 
 def _env_maker(env: str | MakeEnv) -> MakeEnv:
-    """A function that makes the environment. Raises `ValueError` for an id that PettingZoo's registry does not have."""
+    """A function that makes the environment. Raises `ValueError` for an id that PettingZoo does not know."""
     if not isinstance(env, str):
         if not callable(env):
             raise TypeError(
@@ -511,6 +519,14 @@ def _env_maker(env: str | MakeEnv) -> MakeEnv:
 
 def _each(dataset: Any) -> list[Any]:
     return list(dataset.values()) if isinstance(dataset, dict) else [dataset]
+
+
+def _check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
+    if tokenizer.chat_template is None:
+        raise ValueError(
+            "the tokenizer has no chat template, so an agent's messages cannot be written as a prompt. Use a chat "
+            "model, or set `processing_class.chat_template`."
+        )
 
 
 def _check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> list[str]:

@@ -230,7 +230,8 @@ class PlanPath:
             if cell >= 0 and not state.blocked >> cell & 1
         )
         here, there = _where(position, size), _where(state.goal, size)
-        return f"{rows}\nYou are at {here}. The goal is at {there}.\nFree moves here: {free}"
+        way = _way(state.goal // size - position // size, state.goal % size - position % size)
+        return f"{rows}\nYou are at {here}. The goal is at {there}: {way}.\nFree moves here: {free}"
 
     def describe(self, before: PlanPathState, move: Moves, after: PlanPathState, *, proposed: bool = False) -> str:
         """The letters and where the walk ends, or where and after how many moves it is blocked."""
@@ -276,6 +277,13 @@ class PlanPath:
             "optimal": optimal,
             "distance": field[state.position],
         }
+
+
+def _way(down: int, right: int) -> str:
+    """The offset in words, `"2 down, 3 right"`: as the crow flies, so it tells nothing of the way round what is blocked."""
+    rows = f"{abs(down)} {'down' if down > 0 else 'up'}" if down else ""
+    columns = f"{abs(right)} {'right' if right > 0 else 'left'}" if right else ""
+    return ", ".join(filter(None, (rows, columns))) or "here"
 
 
 def _where(cell: int, size: int) -> str:

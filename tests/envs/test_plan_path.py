@@ -165,7 +165,8 @@ def test_any_other_reply_is_unreadable_for_a_stated_reason(task: PlanPath, reply
 def test_a_megabyte_is_read_in_linear_time(task: PlanPath, megabyte: str) -> None:
     start = time.process_time()
     assert isinstance(task.parse(megabyte), Unreadable)
-    assert time.process_time() - start < 0.5  # seconds; quadratic would take minutes
+    # Seconds of this process alone. Linear takes hundredths; quadratic, 10**12 comparisons, takes many minutes.
+    assert time.process_time() - start < 20
 
 
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)

@@ -1,4 +1,4 @@
-"""With one agent, one turn and K siblings the trainer *is* TRL's GRPOTrainer: the same losses, gradients and weights."""
+"""With one agent, one turn and K siblings the trainer *is* TRL's GRPOTrainer: same losses, gradients and weights."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from strangers import OneShot, letters
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from strangers import OneShot, letters
+
 
 STEPS = 5
 

@@ -335,6 +335,7 @@ def test_the_constructor_sets_the_attributes_we_read_and_replace():
         "_step",
         "_tokenizer",
         "beta",
+        "entropy_coef",
         "eos_token_ids",
         "generation_config",
         "loss_type",

@@ -1,0 +1,190 @@
+"""A user's mistake is refused before a model is loaded: the model of every case here does not exist."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+from gymnasium import spaces
+from transformers import PreTrainedTokenizerFast
+
+import pettingllms_envs  # noqa: F401  registers the environments with PettingZoo
+from pettingllms_envs import plan_path_v0
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from strangers import Relay
+
+
+class Board(Relay):
+    """Observations are a dict of numbers, as most of PettingZoo's are."""
+
+    def observe(self, agent: str) -> Any:
+        return {"observation": [0, 1], "action_mask": [1]}
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Dict({})
+
+
+def trainer(path: Path, *, options: dict[str, Any] | None = None, **given: Any) -> MultiAgentGRPOTrainer:
+    arguments = {
+        "model": "/no/such/model",
+        "env": Relay,
+        "train_dataset": Dataset.from_dict({"seed": range(8)}),
+        "args": MultiAgentGRPOConfig(output_dir=str(path), report_to="none", use_cpu=True, **(options or {})),
+    }
+    return MultiAgentGRPOTrainer(**{**arguments, **given})
+
+
+def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="/no/such/model"):
+        trainer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (
+            {"env": "pettingllms/plan_pth-v0"},
+            ValueError,
+            r"no environment 'pettingllms/plan_pth-v0' in PettingZoo's AEC registry\. "
+            r"Did you mean 'pettingllms/plan_path-v0'\? Import the package that registers it",
+        ),
+        (
+            {"env": "qqqqqqqq"},
+            ValueError,
+            r"no environment 'qqqqqqqq' in PettingZoo's AEC registry\. Import the package that registers it",
+        ),
+        ({"env": 7}, TypeError, r"env is a int, expected an id of PettingZoo's registry or a function"),
+        ({"env": plan_path_v0.env(size=4)}, TypeError, r"env is a OrderedTextEnv, expected .* env=lambda:"),
+        ({"env": dict}, TypeError, r"env made a builtins\.dict, expected a pettingzoo\.AECEnv"),
+        (
+            {"env": plan_path_v0.parallel_env},
+            TypeError,
+            r"expected a pettingzoo\.AECEnv\. A parallel environment becomes one by pettingzoo\.utils\.parallel_to",
+        ),
+        (
+            {"env": Board},
+            TypeError,
+            r"agent 'opener_0' observes a mapping with the keys \['action_mask', 'observation'\], expected text: "
+            r".* Wrap the environment",
+        ),
+        (
+            {"policies": {"opener": "a_", "closr": "b"}},
+            ValueError,
+            r"policies names 'closr', but the environment has the agents opener_0, closer_0\. Did you mean 'closer'\?",
+        ),
+        (
+            {"policies": {"opener": "b"}},
+            ValueError,
+            r"leaves out the agent 'closer_0'\. Give every agent, or its role",
+        ),
+        ({"policies": {"opener": "b", "closer": Policy()}}, ValueError, r"gives 'closer_0' no adapter"),
+        ({"policies": "full"}, ValueError, r"policies='full', expected 'shared', 'lora', or a dict"),
+        ({"credit": "atgrpo"}, ValueError, r"no credit scheme 'atgrpo'\. Did you mean 'at_grpo'\?"),
+        ({"credit": "grpo"}, ValueError, r"credit='grpo' with sampling='tree'.* Set sampling='parallel'"),
+        (
+            {"credit": lambda decisions: [[0.0] for _ in decisions]},
+            ValueError,
+            r"for decision 0 .*, expected 8 numbers",
+        ),
+        (
+            {"credit": lambda decisions: []},
+            ValueError,
+            r"for 0 decisions, expected 8: return one sequence per decision",
+        ),
+        (
+            {
+                "env": "pettingllms/plan_path-v0",
+                "train_dataset": Dataset.from_dict({"seed": [1, 2], "splitt": ["train", "train"]}),
+            },
+            ValueError,
+            r"the data set's rows have the fields \['splitt'\], which the environment does not take\. "
+            r"Known: seed, split\. Rename or remove the columns",
+        ),
+        (
+            {
+                "env": "pettingllms/plan_path-v0",
+                "eval_dataset": {"hard": Dataset.from_dict({"seed": [1], "level": [3]})},
+            },
+            ValueError,
+            r"the fields \['level'\]",
+        ),
+        (
+            {
+                "env": "pettingllms/plan_path-v0",
+                "train_dataset": Dataset.from_dict({"seed": [1], "split": ["dev"]}),
+            },
+            ValueError,
+            r"split is 'dev'; expected one of train, validation, test",
+        ),
+    ],
+    ids=[
+        "environment",
+        "environment without a near name",
+        "environment of a wrong type",
+        "environment made already",
+        "no AECEnv",
+        "parallel environment",
+        "no text",
+        "agent",
+        "agent left out",
+        "agent without adapter",
+        "layout",
+        "credit",
+        "credit for other sampling",
+        "credit with wrong values",
+        "credit with wrong decisions",
+        "field",
+        "field of an evaluation set",
+        "value of a field",
+    ],
+)
+def test_a_mistake_is_refused_before_the_model_is_loaded(
+    given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        trainer(tmp_path, **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_generations": 1}, r"num_generations=1: .* at least 2 are needed\. Set num_generations=4"),
+        ({"sampling": "forest"}, r"sampling='forest', expected 'tree' or 'parallel'"),
+        ({"max_envs": 0}, r"max_envs=0, expected a positive number, or None"),
+        ({"max_turns": -1}, r"max_turns=-1, expected a positive number, or None"),
+        ({"use_vllm": True}, r"use_vllm=True is not supported by MultiAgentGRPOTrainer yet\. Leave it False"),
+        ({"sync_ref_model": True}, r"sync_ref_model=True is not supported"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_configuration_that_cannot_be_trained_is_refused(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        trainer(tmp_path, options=options)
+
+
+def test_a_tokenizer_without_a_chat_template_is_refused(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    bare = copy.deepcopy(tokenizer)
+    bare.chat_template = None
+    with pytest.raises(
+        ValueError, match=r"no chat template, .*\. Use a chat model, or set `processing_class.chat_tem"
+    ):
+        trainer(tmp_path, processing_class=bare)
+
+
+def test_an_agent_of_an_environment_whose_role_peft_cannot_carry_is_told_what_to_do(tmp_path: Path) -> None:
+    class Letters(Relay):
+        def __init__(self) -> None:
+            super().__init__()
+            self.possible_agents = ["a_0", "b_0"]
+
+        def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+            super().reset(seed, options)
+            self.agent_selection = "a_0"
+
+    with pytest.raises(ValueError, match=r"adapter name 'a' of agent 'a_0': .* Choose another: policies="):
+        trainer(tmp_path, env=Letters, policies="lora")
