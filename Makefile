@@ -10,9 +10,8 @@ INSTALLED := $(VENV)/.installed
 # -qq: errors only. -c always: a plain `torch` pulled in by another package may be gigabytes of CUDA.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-# Our CPU models are tiny: one thread is faster than two, which only wait for each other.
+# Of the tests alone, whose models are so small that two threads only wait for each other.
 OMP_NUM_THREADS ?= 1
-export OMP_NUM_THREADS
 # Nothing here needs the Hub; this makes sure of it, and turns TRL's telemetry off.
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
@@ -24,10 +23,10 @@ help: ## show this list
 	@echo '  Arguments go in ARGS, the Python to use in PYTHON: make test ARGS="-k groups" PYTHON=python3.12'
 
 quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no network
-	@$(BIN)/python examples/quickstart.py $(ARGS)
+	@$(BIN)/python examples/quickstart/quickstart.py $(ARGS)
 
 test: $(INSTALLED) ## run the tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(ARGS)
 
 lint: $(INSTALLED) ## check style, format and types
 	@$(BIN)/python -m ruff check .

@@ -1,10 +1,19 @@
-"""Training teams of language-model agents on TRL: AT-GRPO over any PettingZoo AEC environment that speaks text."""
+"""Training teams of language-model agents on TRL: AT-GRPO over any PettingZoo AEC environment that speaks text.
 
-from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies import Policy
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.trainer import MultiAgentGRPOTrainer
+A name is looked up when it is first used, so that playing (`rollout.py`, `records.py`) loads neither torch nor TRL.
+"""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from pettingllms_trl.config import MultiAgentGRPOConfig
+    from pettingllms_trl.policies import Policy
+    from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+    from pettingllms_trl.trainer import MultiAgentGRPOTrainer
 
 __all__ = [
     "Candidate",
@@ -15,3 +24,24 @@ __all__ = [
     "MultiAgentGRPOTrainer",
     "Policy",
 ]
+
+_MODULES = {
+    "Candidate": "records",
+    "Completion": "records",
+    "Decision": "records",
+    "Episode": "records",
+    "MultiAgentGRPOConfig": "config",
+    "MultiAgentGRPOTrainer": "trainer",
+    "Policy": "policies",
+}
+
+if not TYPE_CHECKING:  # a type checker that sees it takes every misspelt name for an Any
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}. It has: {', '.join(__all__)}.")
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -48,6 +48,7 @@ def play(
     rows: Sequence[Row],
     *,
     make_env: MakeEnv,
+    pool: list[AECEnv] | None = None,
     sample: Sample,
     sampling: Literal["tree", "parallel"],
     num_candidates: int,
@@ -61,6 +62,7 @@ def play(
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
         make_env: Called as many times as environments are in play at once; they are reset and used again.
+        pool: Environments made before, used first; all that were in play are left in it.
         sample: Completions for a batch of requests, in their order.
         sampling: `"tree"`: K candidates for each decision, the best is played on, ties broken by chance.
             `"parallel"`: K episodes of each row, one candidate for each decision.
@@ -81,12 +83,13 @@ def play(
     places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
     limit = len(places) if max_envs is None else max_envs
     waiting: Iterator[tuple[int, int]] = iter(places)
-    idle = [make_env() for _ in range(min(limit, len(places)))]
+    idle = [] if pool is None else pool
+    idle += [make_env() for _ in range(min(limit, len(places)) - len(idle))]
     running: list[_Run] = []
     ended: dict[tuple[int, int], Episode] = {}
     while len(ended) < len(places):
         queue, still = deque(running), list[_Run]()
-        while queue or idle:
+        while queue or len(still) < limit:
             if queue:
                 run = queue.popleft()
             elif (place := next(waiting, None)) is not None:

@@ -15,6 +15,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pettingzoo
@@ -26,12 +27,19 @@ from pettingzoo import AECEnv
 from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOTrainer
-from trl.trainer.utils import RepeatSampler, create_model_from_path, repeat_iterable_dataset, shuffle_sequence_dict
+from trl.trainer.utils import (
+    RepeatSampler,
+    create_model_from_path,
+    get_config_model_id,
+    repeat_iterable_dataset,
+    shuffle_sequence_dict,
+)
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.generation import sample
+from pettingllms_trl.hub import adapters_card
 from pettingllms_trl.policies import Policy, activate, attach_adapters, parameters_of, route
 from pettingllms_trl.records import Decision, Episode, check_groups
 from pettingllms_trl.rollout import MakeEnv, Row, play, prompt_of
@@ -123,13 +131,21 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         if args.world_size > 1:
             raise ValueError(f"{args.world_size} processes: MultiAgentGRPOTrainer runs on one process so far")
         self._make_env = _env_maker(env)
-        agents = _check_env(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
-        self.routing = route(policies, agents)
+        probe = _check_env(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
+        self._environment_name = str(probe.metadata.get("name", type(probe.unwrapped).__name__))
+        self._envs = [probe]
+        self.routing = route(policies, list(probe.possible_agents))
         self._credit = credits.resolve(
             credit, sampling=args.sampling, scale=args.scale_rewards, num_candidates=args.num_generations
         )
         if processing_class is not None:
             _check_chat_template(processing_class)
+        for policy in self.routing.policies:
+            if policy.max_grad_norm is not None and not args.max_grad_norm:
+                raise ValueError(
+                    f"policy {policy.name!r} has max_grad_norm={policy.max_grad_norm}, but args.max_grad_norm is "
+                    f"{args.max_grad_norm}, which switches clipping off for all. Set args.max_grad_norm, too."
+                )
         self._adapters = self.routing.adapters
         if self._adapters:
             if args.beta != 0.0 and isinstance(model, PeftModel):
@@ -151,7 +167,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         with _reference_left_to_us(args, active=bool(self._adapters)):
             super().__init__(
                 model=model,
-                reward_funcs=[_environment],
+                reward_funcs=[environment],
                 args=args,
                 train_dataset=train_dataset if self._can_train else Dataset.from_dict({"seed": [args.seed]}),
                 eval_dataset=eval_dataset,
@@ -194,6 +210,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         return play(
             rows,
             make_env=self._make_env,
+            pool=self._envs,
             sample=lambda requests: sample(
                 requests,
                 policy_of=self.routing.of_agent,
@@ -427,6 +444,25 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         if self._adapters:  # loading leaves all but one adapter frozen, and so out of the optimizer
             self._activate(self.routing.policies[0].name)
 
+    def create_model_card(
+        self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
+    ) -> None:
+        """TRL's; where each role has an adapter of its own, a card that says which and how to load it."""
+        if not self._adapters:
+            super().create_model_card(model_name, dataset_name, tags)
+        elif self.is_world_process_zero():
+            base = get_config_model_id(self.model.config)
+            card = adapters_card(
+                name=model_name or Path(self.args.output_dir).name,
+                base_model=None if not base or Path(base).is_dir() else base,
+                environment=self._environment_name,
+                of_agent=self.routing.of_agent,
+                tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
+            )
+            path = Path(self.args.output_dir) / "README.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(card, encoding="utf-8")
+
     # ---- Evaluation and logging -----------------------------------------------------------------------------------
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
@@ -438,6 +474,8 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
     def _log_episodes(self, episodes: Sequence[Episode], mode: str) -> None:
         """Means over episodes, agents and reward parts, under the names the README lists."""
         metrics = self._metrics[mode]
+        candidates = [c for episode in episodes for decision in episode.decisions for c in decision.candidates]
+        metrics["rollout/completion_tokens"].append(sum(len(c.completion.ids) for c in candidates))
         rewards: dict[str, list[float]] = defaultdict(list)
         parts: dict[str, list[float]] = defaultdict(list)
         for episode in episodes:
@@ -467,8 +505,11 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
                 metrics[f"agent/{agent}/frac_reward_zero_std"].append(sum(flat) / len(flat))
 
 
-def _environment(**_: Any) -> list[float]:
-    """Stands where TRL wants a reward function; `_calculate_rewards` gives the environment's rewards instead."""
+def environment(**_: Any) -> list[float]:
+    """Stands where TRL wants a reward function, and names its metrics (`rewards/environment/mean`).
+
+    `_calculate_rewards` gives the rewards that the environment gave while it was played.
+    """
     raise AssertionError("rewards come from the environment while it is played")
 
 
@@ -529,12 +570,8 @@ def _check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
         )
 
 
-def _check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> list[str]:
-    """Make one environment and look at it, at every data set's fields, and at what its first agent observes.
-
-    Returns:
-        The names of its agents.
-    """
+def _check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> AECEnv:
+    """Make one environment and look at it, at every data set's fields, and at what its agents observe."""
     env = make_env()
     if not isinstance(env, AECEnv):
         raise TypeError(
@@ -556,5 +593,6 @@ def _check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> list[st
             row = next(iter(dataset))
     options = {name: value for name, value in row.items() if name != "seed"}
     env.reset(seed=row.get("seed", seed), options=options or None)
-    prompt_of(env.observe(env.agent_selection), agent=env.agent_selection)
-    return list(env.possible_agents)
+    for agent in env.agents:
+        prompt_of(env.observe(agent), agent=agent)
+    return env

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import pettingllms_trl
+
 
 ROOT = Path(__file__).parents[1]
 MODEL_LIBRARIES = {
@@ -77,6 +79,24 @@ def test_the_trainer_does_not_import_the_environments() -> None:
 def test_the_walk_sees_every_way_to_import() -> None:
     source = "import a.b as c\nfrom d.e import f\nfrom .i import j\ndef g():\n    if True:\n        import h\n"
     assert imported(source) == {"a.b", "d.e", ".i", "h"}
+
+
+def test_the_rollout_can_be_used_without_loading_torch() -> None:
+    program = (
+        "import pettingllms_trl.rollout; from pettingllms_trl import Episode\n"
+        f"import sys; print(*sorted({MODEL_LIBRARIES!r} & set(sys.modules)))"
+    )
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
+    assert run.stdout.split() == []
+
+
+def test_the_trainers_package_offers_every_name_of_its_own_and_no_other() -> None:
+    assert set(pettingllms_trl.__all__) <= set(dir(pettingllms_trl))
+    for name in pettingllms_trl.__all__:
+        assert getattr(pettingllms_trl, name).__name__ == name
+    with pytest.raises(AttributeError, match="module 'pettingllms_trl' has no attribute 'Polcy'. It has: Candidate, "):
+        pettingllms_trl.Polcy  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_importing_and_playing_an_environment_is_quick_and_loads_no_torch() -> None:

@@ -46,13 +46,13 @@ def pins() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines if line)}
 
 
-def dry_run(target: str) -> str:
-    """The commands `make target` would run."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
-    done = subprocess.run(
-        ["make", "--dry-run", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
-    return done.stdout
+def make(*arguments: str, **variables: str) -> str:
+    """What `make` prints, in an environment with these variables and without those that the tests were started with."""
+    ours = ("MAKEFLAGS", "MAKELEVEL", "OMP_NUM_THREADS")
+    environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
+    return subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_a_bare_install_brings_no_model_library():
@@ -94,13 +94,33 @@ def test_both_packages_tell_type_checkers_that_they_are_typed():
 @pytest.mark.parametrize(
     ("target", "command"),
     [
-        ("quickstart", ".venv/bin/python examples/quickstart.py"),
+        ("quickstart", ".venv/bin/python examples/quickstart/quickstart.py"),
         ("test", ".venv/bin/python -m pytest"),
         ("lint", ".venv/bin/python -m mypy"),
     ],
 )
 def test_make_runs_the_command_in_the_virtual_environment_of_the_repository(target, command):
-    assert command in dry_run(target)
+    assert command in make("--dry-run", target)
+
+
+@pytest.mark.parametrize(
+    ("target", "variables", "threads"),
+    [
+        ("test", {}, "1"),
+        ("test", {"OMP_NUM_THREADS": "4"}, "4"),
+        ("quickstart", {}, "as many as torch likes"),
+        ("quickstart", {"OMP_NUM_THREADS": "4"}, "4"),
+    ],
+)
+def test_only_the_tests_are_held_to_one_thread_and_only_by_default(tmp_path, target, variables, threads):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\necho "${OMP_NUM_THREADS:-as many as torch likes}: $*"\n')
+    python.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    said = make(target, f"VENV={tmp_path}", "ARGS=-k one", **variables)
+    assert said.startswith(f"{threads}: ")
+    assert said.endswith(" -k one\n")
 
 
 def test_make_installs_under_the_constraints_only():
@@ -112,7 +132,7 @@ def test_make_installs_under_the_constraints_only():
 
 
 def test_the_quickstart_that_make_runs_exists():
-    assert (ROOT / "examples" / "quickstart.py").is_file()
+    assert (ROOT / "examples" / "quickstart" / "quickstart.py").is_file()
 
 
 def test_ci_runs_lint_and_the_tests():

@@ -280,7 +280,7 @@ class PlanPath:
 
 
 def _way(down: int, right: int) -> str:
-    """The offset in words, `"2 down, 3 right"`: as the crow flies, so it tells nothing of the way round what is blocked."""
+    """The offset in words, `"2 down, 3 right"`: as the crow flies, whatever is blocked on the way."""
     rows = f"{abs(down)} {'down' if down > 0 else 'up'}" if down else ""
     columns = f"{abs(right)} {'right' if right > 0 else 'left'}" if right else ""
     return ", ".join(filter(None, (rows, columns))) or "here"

@@ -222,9 +222,33 @@ def test_what_is_shown_is_the_grid_the_position_and_the_free_moves(task: PlanPat
         ". # # .",
         ". . # .",
         "# . . G",
-        "You are at row 0, column 2. The goal is at row 3, column 3.",
+        "You are at row 0, column 2. The goal is at row 3, column 3: 3 down, 1 right.",
         "Free moves here: L R",
     ]
+
+
+@pytest.mark.parametrize(
+    ("position", "goal", "words"),
+    [
+        ((0, 0), (3, 3), "3 down, 3 right"),
+        ((3, 2), (0, 3), "3 up, 1 right"),
+        ((1, 3), (2, 1), "1 down, 2 left"),
+        ((3, 3), (2, 0), "1 up, 3 left"),
+        ((0, 1), (2, 1), "2 down"),
+        ((3, 1), (0, 1), "3 up"),
+        ((2, 0), (2, 1), "1 right"),
+        ((2, 3), (2, 0), "3 left"),
+        ((2, 1), (2, 1), "here"),
+    ],
+)
+def test_the_goal_is_shown_with_its_offset_as_the_crow_flies(
+    task: PlanPath, position: tuple[int, int], goal: tuple[int, int], words: str
+) -> None:
+    here, there = (row * 4 + column for row, column in (position, goal))
+    shown = task.show(PlanPathState(size=4, blocked=0, start=0, goal=there, position=here)).splitlines()[4]
+    assert shown == (
+        f"You are at row {position[0]}, column {position[1]}. The goal is at row {goal[0]}, column {goal[1]}: {words}."
+    )
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,12 @@ def oracle_reply(env: TextEnv) -> str:
     return task.write(task.oracle(env.snapshot().play.task))
 
 
-BOARD = "@ . . .\n. # # .\n. . # .\n# . . G\nYou are at row 0, column 0. The goal is at row 3, column 3."
-MOVED = ". . @ .\n. # # .\n. . # .\n# . . G\nYou are at row 0, column 2. The goal is at row 3, column 3."
+BOARD = (
+    "@ . . .\n. # # .\n. . # .\n# . . G\nYou are at row 0, column 0. The goal is at row 3, column 3: 3 down, 3 right."
+)
+MOVED = (
+    ". . @ .\n. # # .\n. . # .\n# . . G\nYou are at row 0, column 2. The goal is at row 3, column 3: 3 down, 1 right."
+)
 
 
 def test_each_prompt_of_two_turns_is_the_one_written_here(by_hand: Maker) -> None:

@@ -1,0 +1,286 @@
+"""The quickstart: its pure parts by hand, and, marked slow, all of it from the first command to the reloaded adapters."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demonstrations import Demonstration, demonstrate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report import summary, table, wilson
+from team import task
+from tiny import SPECIAL, make_tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from pettingllms_envs.tasks.plan_path import Moves, PlanPathState, split_of
+from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.workflows.single import Single
+from pettingllms_trl import Candidate, Completion, Decision, Episode
+
+
+QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
+PLACES = re.compile(r"You are at row (\d), column (\d)\. The goal is at row (\d), column (\d): ")
+
+
+@pytest.fixture(scope="module")
+def careless() -> list[Demonstration]:
+    """Both roles' demonstrations, three steps in five careless, so that episodes take several turns."""
+    return demonstrate(DraftPlan(task()), number=400, carelessness=0.6, seed=0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(careless: list[Demonstration]) -> PreTrainedTokenizerFast:
+    alone = demonstrate(Single(task()), number=200, carelessness=0.2, seed=0)
+    return make_tokenizer(m["content"] for row in (*alone, *careless) for m in (*row["prompt"], *row["completion"]))
+
+
+def prompt(row: Demonstration) -> str:
+    system, user = row["prompt"]
+    assert (system["role"], user["role"]) == ("system", "user")
+    return user["content"]
+
+
+def moves(row: Demonstration) -> Moves:
+    (reply,) = row["completion"]
+    assert reply["role"] == "assistant"
+    read = task().parse(reply["content"])
+    assert isinstance(read, tuple), f"unreadable: {reply['content']!r}"
+    return read
+
+
+def shown(rows: list[Demonstration]) -> Iterator[PlanPathState]:
+    """The state that each prompt shows; an episode's start is where its first turn stands."""
+    start = 0
+    for row in rows:
+        turn, *board = prompt(row).splitlines()[:6]
+        blocked = sum(1 << i for i, cell in enumerate(" ".join(board).split()) if cell == "#")
+        places = PLACES.search(prompt(row))
+        assert places
+        at_row, at_column, goal_row, goal_column = map(int, places.groups())
+        position, goal = at_row * 5 + at_column, goal_row * 5 + goal_column
+        start = position if turn == "Turn 1 of 4." else start
+        yield PlanPathState(size=5, blocked=blocked, start=start, goal=goal, position=position)
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [
+        (0, 10, 0.0, 0.2775),  # z^2 / (n + z^2) = 3.8415 / 13.8415
+        (10, 10, 0.7225, 1.0),
+        (8, 10, 0.4902, 0.9433),
+        (5, 10, 0.2366, 0.7634),
+        (1, 2, 0.0945, 0.9055),
+        (400, 500, 0.7627, 0.8327),
+    ],
+)
+def test_the_score_interval_has_the_known_values(successes: int, trials: int, low: float, high: float) -> None:
+    assert wilson(successes, trials) == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize("successes", range(8))
+def test_the_score_interval_of_failures_is_that_of_successes_mirrored(successes: int) -> None:
+    low, high = wilson(successes, 7)
+    assert wilson(7 - successes, 7) == pytest.approx((1 - high, 1 - low))
+
+
+@pytest.mark.parametrize("role", ["drafter", "planner"])
+def test_demonstrations_of_a_role_are_that_roles_alone(role: str) -> None:
+    rows = demonstrate(DraftPlan(task()), number=50, carelessness=0.6, seed=1, role=role)
+    assert len(rows) == 50
+    assert all(f"You are the {role}." in row["prompt"][0]["content"] for row in rows)
+
+
+def test_demonstrations_of_a_team_are_both_roles_in_turn(careless: list[Demonstration]) -> None:
+    roles = [re.findall(r"You are the (\w+)\.", row["prompt"][0]["content"]) for row in careless]
+    assert roles == [["drafter"], ["planner"]] * 200
+
+
+@pytest.mark.parametrize("workflow", [Single(task()), DraftPlan(task())], ids=["single", "draft_plan"])
+def test_demonstrations_without_carelessness_are_shortest_walks(workflow: Any) -> None:
+    rows = demonstrate(workflow, number=200, carelessness=0.0, seed=2)
+    for row, state in zip(rows, shown(rows), strict=True):
+        after = task().apply(state, moves(row))
+        assert task().solved(after)
+        assert len(moves(row)) == task().outcome(after)["optimal"]
+
+
+def test_careless_demonstrations_are_not_all_shortest_walks_but_no_step_of_them_is_blocked(
+    careless: list[Demonstration],
+) -> None:
+    first = [(row, state) for row, state in zip(careless, shown(careless), strict=True) if "Turn 1 " in prompt(row)]
+    afters = [task().apply(state, moves(row)) for row, state in first]
+    assert [after.walked for after in afters] == [len(moves(row)) for row, _ in first]
+    assert 0.1 < sum(map(task().solved, afters)) / len(afters) < 0.9
+
+
+def test_every_demonstration_is_of_the_train_split_and_can_be_read(careless: list[Demonstration]) -> None:
+    assert {prompt(row).splitlines()[0] for row in careless} == {f"Turn {turn} of 4." for turn in (1, 2, 3, 4)}
+    for row, state in zip(careless, shown(careless), strict=True):
+        cells = [cell for cell in range(25) if state.blocked >> cell & 1]
+        assert split_of(5, cells, state.start, state.goal) == "train"
+        assert 1 <= len(moves(row)) <= 8
+
+
+def test_demonstrations_follow_from_their_seed() -> None:
+    one, again, other = (demonstrate(Single(task()), number=20, carelessness=0.5, seed=seed) for seed in (3, 3, 4))
+    assert one == again != other
+
+
+def decision(agent: str, turn: int, played: Candidate, beside: Candidate) -> Decision:
+    return Decision(
+        instance=0,
+        episode=0,
+        agent=agent,
+        turn=turn,
+        prompt=[],
+        prompt_ids=(7,),
+        candidates=(beside, played),
+        chosen=1,
+    )
+
+
+def candidate(reward: float, *parts: str) -> Candidate:
+    return Candidate(completion=Completion(ids=(1,), text=""), reward=reward, parts=dict.fromkeys(parts, reward))
+
+
+@pytest.fixture
+def two_episodes() -> list[Episode]:
+    """One that succeeds in a turn by the shortest way, and one that fails in two, with a reply that cannot be read."""
+    best, worst = candidate(9.0, "success"), candidate(-9.0, "format")  # not played, so they must not count
+    return [
+        Episode(
+            instance=0,
+            episode=0,
+            decisions=(
+                decision("drafter_0", 0, candidate(0.6, "draft"), worst),
+                decision("planner_0", 0, candidate(1.5, "progress", "success"), worst),
+            ),
+            returns={},
+            outcome={"success": True, "regret": 0.0},
+        ),
+        Episode(
+            instance=1,
+            episode=0,
+            decisions=(
+                decision("drafter_0", 0, candidate(0.0, "draft"), best),
+                decision("planner_0", 0, candidate(0.2, "progress"), best),
+                decision("drafter_0", 1, candidate(0.0, "draft"), best),
+                decision("planner_0", 1, candidate(-0.2, "format"), best),
+            ),
+            returns={},
+            outcome={"success": False, "regret": 1.0},
+        ),
+    ]
+
+
+def test_a_summary_of_two_episodes_is_the_one_worked_out_by_hand(two_episodes: list[Episode]) -> None:
+    row = summary(two_episodes)
+    assert (row["episodes"], row["success"], row["regret"]) == (2, 0.5, 0.5)
+    assert row["interval"] == pytest.approx((0.0945, 0.9055), abs=5e-5)
+    # The deviation of 0 and 1 is sqrt(1/2), so the standard error is 1/2.
+    assert row["regret_half_width"] == pytest.approx(1.959964 / 2)
+    assert row["roles"] == {
+        "drafter_0": {"reward": pytest.approx(0.2), "unreadable": 0.0},
+        "planner_0": {"reward": pytest.approx(0.5), "unreadable": pytest.approx(1 / 3)},
+    }
+
+
+def test_the_table_has_a_line_for_a_team_and_one_for_each_agent(two_episodes: list[Episode]) -> None:
+    header, *lines = table({"the team": summary(two_episodes)}).splitlines()
+    assert header.split() == ["success", "95%", "interval", "path", "regret", "reward", "unreadable"]
+    assert [line.split() for line in lines] == [
+        ["the", "team", "50.0%", "[9.5%,", "90.5%]", "0.500", "+-", "0.980"],
+        ["drafter_0", "0.20", "0.0%"],
+        ["planner_0", "0.50", "33.3%"],
+    ]
+
+
+def pieces(tokenizer: PreTrainedTokenizerFast, text: str) -> list[str]:
+    return [tokenizer.decode([i]) for i in tokenizer.encode(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("@ . #\n. G .\n", ["@", " .", " #", "\n", ".", " G", " .", "\n"]),
+        ("U D L R", ["U", " D", " L", " R"]),
+        (" R R D", [" R", " R", " D"]),
+        ("120", ["1", "2", "0"]),
+    ],
+)
+def test_each_move_cell_digit_and_end_of_line_is_a_token_of_its_own(
+    tokenizer: PreTrainedTokenizerFast, text: str, tokens: list[str]
+) -> None:
+    assert pieces(tokenizer, text) == tokens
+
+
+def test_in_every_demonstration_the_moves_and_the_cells_are_as_many_tokens(
+    tokenizer: PreTrainedTokenizerFast, careless: list[Demonstration]
+) -> None:
+    for row in careless:
+        reply = [piece.strip() for piece in pieces(tokenizer, row["completion"][0]["content"])]
+        assert reply[-len(moves(row)) :] == list(moves(row))
+        board = "\n".join(prompt(row).splitlines()[1:6]) + "\n"
+        assert len(pieces(tokenizer, board)) == 25 + 5
+        assert all(len(piece) == 1 for piece in pieces(tokenizer, prompt(row)) if re.search(r"[\d\n]", piece))
+
+
+def test_every_prompt_is_written_and_read_back_unchanged(
+    tokenizer: PreTrainedTokenizerFast, careless: list[Demonstration]
+) -> None:
+    for row in careless:
+        whole = tokenizer.apply_chat_template([*row["prompt"], *row["completion"]], tokenize=False)
+        assert tokenizer.decode(tokenizer.encode(whole)) == whole
+        assert tokenizer.decode(tokenizer.encode(prompt(row))) == prompt(row)
+
+
+def test_a_prompt_is_mostly_board(tokenizer: PreTrainedTokenizerFast, careless: list[Demonstration]) -> None:
+    # 30 tokens are the board; the sentences of the system prompt, some 600 letters, merge into a few.
+    lengths = [len(tokenizer.apply_chat_template(row["prompt"])["input_ids"]) for row in careless]
+    assert max(lengths) < 150
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(st.one_of(st.text(), st.text("UDLR .#@G0123\n\t,:'Moves"), st.sampled_from(SPECIAL)))
+def test_any_text_is_written_and_read_back_unchanged(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.slow
+def test_the_quickstart_trains_a_team_whose_adapters_can_be_reloaded(tmp_path: Path) -> None:
+    # As a user runs it: with as many threads as torch likes.
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+
+    def run(script: str, *arguments: str, timeout: int) -> str:
+        done = subprocess.run(
+            [sys.executable, str(QUICKSTART / script), *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    said = run("quickstart.py", "--episodes", "400", "--output", str(tmp_path), timeout=900)
+    rows = json.loads((tmp_path / "report.json").read_text())["rows"]
+    before, after = rows["team, warmed up"], rows["team, trained"]
+    assert table(rows) in said
+    assert before["success"] <= 0.5
+    assert after["success"] >= before["success"] + 0.25
+    assert before["interval"][1] < after["interval"][0]
+    assert rows["team, trained, adapters swapped"]["success"] < after["success"]
+    assert (tmp_path / "curve.png").stat().st_size > 0
+
+    again = run("evaluate.py", str(tmp_path), "--episodes", "400", timeout=300)
+    found = re.search(r"^team +([\d.]+)% ", again, re.MULTILINE)
+    assert found, again
+    # The same adapters on the same instances, sampled anew: two standard errors of such a difference are 7 points.
+    assert float(found[1]) / 100 == pytest.approx(after["success"], abs=0.1)
