@@ -191,7 +191,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
     def play(
         self, rows: Sequence[Row], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
     ) -> list[Episode]:
-        """Play each row `num_episodes` times with the current policies, sampling as in training.
+        """Play each row `num_episodes` times with the current policies: training's sampling, dropout switched off.
 
         Args:
             rows: Instances: `seed` and reset options.
@@ -202,7 +202,12 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         Returns:
             Episodes, in the order of the rows.
         """
-        return self._play(rows, sampling="parallel", num_candidates=num_episodes, name=name, max_envs=max_envs)
+        training = self.model.training
+        self.model.eval()
+        try:
+            return self._play(rows, sampling="parallel", num_candidates=num_episodes, name=name, max_envs=max_envs)
+        finally:
+            self.model.train(training)
 
     def _play(
         self, rows: Sequence[Row], *, sampling: Any, num_candidates: int, name: str, max_envs: int | None = None
@@ -350,6 +355,8 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             batch = self._generate_and_score_completions(rows)
         finally:
             self.num_generations = num_generations
+        if len(decisions[0].candidates) == 1:  # TRL finds each group of one to be constant
+            del self._metrics["train"]["frac_reward_zero_std"]
         flat = [value for values in advantages for value in values]
         batch["advantages"] = torch.tensor(flat, dtype=torch.float32, device=self.accelerator.device)
         logged = self._logs["advantages"]
@@ -422,10 +429,11 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         """Each policy's gradients are clipped by their own norm. Returns the norm of all of them, before clipping."""
         if len(self.routing.policies) == 1 and self.routing.policies[0].max_grad_norm is None:
             return super()._clip_grad_norm(model)
+        self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
         norms = []
         for policy in self.routing.policies:
             limit = self.args.max_grad_norm if policy.max_grad_norm is None else policy.max_grad_norm
-            norm = self.accelerator.clip_grad_norm_(self._parameters_of(policy), limit)
+            norm = torch.nn.utils.clip_grad_norm_(self._parameters_of(policy), limit)
             self._metrics["train"][f"policy/{policy.name}/grad_norm"].append(float(norm))
             norms.append(norm)
         return torch.stack(norms).norm()
@@ -474,10 +482,6 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
     def _log_episodes(self, episodes: Sequence[Episode], mode: str) -> None:
         """Means over episodes, agents and reward parts, under the names the README lists."""
         metrics = self._metrics[mode]
-        candidates = [c for episode in episodes for decision in episode.decisions for c in decision.candidates]
-        metrics["rollout/completion_tokens"].append(sum(len(c.completion.ids) for c in candidates))
-        rewards: dict[str, list[float]] = defaultdict(list)
-        parts: dict[str, list[float]] = defaultdict(list)
         for episode in episodes:
             metrics["rollout/decisions"].append(len(episode.decisions))
             for name, value in episode.outcome.items():
@@ -485,24 +489,21 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
                     metrics[f"outcome/{name}"].append(float(value))
             for agent, value in episode.returns.items():
                 metrics[f"agent/{agent}/return"].append(value)
-            for decision in episode.decisions:
-                for candidate in decision.candidates:
-                    rewards[decision.agent].append(candidate.reward)
-                    for name, value in candidate.parts.items():
-                        parts[f"{decision.agent}/rewards/{name}"].append(value)
-        for name, values in [*((f"{a}/reward", v) for a, v in rewards.items()), *parts.items()]:
-            metrics[f"agent/{name}"].append(sum(values) / len(values))
+        decisions = [decision for episode in episodes for decision in episode.decisions]
+        every = [candidate for decision in decisions for candidate in decision.candidates]
+        metrics["rollout/completion_tokens"].append(sum(len(candidate.completion.ids) for candidate in every))
+        for agent in dict.fromkeys(decision.agent for decision in decisions):
+            groups = [decision.candidates for decision in decisions if decision.agent == agent]
+            own = [candidate for group in groups for candidate in group]
+            metrics[f"agent/{agent}/reward"].append(sum(candidate.reward for candidate in own) / len(own))
+            for part in dict.fromkeys(name for candidate in own for name in candidate.parts):
+                mean = sum(candidate.parts.get(part, 0.0) for candidate in own) / len(own)
+                metrics[f"agent/{agent}/rewards/{part}"].append(mean)
+            if mode == "train" and self.args.sampling == "tree":
+                flat = sum(len({candidate.reward for candidate in group}) == 1 for group in groups)
+                metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(groups))
         if mode == "eval":
-            every = [value for values in rewards.values() for value in values]
-            metrics["reward"].append(sum(every) / len(every))
-        spread = defaultdict(list)
-        for episode in episodes:
-            for decision in episode.decisions:
-                values = [c.reward for c in decision.candidates]
-                spread[decision.agent].append(len(values) > 1 and max(values) == min(values))
-        if mode == "train" and self.args.sampling == "tree":
-            for agent, flat in spread.items():
-                metrics[f"agent/{agent}/frac_reward_zero_std"].append(sum(flat) / len(flat))
+            metrics["reward"].append(sum(candidate.reward for candidate in every) / len(every))
 
 
 def environment(**_: Any) -> list[float]:

@@ -47,7 +47,7 @@ def pins() -> dict[str, str]:
 
 
 def make(*arguments: str, **variables: str) -> str:
-    """What `make` prints, in an environment with these variables and without those that the tests were started with."""
+    """What `make` prints, in an environment with these variables and none of a `make` that runs the tests."""
     ours = ("MAKEFLAGS", "MAKELEVEL", "OMP_NUM_THREADS")
     environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
     return subprocess.run(

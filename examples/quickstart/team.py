@@ -104,7 +104,6 @@ def make_trainer(
 
 def held_out(trainer: MultiAgentGRPOTrainer, number: int) -> list[Episode]:
     """Episodes on the test split, none of whose instances is a rotation or reflection of one that was trained on."""
-    trainer.model.eval()
     return trainer.play([{"seed": seed, "split": "test"} for seed in range(number)], name="held out")
 
 

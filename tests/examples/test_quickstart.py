@@ -1,4 +1,4 @@
-"""The quickstart: its pure parts by hand, and, marked slow, all of it from the first command to the reloaded adapters."""
+"""The quickstart: its pure parts by hand; and, marked slow, all of it, until the adapters are reloaded."""
 
 import json
 import os
@@ -43,7 +43,8 @@ def tokenizer(careless: list[Demonstration]) -> PreTrainedTokenizerFast:
 def prompt(row: Demonstration) -> str:
     system, user = row["prompt"]
     assert (system["role"], user["role"]) == ("system", "user")
-    return user["content"]
+    content: str = user["content"]
+    return content
 
 
 def moves(row: Demonstration) -> Moves:
