@@ -44,12 +44,28 @@ class Sampled:
 Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a reward function of the user's may look at: a decision whose candidates are sampled but not yet judged."""
+
+    row: Row
+    agent: str
+    turn: int
+    prompt: Sequence[Message]
+    completions: Sequence[Completion]
+
+
+Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
+"""For each completion of a choice, named rewards to be added to the environment's."""
+
+
 def play(
     rows: Sequence[Row],
     *,
     make_env: MakeEnv,
     pool: list[AECEnv] | None = None,
     sample: Sample,
+    judge: Judge | None = None,
     sampling: Literal["tree", "parallel"],
     num_candidates: int,
     seed: str,
@@ -64,6 +80,7 @@ def play(
         make_env: Called as many times as environments are in play at once; they are reset and used again.
         pool: Environments made before, used first; all that were in play are left in it.
         sample: Completions for a batch of requests, in their order.
+        judge: Rewards beside the environment's, added before the best candidate is chosen.
         sampling: `"tree"`: K candidates for each decision, the best is played on, ties broken by chance.
             `"parallel"`: K episodes of each row, one candidate for each decision.
         num_candidates: K.
@@ -93,8 +110,8 @@ def play(
             if queue:
                 run = queue.popleft()
             elif (place := next(waiting, None)) is not None:
-                run = _Run(idle.pop(), *place, seed=seed)
-                run.start(rows[place[0]], default_env_seed)
+                run = _Run(idle.pop(), *place, row=rows[place[0]], seed=seed)
+                run.start(default_env_seed)
             else:
                 break
             if run.await_agent(max_turns):
@@ -106,7 +123,7 @@ def play(
         requests = [Request(run.agent, run.prompt, width) for run in running]
         if requests:
             for run, sampled in zip(running, sample(requests), strict=True):
-                run.decide(sampled)
+                run.decide(sampled, judge)
     return [ended[place] for place in places]
 
 
@@ -134,8 +151,9 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
 class _Run:
     """An environment in the middle of an episode: it waits for an agent's completions, then goes on."""
 
-    def __init__(self, env: AECEnv, instance: int, episode: int, *, seed: str) -> None:
+    def __init__(self, env: AECEnv, instance: int, episode: int, *, row: Row, seed: str) -> None:
         self.env = env
+        self.row = row
         self.instance = instance
         self.episode = episode
         self.agent = ""
@@ -146,9 +164,9 @@ class _Run:
         self._outcome: Mapping[str, Any] = {}
         self._turns: dict[str, int] = {}
 
-    def start(self, row: Row, default_env_seed: int) -> None:
-        options = {name: value for name, value in row.items() if name != "seed"}
-        self.env.reset(seed=row.get("seed", default_env_seed), options=options or None)
+    def start(self, default_env_seed: int) -> None:
+        options = {name: value for name, value in self.row.items() if name != "seed"}
+        self.env.reset(seed=self.row.get("seed", default_env_seed), options=options or None)
         self._returns = dict.fromkeys(self.env.possible_agents, 0.0)
 
     def await_agent(self, max_turns: int | None) -> bool:
@@ -166,11 +184,14 @@ class _Run:
             return True
         return False
 
-    def decide(self, sampled: Sampled) -> None:
+    def decide(self, sampled: Sampled, judge: Judge | None) -> None:
         """Play every completion on a branch of its own and go on from the best."""
         state = _state_hash(self.env)
         turn = self._turns.get(self.agent, 0)
         branches = list(_play_branches(self.env, self.agent, sampled.completions))
+        if judge is not None:
+            choice = Choice(self.row, self.agent, turn, self.prompt, sampled.completions)
+            branches = [_add(self.agent, b, more) for b, more in zip(branches, judge(choice), strict=True)]
         rewards = [branch.candidate.reward for branch in branches]
         best = [k for k, reward in enumerate(rewards) if reward == max(rewards)]
         place = f"{self._seed}/{self.instance}/{self.episode}/{self.agent}/{turn}"
@@ -231,6 +252,16 @@ def _play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) -
     else:
         for completion in completions:
             yield _step(copy.deepcopy(env), agent, completion)
+
+
+def _add(agent: str, branch: _Branch, more: Mapping[str, float]) -> _Branch:
+    """The branch with further rewards for the agent that acted."""
+    candidate, extra = branch.candidate, sum(more.values())
+    return replace(
+        branch,
+        candidate=replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more}),
+        rewards={**branch.rewards, agent: branch.rewards[agent] + extra},
+    )
 
 
 def _restorer(env: AECEnv, snapshot: Any) -> Callable[[], AECEnv]:

@@ -11,10 +11,12 @@ The private seams this stands on are pinned by `tests/trl/test_trl_seams.py`.
 from __future__ import annotations
 
 import difflib
+import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,7 +44,10 @@ from pettingllms_trl.generation import sample
 from pettingllms_trl.hub import adapters_card
 from pettingllms_trl.policies import Policy, activate, attach_adapters, parameters_of, route
 from pettingllms_trl.records import Decision, Episode, check_groups
-from pettingllms_trl.rollout import MakeEnv, Row, play, prompt_of
+from pettingllms_trl.rollout import Choice, MakeEnv, Row, play, prompt_of
+
+
+RewardFunction = Callable[..., Sequence[float | None]]
 
 
 class MultiAgentGRPOTrainer(GRPOTrainer):
@@ -82,6 +87,10 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             out where only [`~MultiAgentGRPOTrainer.play`] or `evaluate` is used.
         eval_dataset (*optional*):
             Rows of the same kind. `evaluate` plays each `args.num_generations_eval` times (once by default).
+        reward_funcs (`Callable` or `list[Callable]`, *optional*):
+            TRL's reward functions, added to the environment's rewards, with `args.reward_weights`. Each is called for
+            one decision at a time, before the best candidate goes on: `prompts`, `completions`, `completion_ids` of
+            its candidates, and for each of them the `agent`, the `turn`, the row's columns, and `trainer_state`.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
             `"shared"`, `"lora"` (an adapter per role), or a dict from agents or roles to adapter names or [`Policy`].
         credit (`str` or [`Credit`], *optional*, defaults to `"at_grpo"`):
@@ -119,6 +128,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         eval_dataset: Dataset | IterableDataset | dict[str, Dataset | IterableDataset] | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         *,
+        reward_funcs: RewardFunction | list[RewardFunction] | None = None,
         policies: str | Mapping[str, str | Policy] = "shared",
         credit: str | credits.Credit = "at_grpo",
         peft_config: PeftConfig | None = None,
@@ -138,6 +148,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         self._credit = credits.resolve(
             credit, sampling=args.sampling, scale=args.scale_rewards, num_candidates=args.num_generations
         )
+        self._user_rewards = _weighted(reward_funcs, args.reward_weights)
         if processing_class is not None:
             _check_chat_template(processing_class)
         for policy in self.routing.policies:
@@ -164,7 +175,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             model = attach_adapters(model, self._adapters, peft_config)
             peft_config = None
         self._can_train = train_dataset is not None
-        with _reference_left_to_us(args, active=bool(self._adapters)):
+        with _left_to_us(args, reference=bool(self._adapters)):
             super().__init__(
                 model=model,
                 reward_funcs=[environment],
@@ -223,6 +234,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
                 generate=self._generate_as,
                 decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
             ),
+            judge=self._judge if self._user_rewards else None,
             sampling=sampling,
             num_candidates=num_candidates,
             seed=f"{self.args.seed}/{name}",
@@ -234,6 +246,29 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
     def _generate_as(self, policy: str, prompt_ids: list[Sequence[int]]) -> tuple[Any, Any]:
         self._activate(policy)
         return self._generate_single_turn(prompt_ids, None, {}, 1)
+
+    def _judge(self, choice: Choice) -> list[dict[str, float]]:
+        """The user's reward functions on the candidates of one decision, by TRL's interface."""
+        width = len(choice.completions)
+        columns = {**choice.row, "agent": choice.agent, "turn": choice.turn}
+        rewards: list[dict[str, float]] = [{} for _ in range(width)]
+        for function, weight in self._user_rewards:
+            values = function(
+                prompts=[list(choice.prompt)] * width,
+                completions=[[{"role": "assistant", "content": c.text}] for c in choice.completions],
+                completion_ids=[list(c.ids) for c in choice.completions],
+                trainer_state=self.state,
+                **{name: [value] * width for name, value in columns.items()},
+            )
+            if len(values) != width or not all(value is None or math.isfinite(value) for value in values):
+                raise ValueError(
+                    f"the reward function {function.__name__!r} returned {values!r} for {width} candidates of "
+                    f"{choice.agent!r}, expected {width} finite numbers (or None where it does not apply)"
+                )
+            for reward, value in zip(rewards, values, strict=True):
+                if value is not None:
+                    reward[function.__name__] = weight * float(value)
+        return rewards
 
     def _activate(self, policy: str) -> None:
         if self._adapters:
@@ -526,18 +561,38 @@ def _replay(prompts: list[Any], trainer: MultiAgentGRPOTrainer) -> dict[str, Any
 
 
 @contextmanager
-def _reference_left_to_us(args: MultiAgentGRPOConfig, *, active: bool) -> Iterator[None]:
-    """TRL copies the adapter "default" as KL reference, which adapters named after roles do not have (KeyError).
+def _left_to_us(args: MultiAgentGRPOConfig, *, reference: bool) -> Iterator[None]:
+    """Hide from TRL's constructor what is ours: the weights of reward functions, and the reference of adapters.
 
-    Fresh adapters start at zero, so the base with adapters disabled is the reference, as TRL does for a fresh one.
+    TRL copies the adapter "default" as KL reference, which adapters named after roles do not have (KeyError). Fresh
+    adapters start at zero, so the base with adapters disabled is the reference, as TRL does for a fresh one.
     """
-    beta = args.beta
-    if active:
+    beta, weights = args.beta, args.reward_weights
+    args.reward_weights = None
+    if reference:
         args.beta = 0.0
     try:
         yield
     finally:
-        args.beta = beta
+        args.beta, args.reward_weights = beta, weights
+
+
+def _weighted(
+    functions: RewardFunction | list[RewardFunction] | None, weights: list[float] | None
+) -> list[tuple[RewardFunction, float]]:
+    """Each reward function with its weight, 1 where none is given."""
+    functions = [] if functions is None else functions if isinstance(functions, list) else [functions]
+    for function in functions:
+        if not callable(function) or isinstance(function, torch.nn.Module) or iscoroutinefunction(function):
+            raise TypeError(
+                f"reward_funcs has {function!r}, expected plain functions of prompts and completions. Reward models "
+                "and async functions are not supported yet."
+            )
+    if weights is not None and len(weights) != len(functions):
+        raise ValueError(
+            f"reward_weights has {len(weights)} numbers for {len(functions)} reward functions; give one each"
+        )
+    return list(zip(functions, weights or [1.0] * len(functions), strict=True))
 
 
 def _env_maker(env: str | MakeEnv) -> MakeEnv:

@@ -68,10 +68,22 @@ CASES = [
 ]
 
 
+class Unpaid(OneShot):
+    """The same question, but no reward of its own: the reward function gives it, as in TRL."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        self.rewards = {"solver_0": 0.0}
+
+
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(f"{k}={v}" for k, v in options.items()))
-@pytest.mark.parametrize("peft", [False, True], ids=["full", "peft"])
+@pytest.mark.parametrize(
+    ("peft", "rewards"),
+    [(False, None), (True, None), (True, reward)],
+    ids=["full", "peft", "peft-reward_funcs"],
+)
 def test_losses_gradients_and_weights_equal_plain_trl(
-    options: dict[str, Any], peft: bool, model_path: str, tmp_path: Path
+    options: dict[str, Any], peft: bool, rewards: Any, model_path: str, tmp_path: Path
 ) -> None:
     peft_config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM") if peft else None
     theirs_seen, ours_seen = Gradients(), Gradients()
@@ -91,7 +103,8 @@ def test_losses_gradients_and_weights_equal_plain_trl(
     ours = trained(
         MultiAgentGRPOTrainer(
             model=model_path,
-            env=OneShot,
+            env=OneShot if rewards is None else Unpaid,
+            reward_funcs=rewards,
             args=MultiAgentGRPOConfig(**arguments(tmp_path, **options)),
             train_dataset=Dataset.from_dict({"seed": SEEDS}),
             callbacks=[ours_seen],
