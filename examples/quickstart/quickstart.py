@@ -78,8 +78,8 @@ def main() -> None:
         if name == "single agent":
             say(f"4/5 A single agent trains until it has generated as many tokens ({budget:,})")
         counters[name] = CountTokens(budget)
-        # A single agent's turns are fewer, so it takes more steps to as many tokens.
-        settings = training if budget is None else Training(num_steps=100 * training.num_steps)
+        # A single agent acts less often: more instances a step give it as many tokens a step, and so as many steps.
+        settings = training if budget is None else Training(num_steps=100 * training.num_steps, rows_per_step=30)
         trainer = make_trainer(
             base,
             adapters,

@@ -18,7 +18,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     share, square = successes / trials, Z95**2
     middle = (share + square / (2 * trials)) / (1 + square / trials)
     half = Z95 / (1 + square / trials) * math.sqrt(share * (1 - share) / trials + square / (4 * trials**2))
-    return middle - half, middle + half
+    return max(middle - half, 0.0), min(middle + half, 1.0)  # they pass 0 and 1 by a rounding error
 
 
 def summary(episodes: Sequence[Episode]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 
 TASK = {"size": 5, "min_distance": 2, "max_distance": 8}
+FORWARD = 48  # sequences in one forward pass
 ROLES = {"draft_plan": ("drafter", "planner"), "single": ("planner",)}
 
 
@@ -37,7 +38,7 @@ def make_env(workflow: str) -> Callable[[], AECEnv]:
 class Training:
     """What a user may want to change about the reinforcement learning; the defaults are what the README reports."""
 
-    num_steps: int = 60
+    num_steps: int = 90
     num_candidates: int = 8
     rows_per_step: int = 12
     learning_rate: float = 1e-3
@@ -74,8 +75,8 @@ def make_trainer(
             model = PeftModel.from_pretrained(model, str(folder), adapter_name=name, is_trainable=True)
     args = MultiAgentGRPOConfig(
         output_dir=str(output),
-        per_device_train_batch_size=training.rows_per_step * training.num_candidates // 2,
-        gradient_accumulation_steps=2,
+        per_device_train_batch_size=FORWARD,
+        gradient_accumulation_steps=training.rows_per_step * training.num_candidates // FORWARD,
         num_generations=training.num_candidates,
         max_completion_length=24,
         max_steps=training.num_steps,

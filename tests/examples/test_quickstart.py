@@ -1,5 +1,6 @@
 """The quickstart: its pure parts by hand; and, marked slow, all of it, until the adapters are reloaded."""
 
+import faulthandler
 import json
 import os
 import re
@@ -255,6 +256,7 @@ def test_any_text_is_written_and_read_back_unchanged(tokenizer: PreTrainedTokeni
 
 @pytest.mark.slow
 def test_the_quickstart_trains_a_team_whose_adapters_can_be_reloaded(tmp_path: Path) -> None:
+    faulthandler.cancel_dump_traceback_later()  # pytest's limit of ten minutes; the ones below are longer
     # As a user runs it: with as many threads as torch likes.
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
 
