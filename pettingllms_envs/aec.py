@@ -1,8 +1,8 @@
 """TextEnv: the one adapter from the contract (`pettingllms_envs.core`) to PettingZoo's AEC interface.
 
-An episode is one frozen `Snapshot`, which `step` replaces; the dictionaries that PettingZoo asks for are rebuilt from
-it and own nothing. So `snapshot()` is a reference, `restore()` is exact, and what a caller writes into a dictionary
-cannot change the play.
+An episode is one `Snapshot`, a named tuple that `step` replaces; every attribute that PettingZoo asks for is read off
+it when asked. So `snapshot()` is a reference, `restore()` is exact, what a caller writes into a dictionary cannot
+change the play, and a step pays only for what is looked at.
 """
 
 from __future__ import annotations
@@ -11,25 +11,22 @@ import hashlib
 import math
 import operator
 import random
-import sys
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
-from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
-from pettingllms_envs.core import TEAM, Reward, Workflow, scalar
+from pettingllms_envs.core import TEAM, Reward, Workflow, check_choice, scalars
 from pettingllms_envs.spaces import ChatText
 
 
-RENDER_MODES = ("human", "ansi")
+RENDER_MODES = ("human", "ansi", "rgb_array")
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """An episode at one moment; immutable, picklable, good for every `TextEnv` of the same environment and settings.
 
     Args:
@@ -61,20 +58,23 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     """A workflow over a task as a PettingZoo AEC environment for language models.
 
     Agents are `<role>_0`. An observation is `{"system": str, "text": str}`, an action any `str`. At each step *every*
-    agent gets `alpha * team + local` of that step's reward parts; their ranges are in the workflow's docstring.
-    `infos[agent]` has
+    agent gets `alpha * team + local` of that step's reward parts. `infos[agent]` has
 
     * `rewards`: the step's parts by name, those of the team (before alpha) and the agent's own;
     * `outcome`: the task's report on the state, at least `success`;
     * `turn`: the turn now being played, from 1; at the end the last one.
 
-    Solving the task terminates all agents; using up the turns truncates them. `metadata["reset_options"]` names the
-    options of `reset`.
+    Solving the task terminates all agents; using up the turns truncates them. `metadata` has `reset_options` (the
+    options of `reset`, each with its legal values, or () if it is open), `reward_ranges` (least and greatest of each
+    part) and `max_return` (the most that the team's parts can add up to over an episode, before alpha).
+
+    The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
     Args:
         workflow: Who acts when, over which task.
         alpha: Weight of the team's rewards, a finite number of at least 0.
-        render_mode: None, `"ansi"` (`render` returns text) or `"human"` (every reset and step prints it).
+        render_mode: None, `"ansi"` (`render` returns text), `"rgb_array"` (a picture) or `"human"` (every reset and
+            step prints the board).
 
     Raises:
         ValueError: `alpha` or `render_mode` is not as above.
@@ -84,8 +84,8 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         super().__init__()
         if not 0 <= alpha < math.inf:
             raise ValueError(f"alpha is {alpha!r}; expected the weight of the team's rewards, finite and at least 0.")
-        if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ValueError(f"render_mode is {render_mode!r}; expected None, 'ansi' or 'human'.")
+        if render_mode is not None:
+            check_choice("render_mode", render_mode, RENDER_MODES)
         task = workflow.task
         self.workflow = workflow
         self.alpha = float(alpha)
@@ -93,16 +93,21 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         self.metadata: dict[str, Any] = {
             "name": f"{task.name}_v{task.version}",
             "render_modes": list(RENDER_MODES),
+            "render_fps": 2,
             "is_parallelizable": False,
-            "reset_options": tuple(task.instance_fields),
+            "reset_options": dict(task.instance_fields),
+            "reward_ranges": dict(workflow.ranges()),
+            "max_return": task.ranges()["value"][1] + 1,
         }
         self.possible_agents = [f"{role.name}_0" for role in workflow.roles]
         self.observation_spaces = {
             agent: Dict({"system": ChatText(), "text": ChatText()}) for agent in self.possible_agents
         }
-        self.action_spaces = {agent: ChatText() for agent in self.possible_agents}
-        self.agents: list[str] = []
+        self.action_spaces = {agent: ChatText(replies=task.blind_replies) for agent in self.possible_agents}
+        self._name: str = self.metadata["name"]
         self._roles = {f"{role.name}_0": role.name for role in workflow.roles}
+        self._agents = {role: agent for agent, role in self._roles.items()}
+        self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
         self._config = repr((workflow, self.alpha))
         self._seeds = random.Random()
         self._now: Snapshot | None = None
@@ -112,8 +117,47 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> ChatText:
-        """`ChatText()`, the same object at every call."""
+        """`ChatText`, the same object at every call."""
         return self.action_spaces[agent]
+
+    @property
+    def agents(self) -> list[str]:
+        """Who is still there, in order; nobody before the first episode."""
+        return [] if self._now is None else list(self._now.agents)
+
+    @property
+    def agent_selection(self) -> str:
+        """Who is to act."""
+        return self._shown("agent_selection").selection
+
+    @property
+    def rewards(self) -> dict[str, float]:
+        """Of the last step, by agent."""
+        now = self._shown("rewards")
+        return dict(zip(now.agents, now.rewards, strict=True))
+
+    @property
+    def _cumulative_rewards(self) -> dict[str, float]:
+        now = self._shown("_cumulative_rewards")
+        return dict(zip(now.agents, now.cumulative, strict=True))
+
+    @property
+    def terminations(self) -> dict[str, bool]:
+        """Whether the task is solved, by agent."""
+        now = self._shown("terminations")
+        return dict.fromkeys(now.agents, now.terminated)
+
+    @property
+    def truncations(self) -> dict[str, bool]:
+        """Whether the turns were used up, by agent."""
+        now = self._shown("truncations")
+        return dict.fromkeys(now.agents, now.truncated)
+
+    @property
+    def infos(self) -> dict[str, dict[str, Any]]:
+        """Parts of the last step's reward, outcome so far and turn, by agent; see the class."""
+        now = self._shown("infos")
+        return {agent: self._info(now, agent) for agent in now.agents}
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Start an episode.
@@ -121,23 +165,26 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         Args:
             seed: Decides the instance, in every process alike. None draws a seed from the environment's own random
                 numbers, which the last seed given decides.
-            options: Fields of the instance, such as `{"split": "test"}`. Unknown ones are ignored with a UserWarning.
+            options: Fields of the instance, such as `{"split": "test"}`; None stands for a field that is not given.
+                Unknown ones are ignored with a UserWarning.
 
         Raises:
             TypeError: The seed is not a whole number, or the options are not a mapping.
             ValueError: A field has a value that the task does not know.
         """
-        fields = self._fields({} if options is None else options)
+        fields = self._fields(options) if options else {}
         if seed is None:
             seed = self._seeds.getrandbits(32)
         else:
             seed = _whole(seed)
-            self._seeds = random.Random(seed)
+            self._seeds.seed(seed)
         play = self.workflow.start(self.workflow.task.generate(seed, **fields))
         agents, zeros = tuple(self.possible_agents), (0.0,) * len(self.possible_agents)
-        selection = f"{self.workflow.actor(play)}_0"
-        self._show(Snapshot(self.metadata["name"], self._config, play, agents, selection, zeros, zeros))
-        self._render_if_human()
+        self._now = Snapshot(
+            self._name, self._config, play, agents, self._agents[self.workflow.actor(play)], zeros, zeros
+        )
+        if self.render_mode == "human":
+            self.render()
 
     def observe(self, agent: str) -> dict[str, str]:
         """What the workflow lets the agent know now, whether or not it is the one to act.
@@ -147,8 +194,34 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         """
         if agent not in self._roles:
             raise ValueError(f"no agent {agent!r}; expected one of {', '.join(self._roles)}.")
-        seen = self.workflow.observe(self._current.play, self._roles[agent])
-        return {"system": seen.system, "text": seen.text}
+        text = self.workflow.observe(self._current.play, self._roles[agent])
+        return {"system": self._systems[agent], "text": text}
+
+    def last(self, observe: bool = True) -> tuple[dict[str, str] | None, float, bool, bool, dict[str, Any]]:
+        """Observation, reward since its own last step, termination, truncation and info of the agent to act."""
+        now = self._current
+        if not now.agents:
+            raise RuntimeError("last() came after the last agent left. Call reset() to start the next episode.")
+        agent = now.selection
+        seen = None
+        if observe:
+            seen = {"system": self._systems[agent], "text": self.workflow.observe(now.play, self._roles[agent])}
+        since = now.cumulative[now.agents.index(agent)]
+        return seen, since, now.terminated, now.truncated, self._info(now, agent)
+
+    def agent_iter(self, max_iter: int = 2**63) -> Iterator[str]:
+        """The agent to act, round after round until the last one has left.
+
+        Raises:
+            RuntimeError: There is no episode, or a round went by without a `step`.
+        """
+        for _ in range(max_iter):
+            now = self._current
+            if not now.agents:
+                return
+            yield now.selection
+            if self._now is now:
+                raise RuntimeError("agent_iter() came around without a step. Call step() once in every round.")
 
     def step(self, action: str | None) -> None:
         """Take the reply of `agent_selection`, any string at all; None for an agent whose episode is over.
@@ -159,35 +232,37 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             RuntimeError: There is no episode, or no agent left in it.
         """
         now = self._current
-        if not now.agents:
+        agents, selection = now.agents, now.selection
+        if not agents:
             raise RuntimeError("step() came after the last agent left. Call reset() to start the next episode.")
         if now.terminated or now.truncated:
-            self._leave(now, action)
+            self._now = _leave(now, action)
             return
         if not isinstance(action, str):
-            raise TypeError(
-                f"step() got {type(action).__name__} for {now.selection}; expected a str. Any str is legal."
-            )
-        after = self.workflow.step(now.play, action)
-        rewards = tuple(scalar(after.rewards, self._roles[agent], self.alpha) for agent in now.agents)
-        totals = zip(now.agents, now.cumulative, strict=True)
-        since = [0.0 if agent == now.selection else total for agent, total in totals]
-        over = after.terminated or after.truncated
-        self._show(
-            Snapshot(
-                now.env,
-                now.config,
-                after.state,
-                now.agents,
-                now.agents[0] if over else f"{self.workflow.actor(after.state)}_0",
-                rewards,
-                tuple(map(operator.add, since, rewards)),
-                after.rewards,
-                after.terminated,
-                after.truncated,
-            )
+            raise TypeError(f"step() got {type(action).__name__} for {selection}; expected a str. Any str is legal.")
+        play, parts, terminated, truncated = self.workflow.step(now.play, action)
+        rewards = scalars(parts, self._agents, self.alpha)
+        cumulative = rewards  # of a lone agent, whose every step is its own
+        if len(agents) > 1:
+            since = [0.0 if agent == selection else total for agent, total in zip(agents, now.cumulative, strict=True)]
+            cumulative = tuple(map(operator.add, since, rewards))
+        following = agents[0] if terminated or truncated else self._agents[self.workflow.actor(play)]
+        self._now = Snapshot(
+            now.env, now.config, play, agents, following, rewards, cumulative, parts, terminated, truncated
         )
-        self._render_if_human()
+        if self.render_mode == "human":
+            self.render()
+
+    def oracle(self) -> str:
+        """A reply, as good as any, of the agent that is to act; for tests, demonstrations and upper bounds.
+
+        Raises:
+            RuntimeError: There is no episode, or it is over.
+        """
+        now = self._current
+        if now.terminated or now.truncated:
+            raise RuntimeError("oracle() came after the end of the episode. Call reset() to start the next one.")
+        return self.workflow.oracle(now.play)
 
     def snapshot(self) -> Snapshot:
         """The episode as it is now, to `restore` any number of times, here or in another process.
@@ -206,12 +281,12 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         """
         if not isinstance(snapshot, Snapshot):
             raise TypeError(f"restore() got {type(snapshot).__name__}; expected what snapshot() returned.")
-        if snapshot.env != self.metadata["name"] or snapshot.config != self._config:
+        if snapshot.env != self._name or snapshot.config != self._config:
             raise ValueError(
-                f"the snapshot is of {snapshot.env} with {snapshot.config}; expected {self.metadata['name']}"
+                f"the snapshot is of {snapshot.env} with {snapshot.config}; expected {self._name}"
                 f" with {self._config}. Restore it into an environment that was made in the same way."
             )
-        self._show(snapshot)
+        self._now = snapshot
 
     def state_hash(self) -> str:
         """SHA-256 of all that decides what can happen from here, 64 hex digits, the same in every process.
@@ -222,17 +297,26 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         whole = (now.env, now.config, now.play, now.agents, now.selection, now.terminated, now.truncated)
         return hashlib.sha256(repr(whole).encode("utf-8", "surrogatepass")).hexdigest()
 
-    def render(self) -> str | None:
-        """The turn, who is to act, and the task's state; returned (`"ansi"`) or printed (`"human"`)."""
+    def render(self) -> str | np.ndarray[Any, np.dtype[np.uint8]] | None:
+        """The turn, who is to act, and the board.
+
+        Returned as text (`"ansi"`), printed in colour (`"human"`), or the board alone as a picture (`"rgb_array"`),
+        an array of shape (height, width, 3).
+        """
         if self.render_mode is None:
-            warnings.warn("render() needs render_mode='ansi' or 'human'; make the environment with one.", stacklevel=2)
+            modes = ", ".join(map(repr, RENDER_MODES))
+            warnings.warn(f"render() needs a render_mode; make the environment with one of {modes}.", stacklevel=2)
             return None
-        now, workflow = self._current, self.workflow
+        now, task = self._current, self.workflow.task
         who = "solved" if now.terminated else "out of turns" if now.truncated else f"{now.selection} to act"
-        text = f"Turn {now.play.turn} of {workflow.num_turns}, {who}.\n{workflow.task.show(now.play.task)}"
+        title = f"Turn {now.play.turn} of {self.workflow.num_turns}, {who}."
         if self.render_mode == "ansi":
-            return text
-        sys.stdout.write(f"{text}\n\n")
+            return f"{title}\n{task.show(now.play.task)}"
+        from pettingllms_envs import rendering  # Pillow and rich are loaded only by those who look
+
+        if self.render_mode == "rgb_array":
+            return rendering.rgb_array(task, now.play.task)
+        rendering.to_terminal(task, now.play.task, title)
         return None
 
     def close(self) -> None:
@@ -241,7 +325,12 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     @property
     def _current(self) -> Snapshot:
         if self._now is None:
-            raise RuntimeError(f"{self.metadata['name']} has no episode yet. Call reset() or restore() first.")
+            raise RuntimeError(f"{self._name} has no episode yet. Call reset() or restore() first.")
+        return self._now
+
+    def _shown(self, attribute: str) -> Snapshot:
+        if self._now is None:
+            raise AttributeError(f"{self._name} has no {attribute} before the first episode. Call reset() first.")
         return self._now
 
     def _fields(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,57 +339,29 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         known = self.metadata["reset_options"]
         unknown = [name for name in options if name not in known]
         if unknown:
-            name = self.metadata["name"]
-            warnings.warn(f"{name} ignores the reset options {unknown}; it knows {', '.join(known)}.", stacklevel=3)
-        return {name: options[name] for name in known if name in options}
+            expected = ", ".join(known) or "none"
+            warnings.warn(f"{self._name} ignores the reset options {unknown}; it knows {expected}.", stacklevel=3)
+        return {name: options[name] for name in known if options.get(name) is not None}
 
-    def _leave(self, now: Snapshot, action: str | None) -> None:
-        """Remove the selected agent, whose episode is over; PettingZoo's protocol of dead steps."""
-        if action is not None:
-            raise ValueError(f"the episode is over for {now.selection}; expected None, got {type(action).__name__}.")
-        stay = [i for i, agent in enumerate(now.agents) if agent != now.selection]
-        agents = tuple(now.agents[i] for i in stay)
-        cumulative = tuple(now.cumulative[i] for i in stay)
-        selection = agents[0] if agents else now.selection
-        rewards = (0.0,) * len(agents)
-        self._show(replace(now, agents=agents, selection=selection, rewards=rewards, cumulative=cumulative))
-
-    def _show(self, now: Snapshot) -> None:
-        """Make an episode the current one and rebuild PettingZoo's attributes from it."""
-        self._now = now
-        agents = now.agents
-        self.agents = list(agents)
-        self.agent_selection = now.selection
-        self.rewards = dict(zip(agents, now.rewards, strict=True))
-        self._cumulative_rewards = dict(zip(agents, now.cumulative, strict=True))
-        self.terminations = dict.fromkeys(agents, now.terminated)
-        self.truncations = dict.fromkeys(agents, now.truncated)
-        outcome, turn = self.workflow.task.outcome(now.play.task), now.play.turn
-        self.infos = {
-            agent: {"rewards": self._parts(now.parts, agent), "outcome": dict(outcome), "turn": turn}
-            for agent in agents
-        }
-
-    def _parts(self, parts: tuple[Reward, ...], agent: str) -> dict[str, float]:
+    def _info(self, now: Snapshot, agent: str) -> dict[str, Any]:
         role, named = self._roles[agent], dict[str, float]()
-        for part in parts:
-            if part.scope == TEAM or part.scope == role:
-                named[part.name] = named.get(part.name, 0.0) + part.value
-        return named
-
-    def _render_if_human(self) -> None:
-        if self.render_mode == "human":
-            self.render()
+        for name, value, scope in now.parts:
+            if scope == TEAM or scope == role:
+                named[name] = named.get(name, 0.0) + value
+        play = now.play
+        return {"rewards": named, "outcome": self.workflow.task.outcome(play.task), "turn": play.turn}
 
 
-class OrderedTextEnv(OrderEnforcingWrapper[str, dict[str, str], str | None]):  # type: ignore[misc]
-    """PettingZoo's order-enforcing wrapper, for which `restore` starts an episode just as `reset` does."""
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """See `TextEnv.restore`."""
-        self.env.restore(snapshot)
-        self._has_reset = True
-        self._has_updated = True
+def _leave(now: Snapshot, action: str | None) -> Snapshot:
+    """Without the selected agent, whose episode is over; PettingZoo's protocol of dead steps."""
+    if action is not None:
+        raise ValueError(f"the episode is over for {now.selection}; expected None, got {type(action).__name__}.")
+    stay = [i for i, agent in enumerate(now.agents) if agent != now.selection]
+    agents = tuple(now.agents[i] for i in stay)
+    cumulative = tuple(now.cumulative[i] for i in stay)
+    selection = agents[0] if agents else now.selection
+    rewards = (0.0,) * len(agents)
+    return now._replace(agents=agents, selection=selection, rewards=rewards, cumulative=cumulative)
 
 
 def _whole(seed: int) -> int:

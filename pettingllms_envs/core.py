@@ -6,27 +6,28 @@ play for a team: the order of the roles, what each one is shown, how its reply i
 both can be used and tested without it.
 
 A new task is one file with a class that has the methods of `Task`; a new workflow is one file with a class that has
-those of `Workflow`. Both are frozen dataclasses whose fields are their settings; states are frozen dataclasses of
-numbers, strings, tuples and other such dataclasses, so that a snapshot is a reference and `repr(state)` says all
-there is to say.
+those of `Workflow`. Both are frozen dataclasses whose fields are their settings; states are named tuples (or frozen
+dataclasses) of numbers, strings and other such tuples, so that a snapshot is a reference and `repr(state)` says all
+there is to say. Named tuples are used here because they are made in a third of the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 
 TEAM = "team"
+SPLITS = ("train", "validation", "test")
 UNREADABLE_PENALTY = -0.2
 
 State = TypeVar("State")
 Move = TypeVar("Move")
 
 
-@dataclass(frozen=True, slots=True)
-class Reward:
+class Reward(NamedTuple):
     """One named part of a step's reward.
 
     Args:
@@ -45,14 +46,6 @@ class Unreadable:
     """A reply that is not a move, and why: a clause for a prompt, no full stop, and never text that a model wrote."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What a role reads before it decides: `system` stays the same over an episode, `text` is the situation now."""
-
-    system: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +75,24 @@ class Task(Protocol[State, Move]):
         ...
 
     @property
-    def instance_fields(self) -> tuple[str, ...]:
-        """Names of the keyword arguments of `generate` besides the seed; the environment's reset options."""
+    def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
+        """The keyword arguments of `generate` besides the seed, each with its legal values, or () if it is open.
+
+        They are the environment's reset options. By convention `split` is one of `SPLITS`, `level` a difficulty from
+        1 (easiest) up, and `board` an instance written out.
+        """
+        ...
+
+    @property
+    def blind_replies(self) -> tuple[str, ...]:
+        """Well-formed replies that were written without a look at the state: one move, every move, to and fro.
+
+        The action space samples them, and the conformance suite checks that playing them earns next to nothing.
+        """
+        ...
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Least and greatest of `"value"`, the potential, and of each cost of a move by name."""
         ...
 
     def generate(self, seed: int, *args: Any, **fields: Any) -> State:
@@ -143,6 +152,33 @@ class Task(Protocol[State, Move]):
         ...
 
 
+class Tile(NamedTuple):
+    """How one cell of a board looks.
+
+    Args:
+        text: What is written on it, at most two characters; may be empty.
+        paper: Colour of the cell, `"#rrggbb"`.
+        ink: Colour of the text.
+        shape: Under the text: `"none"`, `"disc"`, `"square"` or `"ring"`.
+        fill: Colour of the shape.
+    """
+
+    text: str
+    paper: str
+    ink: str = "#000000"
+    shape: str = "none"
+    fill: str = "#000000"
+
+
+@runtime_checkable
+class Board(Protocol):
+    """What a task may offer besides: a board of tiles, for pictures and terminals. Without it the text is drawn."""
+
+    def tiles(self, state: Any) -> Sequence[Sequence[Tile]]:
+        """The state as rows of tiles, all rows of the same length."""
+        ...
+
+
 class Play(Protocol):
     """What every workflow's state shows of itself."""
 
@@ -160,8 +196,7 @@ class Play(Protocol):
 WorkflowState = TypeVar("WorkflowState", bound=Play)
 
 
-@dataclass(frozen=True, slots=True)
-class Transition(Generic[WorkflowState]):
+class Transition(NamedTuple, Generic[WorkflowState]):
     """What one reply led to: the next state, the parts of the reward, and whether the episode is over and how."""
 
     state: WorkflowState
@@ -201,7 +236,11 @@ class Workflow(Protocol[WorkflowState]):
         """The name of the role whose reply `step` takes next."""
         ...
 
-    def observe(self, state: WorkflowState, role: str) -> Observation:
+    def system(self, role: str) -> str:
+        """What the role reads first, the same in every episode: the rules, its job, how to reply."""
+        ...
+
+    def observe(self, state: WorkflowState, role: str) -> str:
         """Exactly what the workflow lets the role know now, whether or not it is the one to act."""
         ...
 
@@ -209,25 +248,43 @@ class Workflow(Protocol[WorkflowState]):
         """What the actor's reply leads to. Every string is legal."""
         ...
 
+    def oracle(self, state: WorkflowState) -> str:
+        """A reply of the actor's as good as any, the same every time. It never reaches an observation."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class Played(Generic[State]):
-    """What became of a reply that was played: the task's state, the rewards, and the words for the next prompt."""
-
-    state: State
-    rewards: tuple[Reward, ...]
-    feedback: str
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Least and greatest value of each part of a step's reward, by name."""
+        ...
 
 
-def scalar(rewards: Iterable[Reward], role: str, alpha: float) -> float:
-    """`alpha * team + local`, the number that a role is paid for a step (arXiv:2510.11062, section 3)."""
-    team = local = 0.0
-    for reward in rewards:
-        if reward.scope == TEAM:
-            team += reward.value
-        elif reward.scope == role:
-            local += reward.value
-    return alpha * team + local
+class Execution(NamedTuple):
+    """What running a program gave: all that it printed, and why it failed in a few fixed words (empty if it ended)."""
+
+    stdout: str
+    error: str = ""
+
+
+class PythonExecutor(Protocol):
+    """Runs Python programs that a model wrote, where they can do no harm.
+
+    The same program must give the same result, and whatever the program does, a call returns: an endless program is
+    stopped, a crash is an `Execution` with an error. `exec`, `eval` or a bare subprocess are no such thing.
+    """
+
+    def __call__(self, program: str) -> Execution:
+        """Run the program from its first line to its end."""
+        ...
+
+
+def scalars(rewards: Iterable[Reward], roles: Iterable[str], alpha: float) -> tuple[float, ...]:
+    """`alpha * team + local` per role, what each one is paid for a step (arXiv:2510.11062, section 3)."""
+    team, local = 0.0, dict.fromkeys(roles, 0.0)
+    for _, value, scope in rewards:
+        if scope == TEAM:
+            team += value
+        else:
+            local[scope] += value
+    return tuple([alpha * team + own for own in local.values()])
 
 
 def worth(task: Task[State, Any], state: State) -> float:
@@ -235,30 +292,58 @@ def worth(task: Task[State, Any], state: State) -> float:
     return task.value(state) + task.solved(state)
 
 
-def play(task: Task[State, Move], state: State, reply: str, role: str) -> Played[State]:
+def play(task: Task[State, Move], state: State, reply: str, role: str) -> tuple[State, bool, tuple[Reward, ...], str]:
     """Play a role's reply on the task.
 
     The team gets `progress`, the change of the task's potential with gamma 1 (so that no loop can farm it), and
     `success`, 1 when the task is solved. The role gets `format`, -0.2, for an unreadable reply (nothing is played
     then), or the task's costs.
+
+    Returns:
+        The task's state, whether it is solved, the parts of the reward, and the words for the next prompt.
     """
     move = task.parse(reply)
     if isinstance(move, Unreadable):
         feedback = f"Last turn the {role}'s reply was unreadable: {move.reason}. Nothing was played."
-        return Played(state, (Reward("format", UNREADABLE_PENALTY, role),), feedback)
+        return state, task.solved(state), (Reward("format", UNREADABLE_PENALTY, role),), feedback
     after = task.apply(state, move)
+    solved = task.solved(after)
     rewards = [Reward("progress", task.value(after) - task.value(state))]
-    if task.solved(after):
+    if solved:
         rewards.append(Reward("success", 1.0))
-    rewards += [Reward(name, value, role) for name, value in task.costs(state, move, after).items()]
-    return Played(after, tuple(rewards), f"Last turn the {role} played: {task.describe(state, move, after)}")
+    for name, value in task.costs(state, move, after).items():
+        rewards.append(Reward(name, value, role))  # noqa: PERF401  # the loop is mostly empty; a generator costs more
+    return after, solved, tuple(rewards), f"Last turn the {role} played: {task.describe(state, move, after)}"
 
 
-def prompt(workflow: Workflow[WorkflowState], state: WorkflowState, role: Role, *notes: str) -> Observation:
-    """The usual prompt: rules, job, reply format; then the turn, the situation and the notes, without empty ones."""
-    task = workflow.task
-    lines = (f"Turn {state.turn} of {workflow.num_turns}.", task.show(state.task), *notes)
-    return Observation(f"{task.rules()}\n{role.job}\n{task.reply_format()}", "\n".join(filter(None, lines)))
+def system_prompt(task: Task[Any, Any], role: Role) -> str:
+    """The usual system prompt: rules, job, reply format."""
+    return f"{task.rules()}\n{role.job}\n{task.reply_format()}"
+
+
+def situation(workflow: Workflow[WorkflowState], state: WorkflowState, *notes: str) -> str:
+    """The usual prompt: the turn, the task's state, and the notes, without empty ones."""
+    text = f"Turn {state.turn} of {workflow.num_turns}.\n{workflow.task.show(state.task)}"
+    for note in notes:
+        if note:
+            text += "\n" + note
+    return text
+
+
+def part_ranges(task: Task[Any, Any]) -> dict[str, tuple[float, float]]:
+    """Least and greatest of the parts that `play` pays: progress, success, format, and the task's costs."""
+    ranges = dict(task.ranges())
+    low, high = ranges.pop("value")
+    return {"progress": (low - high, high - low), "success": (0.0, 1.0), "format": (UNREADABLE_PENALTY, 0.0), **ranges}
+
+
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise ValueError unless the value of a setting or field is one of the choices."""
+    if value not in choices:
+        close = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        expected = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} is {value!r}; expected one of {expected}.{hint}")
 
 
 def check_num_turns(num_turns: object) -> None:

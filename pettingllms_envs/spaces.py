@@ -7,6 +7,7 @@ junk, so that PettingZoo's tests and random agents reach both the moves and the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gymnasium.spaces import Space
@@ -16,14 +17,9 @@ _JUNK = (
     "",
     " \n\t ",
     "I am not sure.",
-    "Moves:",
-    "Moves: up, then left",
-    "Moves: U R\nDone.",
-    "Moves: U, R, D, L and so on",
-    '{"moves": ["U", "R"]}',
-    "```\nMoves: D D\n```",
+    '{"answer": ["1", "2"]}',
+    "```python\nprint(1)\n```",
     "\x00\u2028\ud800 \N{GRINNING FACE} U+0055",
-    "Moves: " + "U " * 300,
     "Answer: " + "9" * 400,
 )
 
@@ -33,10 +29,12 @@ class ChatText(Space[str]):
 
     Args:
         seed: Seed of the samples; see `gymnasium.spaces.Space.seed`.
+        replies: Well-formed replies that samples are drawn from.
     """
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: int | None = None, replies: Sequence[str] = ()) -> None:
         super().__init__(seed=seed)
+        self._replies = tuple(replies)
 
     @property
     def is_np_flattenable(self) -> bool:
@@ -48,7 +46,7 @@ class ChatText(Space[str]):
         return isinstance(x, str)
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """A list of one to three moves on the last line (half of the time), or junk.
+        """One of the well-formed replies (half of the time, with or without some words before it), or junk.
 
         Raises:
             ValueError: A mask or probabilities were given; every string is legal, so there is nothing to mask.
@@ -56,10 +54,11 @@ class ChatText(Space[str]):
         if mask is not None or probability is not None:
             raise ValueError("ChatText.sample got a mask or probability. Every str is legal: call it without.")
         rng = self.np_random
-        if rng.random() < 0.5:
-            return _JUNK[rng.integers(len(_JUNK))]
-        moves = " ".join("UDLR"[i] for i in rng.integers(4, size=rng.integers(1, 4)))
-        return f"Moves: {moves}" if rng.random() < 0.5 else f"Let me think.\nMoves: {moves}"
+        junk = _JUNK[rng.integers(len(_JUNK))]
+        if not self._replies or rng.random() < 0.5:
+            return junk
+        reply = self._replies[rng.integers(len(self._replies))]
+        return reply if rng.random() < 0.5 else f"{junk}\nLet me think.\n{reply}"
 
     def to_jsonable(self, sample_n: Any) -> list[str]:
         """The samples as they are."""

@@ -636,8 +636,8 @@ def _check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> AECEnv:
         )
     known = env.metadata.get("reset_options")
     row: Row = {}
-    for dataset in datasets:
-        columns = list((dataset.column_names if dataset is not None else None) or [])
+    for dataset in filter(None, datasets):
+        columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
         if known is not None:
             unknown = [column for column in columns if column not in ("seed", *known)]
             if unknown:
@@ -645,8 +645,7 @@ def _check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> AECEnv:
                     f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
                     f"seed, {', '.join(known)}. Rename or remove the columns (dataset.remove_columns)."
                 )
-        if columns and not row:
-            row = next(iter(dataset))
+        row = row or next(iter(dataset))
     options = {name: value for name, value in row.items() if name != "seed"}
     env.reset(seed=row.get("seed", seed), options=options or None)
     for agent in env.agents:

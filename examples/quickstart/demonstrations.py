@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 from pettingllms_envs.core import Workflow
-from pettingllms_envs.tasks.plan_path import LETTERS, Moves, PlanPath, PlanPathState
+from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.tasks.plan_path import PlanPath, PlanPathState
 
 
 Demonstration = dict[str, Any]
@@ -17,16 +18,16 @@ MAX_MOVES = 8
 COPIED = 0.5
 
 
-def careless_walk(task: PlanPath, state: PlanPathState, carelessness: float, rng: random.Random) -> Moves:
+def careless_walk(task: PlanPath, state: PlanPathState, carelessness: float, rng: random.Random) -> str:
     """A walk to the goal; with probability `carelessness` a step is any free one instead of a best one."""
-    moves: list[str] = []
+    moves = ""
     while not task.solved(state) and len(moves) < MAX_MOVES:
-        free = [letter for letter in LETTERS if task.apply(state, (letter,)).position != state.position]
+        free = [letter for letter in LETTERS if task.apply(state, letter).position != state.position]
         careless = rng.random() < carelessness
         letter = rng.choice(free) if careless else task.oracle(state, rng)[0]
-        moves.append(letter)
-        state = task.apply(state, (letter,))
-    return tuple(moves)
+        moves += letter
+        state = task.apply(state, letter)
+    return moves
 
 
 def demonstrate(
@@ -48,11 +49,10 @@ def demonstrate(
     kept: list[Demonstration] = []
     while len(kept) < number:
         state = workflow.start(task.generate(FIRST_SEED + rng.randrange(FIRST_SEED), "train"))
-        draft: Moves | None = None
+        draft: str | None = None
         over = False
         while not over:
             actor = workflow.actor(state)
-            shown = workflow.observe(state, actor)
             moves = careless_walk(task, state.task, carelessness, rng)
             if actor == "drafter":
                 draft = moves
@@ -63,8 +63,8 @@ def demonstrate(
                 kept.append(
                     {
                         "prompt": [
-                            {"role": "system", "content": shown.system},
-                            {"role": "user", "content": shown.text},
+                            {"role": "system", "content": workflow.system(actor)},
+                            {"role": "user", "content": workflow.observe(state, actor)},
                         ],
                         "completion": [{"role": "assistant", "content": reply}],
                     }

@@ -8,39 +8,35 @@ Potential: 1 - distance / distance at the start, both exact; from 1 down to 1 - 
 start. Costs of a move: `bump` -0.1 if the walk was cut short, `steps` -0.01 for every cell walked (at least -0.04n).
 Outcome: `success`; `regret` = 1 - SPL in [0, 1], SPL = success * optimal / max(moves, optimal) (Anderson et al. 2018,
 arXiv:1807.06757); `moves` walked so far, `optimal` from the start, `distance` left.
-Instances: a function of version, size, blocked share, distance range, split and seed. The splits are disjoint up to
-the eight symmetries of the square: 80/10/10 by the SHA-256 digest of the canonical form of grid, start and goal.
+Instances: a function of version, settings, split, level and seed, or a board written out. The splits are disjoint up
+to the eight symmetries of the square: 80/10/10 by the SHA-256 digest of the canonical form of grid, start and goal.
+Levels, on an n x n grid, by the distance and by the detour (how much longer than without blocked cells it is):
+1: at most n/2, none; 2: n/2 to n, none; 3: n/2 or more, 2 or more; 4: n or more, 4 or more; 5: 3n/2 or more, 6 or
+more. Levels 4 and 5 block 35% of the cells.
 Source: the Plan-Path task of arXiv:2510.11062, without the loop that out-scores the shortest path there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import random
-import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import Unreadable
+from pettingllms_envs.core import SPLITS, Tile, Unreadable, check_choice
+from pettingllms_envs.instances import seeded, split_of
+from pettingllms_envs.replies import blind_moves, read_moves, write_moves
 
 
-Moves = tuple[str, ...]
-
-LETTERS = "UDLR"
-SPLITS = ("train", "validation", "test")
 BUMP = -0.1
 STEP = -0.01
+FLOOR, WALL, GOAL, WALKER = "#f4f1ea", "#4a4e57", "#3a9d5d", "#2f6fde"
 MAX_SIZE = 100  # the bitmask of a larger grid would pass Python's limit on the digits of a printed integer
 
-_NO_SEPARATORS = str.maketrans("", "", " \t,")
-_LIST = r"[UDLR](?:[ \t]*(?:,[ \t]*)?[UDLR])*"
-_ANSWER = re.compile(rf"moves:[ \t]*(?:\[[ \t]*({_LIST})[ \t]*\]|\([ \t]*({_LIST})[ \t]*\)|({_LIST}))", re.I | re.A)
 
-
-@dataclass(frozen=True, slots=True)
-class PlanPathState:
+class PlanPathState(NamedTuple):
     """A walker on a grid. Cells are numbered row by row from 0, so cell = row * size + column.
 
     Args:
@@ -49,6 +45,8 @@ class PlanPathState:
         start: The cell where the instance began.
         goal: The cell to stand on.
         position: The cell where the walker stands.
+        optimal: Length of the shortest walk from the start to the goal.
+        left: Length of the shortest walk from the position to the goal.
         walked: Cells walked since the start.
     """
 
@@ -57,72 +55,98 @@ class PlanPathState:
     start: int
     goal: int
     position: int
+    optimal: int
+    left: int
     walked: int = 0
 
 
 @lru_cache(maxsize=32)
-def _neighbours(size: int) -> tuple[tuple[int, ...], ...]:
-    """Per cell the cells up, down, left and right of it, -1 for off the grid."""
+def _neighbours(size: int) -> tuple[dict[str, int], ...]:
+    """Per cell the cell that each letter leads to, -1 for off the grid."""
     last = size - 1
     return tuple(
-        (
-            cell - size if cell >= size else -1,
-            cell + size if cell < size * last else -1,
-            cell - 1 if cell % size else -1,
-            cell + 1 if cell % size < last else -1,
-        )
+        {
+            "U": cell - size if cell >= size else -1,
+            "D": cell + size if cell < size * last else -1,
+            "L": cell - 1 if cell % size else -1,
+            "R": cell + 1 if cell % size < last else -1,
+        }
         for cell in range(size * size)
     )
 
 
-@lru_cache(maxsize=32)
-def _symmetries(size: int) -> tuple[tuple[int, ...], ...]:
-    """Per symmetry of the square, where each cell goes."""
-    last = size - 1
-    cells = [divmod(cell, size) for cell in range(size * size)]
-    turned = [
-        [(r, c) for r, c in cells],
-        [(c, last - r) for r, c in cells],
-        [(last - r, last - c) for r, c in cells],
-        [(last - c, r) for r, c in cells],
-    ]
-    return tuple(tuple(r * size + c for r, c in t) for t in turned) + tuple(
-        tuple(r * size + last - c for r, c in t) for t in turned
-    )
-
-
 @lru_cache(maxsize=1024)
-def distances(size: int, blocked: int, goal: int) -> tuple[int, ...]:
-    """Length of the shortest walk from each cell to the goal, -1 where there is none. Breadth-first, cached."""
-    neighbours = _neighbours(size)
-    field = [-2 if blocked >> cell & 1 else -1 for cell in range(size * size)]
-    field[goal] = 0
-    queue = [goal]
-    for cell in queue:
-        further = field[cell] + 1
-        for other in neighbours[cell]:
-            if other >= 0 and field[other] == -1:
-                field[other] = further
-                queue.append(other)
-    return tuple(max(distance, -1) for distance in field)
+def within(size: int, blocked: int, goal: int) -> tuple[int, ...]:
+    """Per number of steps the cells, as a bit mask, from which the goal can be reached in that many or fewer."""
+    left, right, free = _inner(size)
+    free &= ~blocked
+    reached, near = 1 << goal, 0
+    masks = []
+    while reached != near:
+        masks.append(reached)
+        near = reached
+        reached |= ((near & right) << 1 | (near & left) >> 1 | near << size | near >> size) & free
+    return tuple(masks)
 
 
-def split_of(size: int, cells: list[int], start: int, goal: int) -> str:
-    """The split of an instance, the same for all its rotations and reflections. `cells` are the blocked ones."""
-    form = min((sorted(map(to.__getitem__, cells)), to[start], to[goal]) for to in _symmetries(size))
-    bucket = int.from_bytes(hashlib.sha256(repr((size, *form)).encode()).digest()[:8], "big") % 10
-    return "train" if bucket < 8 else SPLITS[bucket - 7]
+def distance(size: int, blocked: int, goal: int, cell: int) -> int:
+    """Length of the shortest walk from the cell to the goal, -1 if there is none."""
+    masks = within(size, blocked, goal)
+    steps = bisect_left(masks, 1, key=lambda mask: mask >> cell & 1)
+    return steps if steps < len(masks) else -1
+
+
+@lru_cache(maxsize=32)
+def _inner(size: int) -> tuple[int, int, int]:
+    """Bit masks of the cells that have one to their left, of those that have one to their right, of all."""
+    row = (1 << size) - 1
+    every = (1 << size * size) - 1
+    rows = every // row
+    return every - rows, every - (rows << size - 1), every
+
+
+def canonical(cells: bytes, size: int) -> bytes:
+    """The least of the eight rotations and reflections of a square of cells, written row by row."""
+    turned = b"".join([cells[column::size] for column in range(size)])
+    both = (cells, turned)
+    flipped = [b"".join([square[at : at + size][::-1] for at in range(0, size * size, size)]) for square in both]
+    return min([form for square in (*both, *flipped) for form in (square, square[::-1])])
+
+
+@dataclass(frozen=True, slots=True)
+class Difficulty:
+    """Which instances are meant: the share of blocked cells, and least and greatest distance and detour."""
+
+    blocked: float
+    min_distance: int
+    max_distance: int | None = None
+    min_detour: int = 0
+    max_detour: int | None = None
+
+
+def levels(size: int) -> Mapping[int, Difficulty]:
+    """The difficulty of each level; see the top of this file."""
+    half, near, far = max(2, size // 2), max(2, size), size + size // 2
+    return {
+        1: Difficulty(0.22, 1, half, 0, 0),
+        2: Difficulty(0.22, half, near, 0, 0),
+        3: Difficulty(0.22, half, None, 2),
+        4: Difficulty(0.35, near, None, 4),
+        5: Difficulty(0.35, far, None, 6),
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPath:
-    """The task. Its state is a `PlanPathState`, its move a tuple of the letters U D L R.
+    """The task. Its state is a `PlanPathState`, its move a `str` of the letters U D L R.
 
     Args:
         size: Rows and columns of the grid, 3 to 100.
         blocked: Share of the cells that are blocked, in [0, 1).
         min_distance: Least number of steps from start to goal, at least 1.
         max_distance: Greatest number of steps, or None for no limit.
+        min_detour: Least number of steps more than without blocked cells, at least 0.
+        max_detour: Greatest number of such steps, or None for no limit.
 
     Raises:
         ValueError: A value is out of its range, or no instances with these values were found in some split.
@@ -132,60 +156,87 @@ class PlanPath:
     blocked: float = 0.22
     min_distance: int = 2
     max_distance: int | None = None
+    min_detour: int = 0
+    max_detour: int | None = None
 
     name: ClassVar[str] = "plan_path"
     version: ClassVar[int] = 0
-    instance_fields: ClassVar[tuple[str, ...]] = ("split",)
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "split": SPLITS,
+        "level": (1, 2, 3, 4, 5),
+        "board": (),
+    }
 
     def __post_init__(self) -> None:
-        _check(self.size, self.blocked, self.min_distance, self.max_distance)
+        wanted = Difficulty(self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour)
+        _check(self.size, wanted)
         object.__setattr__(self, "blocked", float(self.blocked))
         for split in SPLITS:
-            _check_split(self.size, self.blocked, self.min_distance, self.max_distance, split)
+            _check_split(self.size, self._wanted(None), split)
 
     @property
     def max_moves(self) -> int:
         """Most moves in one reply."""
         return 4 * self.size
 
-    def generate(self, seed: int, split: str = "train") -> PlanPathState:
-        """The instance of a seed in a split: `"train"`, `"validation"` or `"test"`.
+    @property
+    def blind_replies(self) -> tuple[str, ...]:
+        """Each letter, each to the end, to and fro, rounds, every move."""
+        return blind_moves(self.max_moves)
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Of the potential, which is least far away from an instance of distance 1, and of the costs."""
+        return {
+            "value": (2.0 - self.size * self.size, 1.0),
+            "bump": (BUMP, 0.0),
+            "steps": (STEP * self.max_moves, 0.0),
+        }
+
+    def generate(
+        self, seed: int, split: str = "train", level: int | None = None, board: str | None = None
+    ) -> PlanPathState:
+        """The instance of a seed in a split, at a level or else as the settings say; or the board given.
+
+        Args:
+            seed: Any whole number.
+            split: `"train"`, `"validation"` or `"test"`.
+            level: 1 to 5, instead of the settings' share of blocked cells, distances and detours.
+            board: An instance as `show` writes its grid; then seed, split and level do not matter.
 
         Raises:
-            ValueError: There is no such split.
+            ValueError: There is no such split or level, or none with this size, or the board is none.
         """
-        if split not in SPLITS:
-            raise ValueError(f"split is {split!r}; expected one of {', '.join(SPLITS)}. Change the option or column.")
-        draws = _draws(self.size, self.blocked, self.min_distance, self.max_distance, split, seed)
-        return next(state for state in draws if state is not None)
+        if board is not None:
+            return read_board(board, self.size)
+        check_choice("split", split, SPLITS)
+        wanted = self._wanted(level)
+        if level is not None:
+            _check_split(self.size, wanted, split)
+        return next(filter(None, _draws(self.size, wanted, split, seed)))
 
-    def parse(self, reply: str) -> Moves | Unreadable:
-        """Read the last line with anything on it, which must be `Moves:` and a list of U D L R and nothing else.
+    def _wanted(self, level: int | None) -> Difficulty:
+        if level is None:
+            return Difficulty(self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour)
+        check_choice("level", level, self.instance_fields["level"])
+        return levels(self.size)[level]
 
-        Case does not matter; the letters may be separated by spaces, tabs and single commas or not at all, and the
-        list may be in round or square brackets. Linear in the length of the reply.
-        """
-        line = reply.rstrip()
-        line = line[max(line.rfind("\n"), line.rfind("\r")) + 1 :].strip()
-        found = _ANSWER.fullmatch(line)
-        if found is None:
-            return Unreadable(_why_unreadable(line))
-        letters = found[found.lastindex or 0].upper().translate(_NO_SEPARATORS)
-        if len(letters) > self.max_moves:
-            return Unreadable(f"it has {len(letters)} moves, and at most {self.max_moves} are allowed")
-        return tuple(letters)
+    def parse(self, reply: str) -> str | Unreadable:
+        """See `pettingllms_envs.replies.read_moves`; at most `max_moves` moves."""
+        return read_moves(reply, self.max_moves)
 
-    def apply(self, state: PlanPathState, move: Moves) -> PlanPathState:
+    def apply(self, state: PlanPathState, move: str) -> PlanPathState:
         """Walk until the moves end or the next one is blocked or leaves the grid."""
-        neighbours, blocked = _neighbours(state.size), state.blocked
-        position, walked = state.position, state.walked
+        size, blocked, start, goal, position, optimal, left, walked = state
+        neighbours, masks = _neighbours(size), within(size, blocked, goal)
         for letter in move:
-            cell = neighbours[position][LETTERS.index(letter)]
+            cell = neighbours[position][letter]
             if cell < 0 or blocked >> cell & 1:
                 break
             position = cell
             walked += 1
-        return PlanPathState(state.size, blocked, state.start, state.goal, position, walked)
+            # The cells of a grid alternate like a chessboard's, so a step changes the distance by exactly one.
+            left += -1 if left and masks[left - 1] >> cell & 1 else 1
+        return PlanPathState(size, blocked, start, goal, position, optimal, left, walked)
 
     def solved(self, state: PlanPathState) -> bool:
         """Whether the walker stands on the goal."""
@@ -193,10 +244,9 @@ class PlanPath:
 
     def value(self, state: PlanPathState) -> float:
         """1 - distance / distance at the start."""
-        field = distances(state.size, state.blocked, state.goal)
-        return 1 - field[state.position] / field[state.start]
+        return 1 - state.left / state.optimal
 
-    def costs(self, before: PlanPathState, move: Moves, after: PlanPathState) -> Mapping[str, float]:
+    def costs(self, before: PlanPathState, move: str, after: PlanPathState) -> Mapping[str, float]:
         """`bump` if the walk was cut short, `steps` for the cells walked."""
         walked = after.walked - before.walked
         costs = {"steps": STEP * walked} if walked else {}
@@ -219,32 +269,30 @@ class PlanPath:
 
     def show(self, state: PlanPathState) -> str:
         """The grid row by row, then where the walker and the goal are, then the letters that are not blocked here."""
-        size, position = state.size, state.position
-        cells = ["#" if state.blocked >> cell & 1 else "." for cell in range(size * size)]
-        cells[state.goal] = "G"
-        cells[position] = "@"
-        rows = "\n".join(" ".join(cells[start : start + size]) for start in range(0, size * size, size))
-        free = " ".join(
-            letter
-            for letter, cell in zip(LETTERS, _neighbours(size)[position], strict=True)
-            if cell >= 0 and not state.blocked >> cell & 1
-        )
-        here, there = _where(position, size), _where(state.goal, size)
-        way = _way(state.goal // size - position // size, state.goal % size - position % size)
-        return f"{rows}\nYou are at {here}. The goal is at {there}: {way}.\nFree moves here: {free}"
+        return _show(state.size, state.blocked, state.goal, state.position)
 
-    def describe(self, before: PlanPathState, move: Moves, after: PlanPathState, *, proposed: bool = False) -> str:
+    def tiles(self, state: PlanPathState) -> list[list[Tile]]:
+        """Blocked cells dark, the goal green, the start ringed, the walker blue."""
+        cells = [Tile("", WALL if state.blocked >> cell & 1 else FLOOR) for cell in range(state.size**2)]
+        cells[state.start] = Tile("", FLOOR, shape="ring", fill=WALKER)
+        cells[state.goal] = Tile("G", FLOOR, "#ffffff", "square", GOAL)
+        paper = GOAL if self.solved(state) else FLOOR
+        cells[state.position] = Tile("@", paper, "#ffffff", "disc", WALKER)
+        return [cells[at : at + state.size] for at in range(0, len(cells), state.size)]
+
+    def describe(self, before: PlanPathState, move: str, after: PlanPathState, *, proposed: bool = False) -> str:
         """The letters and where the walk ends, or where and after how many moves it is blocked."""
-        walked, where = after.walked - before.walked, _where(after.position, after.size)
+        walked = after.walked - before.walked
+        row, column = divmod(after.position, after.size)
         if walked < len(move):
             verb = "would be" if proposed else "was"
-            end = f"It {verb} blocked after {walked} move{'' if walked == 1 else 's'}, at {where}."
+            end = f"It {verb} blocked after {walked} move{'' if walked == 1 else 's'}, at row {row}, column {column}."
         else:
             verb = "would end" if proposed else "ended"
-            end = f"It {verb} {'on the goal, ' if self.solved(after) else ''}at {where}."
+            end = f"It {verb} {'on the goal, ' if self.solved(after) else ''}at row {row}, column {column}."
         return f"{' '.join(move)}. {end}"
 
-    def oracle(self, state: PlanPathState, rng: random.Random | None = None) -> Moves:
+    def oracle(self, state: PlanPathState, rng: random.Random | None = None) -> str:
         """A shortest walk to the goal, as much of it as fits into one reply; empty on the goal.
 
         Args:
@@ -252,79 +300,118 @@ class PlanPath:
             rng: Chooses evenly among the shortest steps at each cell; without it the first in the order U D L R is
                 taken.
         """
-        field, neighbours = distances(state.size, state.blocked, state.goal), _neighbours(state.size)
-        moves: list[str] = []
-        cell = state.position
-        while field[cell] and len(moves) < self.max_moves:
-            closer = [i for i, other in enumerate(neighbours[cell]) if other >= 0 and field[other] == field[cell] - 1]
-            step = closer[0] if rng is None else rng.choice(closer)
-            moves.append(LETTERS[step])
-            cell = neighbours[cell][step]
-        return tuple(moves)
+        masks, neighbours = within(state.size, state.blocked, state.goal), _neighbours(state.size)
+        moves, cell = "", state.position
+        for nearer in masks[: state.left][::-1][: self.max_moves]:
+            closer = [letter for letter, other in neighbours[cell].items() if other >= 0 and nearer >> other & 1]
+            letter = closer[0] if rng is None else rng.choice(closer)
+            moves += letter
+            cell = neighbours[cell][letter]
+        return moves
 
-    def write(self, move: Moves) -> str:
-        """`("R", "R", "D")` is written `Moves: R R D`."""
-        return "Moves: " + " ".join(move)
+    def write(self, move: str) -> str:
+        """`"RRD"` is written `Moves: R R D`."""
+        return write_moves(move)
 
     def outcome(self, state: PlanPathState) -> Mapping[str, bool | int | float]:
         """`success`, `regret` (1 - SPL, in [0, 1]), `moves` walked, `optimal` moves, `distance` left."""
-        field = distances(state.size, state.blocked, state.goal)
-        optimal, success = field[state.start], self.solved(state)
+        _, _, _, _, _, optimal, left, walked = state
         return {
-            "success": success,
-            "regret": 1 - optimal / max(state.walked, optimal) if success else 1.0,
-            "moves": state.walked,
+            "success": not left,
+            "regret": 1.0 if left else 1 - optimal / max(walked, optimal),
+            "moves": walked,
             "optimal": optimal,
-            "distance": field[state.position],
+            "distance": left,
         }
+
+
+def read_board(board: str, size: int) -> PlanPathState:
+    """The instance that a grid of `@` (start), `G` (goal), `#` and `.` shows; spaces are ignored.
+
+    Raises:
+        ValueError: It is no such grid of this size, or no walk leads to the goal.
+    """
+    rows = ["".join(line.split()) for line in board.splitlines() if line.strip()]
+    cells = "".join(rows)
+    if len(rows) != size or any(len(row) != size for row in rows) or cells.strip("@G#.") or set(cells) - set("@G#."):
+        raise ValueError(
+            f"the board has rows of {[len(row) for row in rows]} cells; expected {size} rows of {size} of '@' (start),"
+            " 'G' (goal), '#' (blocked) and '.' (free). Write it as show() does, or set size."
+        )
+    if cells.count("@") != 1 or cells.count("G") != 1:
+        raise ValueError(
+            f"the board has {cells.count('@')} '@' and {cells.count('G')} 'G'; expected one start and one goal."
+        )
+    start = cells.index("@")
+    blocked = sum(1 << cell for cell, symbol in enumerate(cells) if symbol == "#")
+    goal = cells.index("G")
+    steps = distance(size, blocked, goal, start)
+    if steps < 0:
+        raise ValueError("no walk leads from '@' to 'G' on the board; expected one. Open a blocked cell.")
+    return PlanPathState(size, blocked, start, goal, start, steps, steps)
+
+
+@lru_cache(maxsize=4096)  # every role and every sibling reads the same board
+def _show(size: int, blocked: int, goal: int, position: int) -> str:
+    cells = ["#" if blocked >> cell & 1 else "." for cell in range(size * size)]
+    cells[goal], cells[position] = "G", "@"
+    rows = [" ".join(cells[at : at + size]) for at in range(0, size * size, size)]
+    around = _neighbours(size)[position]
+    free = " ".join([letter for letter, cell in around.items() if cell >= 0 and not blocked >> cell & 1])
+    (row, column), (goal_row, goal_column) = divmod(position, size), divmod(goal, size)
+    rows += [
+        f"You are at row {row}, column {column}. The goal is at row {goal_row}, column {goal_column}:"
+        f" {_way(goal_row - row, goal_column - column)}.",
+        f"Free moves here: {free}",
+    ]
+    return "\n".join(rows)
 
 
 def _way(down: int, right: int) -> str:
     """The offset in words, `"2 down, 3 right"`: as the crow flies, whatever is blocked on the way."""
     rows = f"{abs(down)} {'down' if down > 0 else 'up'}" if down else ""
     columns = f"{abs(right)} {'right' if right > 0 else 'left'}" if right else ""
-    return ", ".join(filter(None, (rows, columns))) or "here"
+    return f"{rows}, {columns}" if rows and columns else rows or columns or "here"
 
 
-def _where(cell: int, size: int) -> str:
-    row, column = divmod(cell, size)
-    return f"row {row}, column {column}"
-
-
-def _why_unreadable(line: str) -> str:
-    """A reason in fixed words: a prompt must not carry text that a model made up."""
-    if not line:
-        return "it is empty"
-    if line[:6].lower() != "moves:":
-        return "its last line does not begin with 'Moves:'"
-    if not line[6:].strip(" \t,[]()"):
-        return "its list of moves is empty"
-    if "moves:" in line[6:].lower():
-        return "its last line has more than one list of moves"
-    return "its last line has something other than U, D, L and R after 'Moves:'"
-
-
-def _draws(
-    size: int, blocked: float, low: int, high: int | None, split: str, seed: int
-) -> Iterator[PlanPathState | None]:
-    """Random grids without end: the state where it is in range and in the split, else None."""
-    rng = random.Random(f"plan_path v{PlanPath.version} size={size} blocked={blocked} split={split} seed={seed}")
-    cells = size * size
+def _draws(size: int, wanted: Difficulty, split: str, seed: int) -> Iterator[PlanPathState | None]:
+    """Random grids without end: the state where it is as wanted and in the split, else None."""
+    rng = seeded(PlanPath.name, f"v{PlanPath.version}", size, *_numbers(wanted), split, seed)
+    cells = range(size * size)
+    num_blocked = _num_blocked(size, wanted.blocked)
+    low, high = wanted.min_distance, wanted.max_distance
     while True:
-        *walls, start, goal = rng.sample(range(cells), _num_blocked(size, blocked) + 2)
-        mask = sum(1 << cell for cell in walls)
-        distance = distances(size, mask, goal)[start]
-        in_range = distance >= low and (high is None or distance <= high)
-        fits = in_range and split_of(size, walls, start, goal) == split
-        yield PlanPathState(size, mask, start, goal, start) if fits else None
+        *walls, start, goal = rng.sample(cells, num_blocked + 2)
+        blocked = sum([1 << cell for cell in walls])
+        steps = distance(size, blocked, goal, start)
+        fits = steps >= low and (high is None or steps <= high)
+        if fits and (wanted.min_detour or wanted.max_detour is not None):
+            detour = steps - abs(start // size - goal // size) - abs(start % size - goal % size)
+            fits = detour >= wanted.min_detour and (wanted.max_detour is None or detour <= wanted.max_detour)
+        fits = fits and split_of(_form(size, walls, start, goal)) == split
+        yield PlanPathState(size, blocked, start, goal, start, steps, steps) if fits else None
+
+
+def _form(size: int, walls: Sequence[int], start: int, goal: int) -> bytes:
+    """What all rotations and reflections of an instance have in common."""
+    cells = bytearray(size * size)
+    for cell in walls:
+        cells[cell] = 1
+    cells[start], cells[goal] = 2, 3
+    return canonical(bytes(cells), size)
+
+
+def _numbers(wanted: Difficulty) -> tuple[object, ...]:
+    return wanted.blocked, wanted.min_distance, wanted.max_distance, wanted.min_detour, wanted.max_detour
 
 
 def _num_blocked(size: int, blocked: float) -> int:
     return round(blocked * size * size)
 
 
-def _check(size: Any, blocked: Any, low: Any, high: Any) -> None:
+def _check(size: Any, wanted: Difficulty) -> None:
     """Raise ValueError for settings that no grid can meet."""
+    blocked, low, high = wanted.blocked, wanted.min_distance, wanted.max_distance
     if not isinstance(size, int) or not 3 <= size <= MAX_SIZE:
         raise ValueError(f"size is {size!r}; expected a whole number from 3 to {MAX_SIZE}. Choose another.")
     if not isinstance(blocked, int | float) or not 0 <= blocked < 1:
@@ -339,16 +426,23 @@ def _check(size: Any, blocked: Any, low: Any, high: Any) -> None:
             f"min_distance is {low!r}; expected 1 to {free - 1}, the longest walk over the {free} free cells of a"
             f" {size} x {size} grid with a share of {blocked} blocked. Lower it, or block less."
         )
+    _check_most("distance", low, high)
+    if not isinstance(wanted.min_detour, int) or wanted.min_detour < 0:
+        raise ValueError(f"min_detour is {wanted.min_detour!r}; expected a whole number of at least 0.")
+    _check_most("detour", wanted.min_detour, wanted.max_detour)
+
+
+def _check_most(name: str, low: int, high: Any) -> None:
     if high is not None and (not isinstance(high, int) or high < low):
-        raise ValueError(f"max_distance is {high!r}; expected None or at least min_distance, {low}. Raise it.")
+        raise ValueError(f"max_{name} is {high!r}; expected None or at least min_{name}, {low}. Raise it.")
 
 
 @lru_cache(maxsize=256)
-def _check_split(size: int, blocked: float, low: int, high: int | None, split: str) -> None:
+def _check_split(size: int, wanted: Difficulty, split: str) -> None:
     """Raise ValueError when a search for one instance gives up. An error is not cached, a success is."""
-    tries = max(200, min(5000, 500_000 // (size * size)))
-    if not any(state for state, _ in zip(_draws(size, blocked, low, high, split, 0), range(tries), strict=False)):
+    tries = max(500, min(20_000, 2_000_000 // (size * size)))
+    if not any(state for state, _ in zip(_draws(size, wanted, split, 0), range(tries), strict=False)):
         raise ValueError(
-            f"found no {split} instance in {tries} draws with size {size}, blocked {blocked}, min_distance {low},"
-            f" max_distance {high}; expected one. Widen the distances, block less, or take a larger grid."
+            f"found no {split} instance in {tries} draws with size {size} and {wanted}; expected one. Widen the"
+            " distances, ask for less of a detour, block less, or take a larger grid."
         )

@@ -7,17 +7,28 @@ planner `format` (-0.2 for an unreadable reply) or the task's costs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, NamedTuple
 
-from pettingllms_envs.core import Move, Observation, Role, State, Task, Transition, check_num_turns, play, prompt
+from pettingllms_envs.core import (
+    Move,
+    Role,
+    State,
+    Task,
+    Transition,
+    check_num_turns,
+    part_ranges,
+    play,
+    situation,
+    system_prompt,
+)
 
 
 PLANNER = Role("planner", "You are the planner. Your moves are played.")
 
 
-@dataclass(frozen=True, slots=True)
-class SingleState(Generic[State]):
+class SingleState(NamedTuple, Generic[State]):
     """The task's state, the turn from 1, and the words about the last turn (empty in the first)."""
 
     task: State
@@ -54,14 +65,26 @@ class Single(Generic[State, Move]):
         """Always the planner."""
         return PLANNER.name
 
-    def observe(self, state: SingleState[State], role: str) -> Observation:
+    def system(self, role: str) -> str:
+        """The rules, the planner's job, the reply format."""
+        return system_prompt(self.task, PLANNER)
+
+    def observe(self, state: SingleState[State], role: str) -> str:
         """The situation and what came of the last turn."""
-        return prompt(self, state, PLANNER, state.feedback)
+        return situation(self, state, state.feedback)
 
     def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
         """Play the reply; the episode ends when the task is solved or the turns are used up."""
-        played = play(self.task, state.task, reply, PLANNER.name)
-        solved = self.task.solved(played.state)
-        truncated = not solved and state.turn == self.num_turns
-        turn = state.turn if solved or truncated else state.turn + 1
-        return Transition(SingleState(played.state, turn, played.feedback), played.rewards, solved, truncated)
+        task_state, solved, rewards, feedback = play(self.task, state.task, reply, PLANNER.name)
+        turn = state.turn
+        if solved or turn == self.num_turns:
+            return Transition(SingleState(task_state, turn, feedback), rewards, solved, not solved)
+        return Transition(SingleState(task_state, turn + 1, feedback), rewards, False, False)
+
+    def oracle(self, state: SingleState[State]) -> str:
+        """The task's best move."""
+        return self.task.write(self.task.oracle(state.task))
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Progress, success, format and the task's costs."""
+        return part_ranges(self.task)

@@ -1,5 +1,6 @@
 """The contract is enough for a stranger's game: one frozen class, and both workflows and the adapter play it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,7 +27,11 @@ class CountTask:
 
     name: ClassVar[str] = "count"
     version: ClassVar[int] = 3
-    instance_fields: ClassVar[tuple[str, ...]] = ("target",)
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"target": ()}
+    blind_replies: ClassVar[tuple[str, ...]] = ("1",)
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        return {"value": (-math.inf, 1.0)}
 
     def generate(self, seed: int, target: int = 5) -> Count:
         return Count(0, target)
@@ -84,7 +89,7 @@ def test_another_game_is_drafted_planned_and_paid() -> None:
     env.step("5")
     assert env.rewards == pytest.approx({"drafter_0": 1.5 + 1.5, "planner_0": 1.5})
     assert env.terminations == {"drafter_0": True, "planner_0": True}
-    assert (str(env), env.metadata["reset_options"]) == ("count_v3", ("target",))
+    assert (str(env), env.metadata["reset_options"]) == ("count_v3", {"target": ()})
 
 
 def test_a_snapshot_of_another_game_is_refused() -> None:

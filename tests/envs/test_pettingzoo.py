@@ -101,16 +101,16 @@ def test_the_parallel_interface_plays_the_same_game_one_role_at_a_time() -> None
 
 
 def test_environments_are_made_by_name() -> None:
-    assert pettingllms_envs.list_environments() == ("plan_path",)
+    assert pettingllms_envs.list_environments() == ("plan_path", "sokoban", "sudoku")
     assert str(pettingllms_envs.make("plan_path").unwrapped) == "plan_path_v0"
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'. There are: plan_path."),
-        ("chess", "no environment 'chess'. There are: plan_path."),
-        (7, "no environment 7. There are: plan_path."),
+        ("plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'. There are: plan_path, sokoban, sudoku."),
+        ("chess", "no environment 'chess'. There are: plan_path, sokoban, sudoku."),
+        (7, "no environment 7. There are: plan_path, sokoban, sudoku."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one(name: Any, message: str) -> None:
@@ -129,7 +129,7 @@ def test_registering_imports_no_environment() -> None:
     program = "import sys, pettingllms_envs; print(*[m for m in sys.modules if m.startswith('pettingllms')])"
     clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
-    assert run.stdout.split() == ["pettingllms_envs"]
+    assert set(run.stdout.split()) == {f"pettingllms_envs{room}" for room in ("", ".core", ".instances", ".registry")}
 
 
 def test_every_string_is_in_the_text_space_and_samples_repeat_under_a_seed() -> None:
@@ -138,8 +138,8 @@ def test_every_string_is_in_the_text_space_and_samples_repeat_under_a_seed() -> 
         assert text in space
     for other in (b"x", 3, None, ["x"]):
         assert other not in space
+    space, again = (ChatText(seed=3, replies=PlanPath().blind_replies) for _ in range(2))
     samples = [space.sample() for _ in range(200)]
-    again = ChatText(seed=3)
     assert samples == [again.sample() for _ in range(200)]
     task = PlanPath()
     assert 50 < sum(isinstance(task.parse(sample), Unreadable) for sample in samples) < 150  # half of them are moves

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Reward, scalar
+from pettingllms_envs.core import Reward, scalars
 from pettingllms_envs.plan_path_v0 import raw_env
 
 
@@ -151,8 +151,8 @@ def test_unreadable_replies_cost_their_writer_a_fifth_and_end_in_a_truncation(by
 
 def test_a_scalar_is_alpha_times_team_plus_the_roles_own() -> None:
     parts = (Reward("a", 1.0), Reward("b", 2.0), Reward("c", 4.0, "drafter"), Reward("d", 8.0, "planner"))
-    assert scalar(parts, "drafter", alpha=0.5) == 1.5 + 4.0
-    assert scalar(parts, "planner", alpha=2.0) == 6.0 + 8.0
+    assert scalars(parts, ["drafter", "planner"], alpha=0.5) == (1.5 + 4.0, 1.5 + 8.0)
+    assert scalars(parts, ["planner", "drafter"], alpha=2.0) == (6.0 + 8.0, 6.0 + 4.0)
 
 
 @pytest.mark.parametrize("workflow", ["single", "draft_plan"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from gymnasium import spaces
 from transformers import PreTrainedTokenizerFast
 
@@ -57,7 +57,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
             r"no environment 'qqqqqqqq' in PettingZoo's AEC registry\. Import the package that registers it",
         ),
         ({"env": 7}, TypeError, r"env is a int, expected an id of PettingZoo's registry or a function"),
-        ({"env": plan_path_v0.env(size=4)}, TypeError, r"env is a OrderedTextEnv, expected .* env=lambda:"),
+        ({"env": plan_path_v0.env(size=4)}, TypeError, r"env is a TextEnv, expected .* env=lambda:"),
         ({"env": dict}, TypeError, r"env made a builtins\.dict, expected a pettingzoo\.AECEnv"),
         (
             {"env": plan_path_v0.parallel_env},
@@ -101,15 +101,23 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
             },
             ValueError,
             r"the data set's rows have the fields \['splitt'\], which the environment does not take\. "
-            r"Known: seed, split\. Rename or remove the columns",
+            r"Known: seed, split, level, board\. Rename or remove the columns",
         ),
         (
             {
                 "env": "pettingllms/plan_path-v0",
-                "eval_dataset": {"hard": Dataset.from_dict({"seed": [1], "level": [3]})},
+                "eval_dataset": {"hard": Dataset.from_dict({"seed": [1], "hardness": [3]})},
             },
             ValueError,
-            r"the fields \['level'\]",
+            r"the fields \['hardness'\]",
+        ),
+        (
+            {
+                "env": "pettingllms/plan_path-v0",
+                "train_dataset": IterableDataset.from_generator(lambda: iter([{"seed": 1, "hardness": 3}])),
+            },
+            ValueError,
+            r"the fields \['hardness'\]",
         ),
         (
             {
@@ -117,7 +125,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
                 "train_dataset": Dataset.from_dict({"seed": [1], "split": ["dev"]}),
             },
             ValueError,
-            r"split is 'dev'; expected one of train, validation, test",
+            r"split is 'dev'; expected one of 'train', 'validation', 'test'",
         ),
     ],
     ids=[
@@ -138,6 +146,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         "credit with wrong decisions",
         "field",
         "field of an evaluation set",
+        "field of a stream",
         "value of a field",
     ],
 )

@@ -1,0 +1,123 @@
+"""Which environments there are: those of this package, and those of installed packages that plug in.
+
+A package plugs in by an entry point of the group `pettingllms.envs`, in its pyproject.toml:
+
+    [project.entry-points."pettingllms.envs"]
+    my_task_v0 = "my_package.my_task_v0"
+
+Its module offers `env` (see `pettingllms_envs.assembly`) and is imported when it is made. Only what is installed is
+ever imported: a name is looked up here, and never taken for a module's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+import warnings
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pettingzoo
+
+
+if TYPE_CHECKING:
+    from pettingllms_envs.aec import TextEnv
+
+GROUP = "pettingllms.envs"
+BUILT_IN = "pettingllms"
+
+_OWN = {"plan_path": 0, "sokoban": 0, "sudoku": 0}
+
+
+class Entry(NamedTuple):
+    """An environment on offer.
+
+    Args:
+        name: Its task's name, such as `"sokoban"`.
+        version: Of the play; the N of `_vN`.
+        module: Where its functions are.
+        origin: The distribution that brings it, `"pettingllms"` or another package's name.
+    """
+
+    name: str
+    version: int
+    module: str
+    origin: str
+
+    @property
+    def full_name(self) -> str:
+        """With the version, such as `"sokoban_v0"`."""
+        return f"{self.name}_v{self.version}"
+
+
+def entries() -> tuple[Entry, ...]:
+    """All that is on offer, by name and version; one that two packages offer is there twice."""
+    own = [Entry(name, version, f"{__package__}.{name}_v{version}", BUILT_IN) for name, version in _OWN.items()]
+    return tuple(sorted([*own, *_plug_ins()]))
+
+
+def list_environments() -> tuple[str, ...]:
+    """The names that `make` knows, in alphabetical order."""
+    return tuple(sorted({entry.name for entry in entries()}))
+
+
+def find(name: str) -> Entry:
+    """The environment of a name: the newest version of `"sokoban"`, or the very one of `"sokoban_v0"`.
+
+    Raises:
+        ValueError: There is none, or two packages offer it.
+    """
+    known = entries()
+    named = [entry for entry in known if name in (entry.name, entry.full_name)]
+    if not named:
+        names = sorted({entry.name for entry in known})
+        close = difflib.get_close_matches(str(name), names, n=1)
+        hint = f"Did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"no environment {name!r}. {hint}There are: {', '.join(names)}. pettingllms list shows all.")
+    newest = [entry for entry in named if entry.version == named[-1].version]
+    if len(newest) > 1:
+        origins = " and ".join(entry.origin for entry in newest)
+        raise ValueError(f"{newest[0].full_name} is offered by {origins}; expected one. Uninstall one of them.")
+    return newest[0]
+
+
+def make(name: str, **kwargs: Any) -> TextEnv:
+    """Make an environment.
+
+    Args:
+        name: One of `list_environments()`, such as `"sokoban"`, for the newest version, or with it: `"sokoban_v0"`.
+        **kwargs: Settings: those of `pettingllms_envs.assembly.assemble` and of the task's class.
+
+    Raises:
+        ValueError: There is no such environment, two packages offer it, or a setting is out of its range.
+        TypeError: The environment has no such setting.
+    """
+    entry = find(name)
+    made: TextEnv = importlib.import_module(entry.module).env(**kwargs)
+    return made
+
+
+@cache
+def _plug_ins() -> tuple[Entry, ...]:
+    """What installed packages offer. Looked up once: it reads the metadata of everything that is installed."""
+    found = []
+    for point in entry_points(group=GROUP):
+        origin = point.dist.name if point.dist else "an unknown package"
+        if named := re.fullmatch(r"([a-z]\w*)_v(\d+)", point.name, re.ASCII):
+            found.append(Entry(named[1], int(named[2]), point.value, origin))
+        else:
+            warnings.warn(
+                f"{origin} offers {point.name!r} in {GROUP}; expected a name such as 'my_task_v0'. It is left out.",
+                stacklevel=3,
+            )
+    return tuple(found)
+
+
+def register() -> None:
+    """Make this package's environments known to `pettingzoo.make`, by name only: nothing is imported yet."""
+    for name, version in _OWN.items():
+        module = f"{__package__}.{name}_v{version}"
+        pettingzoo.register("aec", f"pettingllms/{name}-v{version}", f"{module}:env")
+        pettingzoo.register("parallel", f"pettingllms/{name}-v{version}", f"{module}:parallel_env")

@@ -1,0 +1,65 @@
+"""Reading what a model wrote: the last line of a reply, and lists of moves. Total, linear, and never evaluated."""
+
+from __future__ import annotations
+
+import re
+
+from pettingllms_envs.core import Unreadable
+
+
+LETTERS = "UDLR"
+
+_NO_SEPARATORS = str.maketrans("", "", " \t,")
+_LIST = r"[UDLR](?:[ \t]*(?:,[ \t]*)?[UDLR])*"
+_ANSWER = re.compile(rf"moves:[ \t]*(?:\[[ \t]*({_LIST})[ \t]*\]|\([ \t]*({_LIST})[ \t]*\)|({_LIST}))", re.I | re.A)
+
+
+def last_line(reply: str) -> str:
+    """The last line with anything on it, without the white space around it; empty if there is none."""
+    line = reply.strip()
+    if "\n" in line or "\r" in line:
+        line = line[max(line.rfind("\n"), line.rfind("\r")) + 1 :].lstrip()
+    return line
+
+
+def read_moves(reply: str, limit: int) -> str | Unreadable:
+    """The moves, such as `"RRD"`, if the last line is `Moves:` and a list of U D L R and nothing else.
+
+    Case does not matter; the letters may be separated by spaces, tabs and single commas or not at all, and the list
+    may be in round or square brackets. More than `limit` moves are unreadable.
+    """
+    line = last_line(reply)
+    letters = line[7:].replace(" ", "")
+    if line[:7] != "Moves: " or not letters or letters.strip(LETTERS):  # else it is as asked for; no need of the rest
+        found = _ANSWER.fullmatch(line)
+        if found is None:
+            return Unreadable(_why_unreadable(line))
+        letters = found[found.lastindex or 0].upper().translate(_NO_SEPARATORS)
+    if len(letters) > limit:
+        return Unreadable(f"it has {len(letters)} moves, and at most {limit} are allowed")
+    return letters
+
+
+def write_moves(moves: str) -> str:
+    """`"RRD"` is written `Moves: R R D`."""
+    return "Moves: " + " ".join(moves)
+
+
+def blind_moves(limit: int) -> tuple[str, ...]:
+    """Lists of moves that know nothing of the board: each letter, each to the end, to and fro, rounds, every move."""
+    runs = [*LETTERS, *(letter * limit for letter in LETTERS), "UD", "LR", "UDLR", "URDL"]
+    runs += [("UD" * limit)[:limit], ("LR" * limit)[:limit], ("URDL" * limit)[:limit], ("RRDD" * limit)[:limit]]
+    return tuple(write_moves(run) for run in runs)
+
+
+def _why_unreadable(line: str) -> str:
+    """A reason in fixed words: a prompt must not carry text that a model made up."""
+    if not line:
+        return "it is empty"
+    if line[:6].lower() != "moves:":
+        return "its last line does not begin with 'Moves:'"
+    if not line[6:].strip(" \t,[]()"):
+        return "its list of moves is empty"
+    if "moves:" in line[6:].lower():
+        return "its last line has more than one list of moves"
+    return "its last line has something other than U, D, L and R after 'Moves:'"

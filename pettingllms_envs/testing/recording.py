@@ -1,0 +1,54 @@
+"""A game as a text file: states, prompts, replies and rewards of a few episodes, to compare on every test run.
+
+A change of play shows as a difference; it needs a new version of the environment, and so a new file.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from pettingllms_envs.aec import TextEnv
+
+
+NUM_EPISODES = 3
+_JUNK = "I am not sure."
+
+
+def record(make: Callable[[], TextEnv]) -> str:
+    """Play a few episodes of the test split and write down all that was seen.
+
+    The replies are the oracle's, well-formed ones that know nothing of the state, and an unreadable one, drawn with a
+    fixed seed; the last episode is the oracle's alone, so that one is solved.
+
+    Args:
+        make: Makes the environment; nothing that it prints or shows may depend on the machine.
+    """
+    env = make()
+    rng = random.Random(0)
+    lines: list[str] = []
+    for seed in range(NUM_EPISODES):
+        env.reset(seed=seed, options={"split": "test"})
+        lines += [f"=== {env}, test {seed}"]
+        systems = [(agent, env.observe(agent)["system"]) for agent in env.agents] if seed == 0 else []
+        for agent, system in systems:
+            lines += [f"--- what {agent} reads first", system]
+        while not (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
+            agent = env.agent_selection
+            blind = rng.choice(env.workflow.task.blind_replies)
+            reply = rng.choice((env.oracle(), blind, blind, _JUNK)) if seed < NUM_EPISODES - 1 else env.oracle()
+            lines += [f"--- {agent} reads", env.observe(agent)["text"], f"--- {agent} replies", reply]
+            env.step(reply)
+            lines += [f"--- rewards {parts}" for parts in _paid(env)]
+            lines += [f"--- state {env.state_hash()}"]
+        lines += [f"--- outcome {dict(env.infos[env.agent_selection]['outcome'])}"]
+    return "\n".join(lines) + "\n"
+
+
+def _paid(env: TextEnv) -> list[str]:
+    """Per agent the reward and its parts, to six digits."""
+    infos, rewards = env.infos, env.rewards
+    return [
+        f"{agent} {rewards[agent]:+.6f}: " + ", ".join(f"{k} {v:+.6f}" for k, v in infos[agent]["rewards"].items())
+        for agent in env.agents
+    ]

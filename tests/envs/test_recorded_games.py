@@ -1,0 +1,50 @@
+"""A recorded game per task and workflow, played again word for word.
+
+If one of these fails, play has changed: raise the version of the task, and record the new one by
+
+    python tests/envs/test_recorded_games.py
+
+which writes the files that are missing and never one that is there.
+"""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pettingllms_envs
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.core import Execution
+from pettingllms_envs.testing.recording import record
+
+
+RECORDED = Path(__file__).parent / "recorded"
+GAMES = ("plan_path_v0", "sokoban_v0", "sudoku_v0")
+WORKFLOWS = ("single", "draft_plan", "tool_plan")
+
+
+def print_executor(program: str) -> Execution:
+    """Runs the one program that the recorded tool writes, `print('...')`, by reading it."""
+    inside = program.removeprefix("print(").removesuffix(")")
+    return Execution(f"{ast.literal_eval(inside)}\n")
+
+
+def maker(name: str, workflow: str) -> Callable[[], TextEnv]:
+    executor = print_executor if workflow == "tool_plan" else None
+    return lambda: pettingllms_envs.make(name, workflow=workflow, executor=executor)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+@pytest.mark.parametrize("name", GAMES)
+def test_the_recorded_game_is_played_again_word_for_word(name: str, workflow: str) -> None:
+    recorded = (RECORDED / f"{name}_{workflow}.txt").read_text(encoding="utf-8")
+    assert record(maker(name, workflow)) == recorded
+
+
+if __name__ == "__main__":
+    for name in GAMES:
+        for workflow in WORKFLOWS:
+            path = RECORDED / f"{name}_{workflow}.txt"
+            if not path.exists():
+                path.write_text(record(maker(name, workflow)), encoding="utf-8")
