@@ -199,15 +199,14 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
 
     def last(self, observe: bool = True) -> tuple[dict[str, str] | None, float, bool, bool, dict[str, Any]]:
         """Observation, reward since its own last step, termination, truncation and info of the agent to act."""
-        now = self._current
-        if not now.agents:
+        now = self._now or self._current
+        _, _, play, agents, agent, _, cumulative, _, terminated, truncated = now
+        if not agents:
             raise RuntimeError("last() came after the last agent left. Call reset() to start the next episode.")
-        agent = now.selection
         seen = None
         if observe:
-            seen = {"system": self._systems[agent], "text": self.workflow.observe(now.play, self._roles[agent])}
-        since = now.cumulative[now.agents.index(agent)]
-        return seen, since, now.terminated, now.truncated, self._info(now, agent)
+            seen = {"system": self._systems[agent], "text": self.workflow.observe(play, self._roles[agent])}
+        return seen, cumulative[agents.index(agent)], terminated, truncated, self._info(now, agent)
 
     def agent_iter(self, max_iter: int = 2**63) -> Iterator[str]:
         """The agent to act, round after round until the last one has left.
@@ -231,25 +230,22 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             ValueError: An agent whose episode is over was given something other than None.
             RuntimeError: There is no episode, or no agent left in it.
         """
-        now = self._current
-        agents, selection = now.agents, now.selection
+        now = self._now or self._current
+        env, config, play, agents, selection, _, totals, _, terminated, truncated = now
         if not agents:
             raise RuntimeError("step() came after the last agent left. Call reset() to start the next episode.")
-        if now.terminated or now.truncated:
+        if terminated or truncated:
             self._now = _leave(now, action)
             return
         if not isinstance(action, str):
             raise TypeError(f"step() got {type(action).__name__} for {selection}; expected a str. Any str is legal.")
-        play, parts, terminated, truncated = self.workflow.step(now.play, action)
-        rewards = scalars(parts, self._agents, self.alpha)
-        cumulative = rewards  # of a lone agent, whose every step is its own
-        if len(agents) > 1:
-            since = [0.0 if agent == selection else total for agent, total in zip(agents, now.cumulative, strict=True)]
+        play, parts, terminated, truncated = self.workflow.step(play, action)
+        rewards = cumulative = scalars(parts, self._agents, self.alpha)
+        if len(agents) > 1:  # a lone agent's every step is its own
+            since = [0.0 if agent == selection else total for agent, total in zip(agents, totals, strict=True)]
             cumulative = tuple(map(operator.add, since, rewards))
         following = agents[0] if terminated or truncated else self._agents[self.workflow.actor(play)]
-        self._now = Snapshot(
-            now.env, now.config, play, agents, following, rewards, cumulative, parts, terminated, truncated
-        )
+        self._now = Snapshot(env, config, play, agents, following, rewards, cumulative, parts, terminated, truncated)
         if self.render_mode == "human":
             self.render()
 
@@ -346,7 +342,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     def _info(self, now: Snapshot, agent: str) -> dict[str, Any]:
         role, named = self._roles[agent], dict[str, float]()
         for name, value, scope in now.parts:
-            if scope == TEAM or scope == role:
+            if scope in (TEAM, role):
                 named[name] = named.get(name, 0.0) + value
         play = now.play
         return {"rewards": named, "outcome": self.workflow.task.outcome(play.task), "turn": play.turn}

@@ -41,6 +41,9 @@ class Reward(NamedTuple):
     scope: str = TEAM
 
 
+SUCCESS = Reward("success", 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Unreadable:
     """A reply that is not a move, and why: a clause for a prompt, no full stop, and never text that a model wrote."""
@@ -284,7 +287,8 @@ def scalars(rewards: Iterable[Reward], roles: Iterable[str], alpha: float) -> tu
             team += value
         else:
             local[scope] += value
-    return tuple([alpha * team + own for own in local.values()])
+    team *= alpha
+    return tuple([team + own for own in local.values()])
 
 
 def worth(task: Task[State, Any], state: State) -> float:
@@ -308,12 +312,12 @@ def play(task: Task[State, Move], state: State, reply: str, role: str) -> tuple[
         return state, task.solved(state), (Reward("format", UNREADABLE_PENALTY, role),), feedback
     after = task.apply(state, move)
     solved = task.solved(after)
-    rewards = [Reward("progress", task.value(after) - task.value(state))]
+    rewards: tuple[Reward, ...] = (Reward("progress", task.value(after) - task.value(state)),)
     if solved:
-        rewards.append(Reward("success", 1.0))
-    for name, value in task.costs(state, move, after).items():
-        rewards.append(Reward(name, value, role))  # noqa: PERF401  # the loop is mostly empty; a generator costs more
-    return after, solved, tuple(rewards), f"Last turn the {role} played: {task.describe(state, move, after)}"
+        rewards += (SUCCESS,)
+    if costs := task.costs(state, move, after):
+        rewards += tuple([Reward(name, value, role) for name, value in costs.items()])
+    return after, solved, rewards, f"Last turn the {role} played: {task.describe(state, move, after)}"
 
 
 def system_prompt(task: Task[Any, Any], role: Role) -> str:

@@ -1,4 +1,4 @@
-"""How seeds become instances: seeded random numbers, splits that symmetry cannot cross, and the published test sets."""
+"""How seeds become instances: seeded random numbers, splits that symmetry cannot cross, published test sets."""
 
 from __future__ import annotations
 

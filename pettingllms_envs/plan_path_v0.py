@@ -1,4 +1,8 @@
-"""plan_path_v0: Plan-Path. Settings: `pettingllms_envs.tasks.plan_path.PlanPath`; the rest: `assembly.assemble`."""
+"""Walk to the goal on a grid with blocked cells, a list of moves at a time.
+
+The task and its settings: `pettingllms_envs.tasks.plan_path.PlanPath`; all other arguments:
+`pettingllms_envs.assembly.assemble`.
+"""
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.plan_path import PlanPath

@@ -21,7 +21,7 @@ from pettingllms_envs.workflows.proposal import ProposalState, ProposalWorkflow
 TOOL = Role(
     "tool",
     "You are the tool. Reply with one block of Python, ```python ... ```, that works out good moves and prints them:"
-    " the last thing it prints is the line asked for below. The planner sees your program and its output, and decides.",
+    " the last thing it prints is the line asked for below. The planner sees program and output, and decides.",
 )
 PLANNER = Role(
     "planner",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-
 import pytest
 
 from pettingllms_envs.aec import TextEnv

@@ -417,7 +417,7 @@ def test_a_board_that_is_none_is_refused(task: PlanPath, board: str, message: st
 
 
 def test_a_level_that_the_size_cannot_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="found no train instance in 20000 draws with size 3 and .*min_detour=4"):
+    with pytest.raises(ValueError, match=r"found no train instance in 20000 draws with size 3 and .*min_detour=4"):
         PlanPath(size=3).generate(0, level=4)
     with pytest.raises(ValueError, match="level is 0; expected one of 1, 2, 3, 4, 5"):
         PlanPath().generate(0, level=0)

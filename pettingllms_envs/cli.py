@@ -1,0 +1,74 @@
+"""`pettingllms`: look at environments, play them, check them, and start a new one.
+
+    pettingllms list
+    pettingllms info plan_path
+    pettingllms play sokoban --level 2 --role planner --record game.gif
+    pettingllms check sudoku
+    pettingllms new my_game
+
+What a user got wrong ends with one line, "error: what was given, what was expected, what to do", and exit status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from rich.console import Console
+from rich.text import Text
+
+from pettingllms_envs.commands import Refused, check, info, listing, new, play
+
+
+COMMANDS = {
+    "list": (listing, "which environments there are"),
+    "info": (info, "an environment's roles, settings, options, rewards and prompts"),
+    "play": (play, "play in this terminal, or watch a game and record it"),
+    "check": (check, "hold an environment to the contract"),
+    "new": (new, "start a package with an environment of your own"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; `argv` defaults to the process's arguments. Returns the exit status."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode shows "?" instead of ending the game
+            stream.reconfigure(errors="replace")
+    console = Console(markup=False, emoji=False, highlight=False)
+    try:
+        args = _parser().parse_args(argv)
+        status: int = args.run(args, console)
+    except Refused as refused:
+        Console(stderr=True).print(Text(f"error: {_line(str(refused))}"), soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        return play.INTERRUPTED
+    return status
+
+
+def _line(message: str) -> str:
+    return " ".join(message.split())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Without this, argparse would print its usage before every error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message}. `{self.prog} --help` shows what there is.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="pettingllms", description="Text environments for teams of language models.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    for name, (module, summary) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=f"{module.__doc__}")
+        module.add(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

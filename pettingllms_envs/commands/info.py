@@ -1,0 +1,127 @@
+"""Show an environment: roles, settings, reset options, rewards, published test set, the prompts of an instance."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from importlib import resources
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import pettingllms_envs
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.commands import add_environment, at_the_door, made
+
+
+Row = tuple[str, ...]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The environment, and the seed of the instance shown."""
+    add_environment(parser)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="whose prompts to show (0)")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Print all there is to know before the first episode."""
+    env = made(args).unwrapped
+    entry = pettingllms_envs.find(args.env)
+    module = importlib.import_module(entry.module)
+    task = env.workflow.task if isinstance(env, TextEnv) else None
+    doc = module.__doc__ if task is None else sys.modules[type(task).__module__].__doc__
+    _print(console, f"{env.metadata['name']} ({entry.origin}, module {entry.module})\n\n{inspect.cleandoc(doc or '')}")
+    _table(console, "Agents", ("agent", "job"), _agents(env))
+    _table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), _settings(module, task))
+    options, parts = env.metadata.get("reset_options", {}), env.metadata.get("reward_ranges", {})
+    rows = [(name, _listed(values)) for name, values in options.items()]
+    _table(console, "Reset options", ("name", "values"), rows)
+    ranges = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in parts.items()]
+    _table(console, "Parts of a step's reward", ("part", "least", "greatest"), ranges)
+    if "max_return" in env.metadata:
+        _print(console, f"\nMost that the team's parts add up to over an episode: {env.metadata['max_return']:.4g}")
+    _print(console, f"Published test set: {published(entry.full_name)}")
+    with at_the_door():
+        env.reset(seed=args.seed)
+    for agent in env.possible_agents:
+        seen = env.observe(agent)
+        for part, text in seen.items() if isinstance(seen, dict) else [("text", seen)]:
+            _print(console, f"\n--- {agent}, {part}, seed {args.seed} ---", style="bold")
+            _print(console, str(text))
+    return 0
+
+
+def published(full_name: str) -> str:
+    """The SHA-256 of the test set of an environment such as `"sokoban_v0"`, or that there is none."""
+    file = f"{full_name}_test.jsonl"
+    sums = resources.files(pettingllms_envs) / "data" / "SHA256SUMS"
+    lines = sums.read_text("ascii").splitlines() if sums.is_file() else []
+    found = [line.split()[0] for line in lines if line.split()[1:] == [file]]
+    return f"{file}, SHA-256 {found[0]}" if found else "none"
+
+
+def documented(doc: str | None) -> dict[str, str]:
+    """Each argument of a docstring's section "Args:" with its meaning, on one line."""
+    section = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)+)", inspect.cleandoc(doc or ""), re.M)
+    meanings: dict[str, str] = {}
+    name = ""
+    for line in section[1].splitlines() if section else []:
+        starts = re.fullmatch(r" {4}\**(\w+)(?: \([^)]*\))?: (.*)", line)
+        if starts:
+            name = starts[1]
+            meanings[name] = starts[2]
+        elif name:
+            meanings[name] = f"{meanings[name]} {line.strip()}".strip()
+    return meanings
+
+
+def _agents(env: Any) -> list[Row]:
+    if not isinstance(env, TextEnv):
+        return [(agent, "") for agent in env.possible_agents]
+    return [(agent, role.job) for agent, role in zip(env.possible_agents, env.workflow.roles, strict=True)]
+
+
+def _settings(module: Any, task: Any) -> Iterable[Row]:
+    """The task's own settings, then those that every environment of its kind has."""
+    if dataclasses.is_dataclass(task):
+        meanings = documented(type(task).__doc__)
+        for field in dataclasses.fields(task):
+            if field.init:
+                yield field.name, _default(field.default), meanings.get(field.name, "")
+    make: Callable[..., Any] = module.raw_env if "raw_env" in vars(module) else module.env
+    meanings = documented(make.__doc__)
+    for parameter in inspect.signature(make).parameters.values():
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            yield parameter.name, _default(parameter.default), meanings.get(parameter.name, "")
+
+
+def _default(value: object) -> str:
+    return "(no default)" if value is dataclasses.MISSING or value is inspect.Parameter.empty else repr(value)
+
+
+def _listed(values: tuple[object, ...]) -> str:
+    return ", ".join(map(repr, values)) or "open"
+
+
+def _table(console: Console, title: str, headings: Row, rows: Iterable[Row]) -> None:
+    rows = list(rows)
+    if not rows:
+        return
+    _print(console, f"\n{title}", style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("agent", "name", "part"))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)

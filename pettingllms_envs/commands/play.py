@@ -1,0 +1,191 @@
+"""Play an environment in a terminal, or watch one being played (--auto), and record the boards as a GIF (--record).
+
+A reply is a line; a line that ends with a backslash goes on in the next. Instead of a reply: ? shows what the role is
+shown, :oracle a best reply, :quit leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from pettingllms_envs import rendering
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.commands import add_environment, at_the_door, made, refuse
+from pettingllms_envs.core import Unreadable
+from pettingllms_envs.replies import LETTERS
+
+
+COMMANDS = "Here ? shows the prompt, :oracle a best reply, :quit leaves; a line that ends with \\ goes on in the next"
+INTERRUPTED = 130  # the usual exit status after Ctrl-C
+UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
+MOST_SHOWN = 400  # characters of a reply that nobody typed
+
+
+class Left(Exception):
+    """The person does not play on."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The environment, the instance, who plays, and where to record."""
+    add_environment(parser)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the instance (0)")
+    parser.add_argument("--split", metavar="S", help="train, validation or test")
+    parser.add_argument("--level", type=int, metavar="L", help="difficulty, from 1")
+    parser.add_argument("--board", type=Path, metavar="FILE", help="the instance itself, written out in a file")
+    parser.add_argument("--role", default="all", metavar="ROLE", help="yours; the oracle plays the others (all)")
+    parser.add_argument("--workflow", metavar="W", help="short for --set workflow=W")
+    parser.add_argument("--auto", choices=("oracle", "random"), help="nobody types: the oracle plays, or chance")
+    parser.add_argument("--record", type=Path, metavar="FILE.gif", help="write the boards as a film")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Play one episode until it ends or the person leaves; 130 after Ctrl-C."""
+    if args.record is not None and not args.record.parent.is_dir():
+        refuse(f"--record is {args.record}; expected a file in a folder that exists. Make {args.record.parent} first.")
+    env = _started(args)
+    states, status = [_state(env)], 0
+    _show_board(env, console)
+    try:
+        while not (env.snapshot().terminated or env.snapshot().truncated):
+            before = _state(env)
+            reply = _step(args, env, console)
+            if _state(env) != before:
+                states += [*between(env.workflow.task, before, reply), _state(env)]
+                _show_board(env, console)
+    except (EOFError, Left):
+        _say(console, "\nThe game is left as it is.")
+    except KeyboardInterrupt:
+        _say(console, "\nThe game is left as it is.")
+        status = INTERRUPTED
+    _say(console, ending(env))
+    if args.record is not None:
+        with at_the_door():
+            rendering.save_gif([rendering.picture(env.workflow.task, state) for state in states], args.record)
+        _say(console, f"Recorded {len(states)} boards in {args.record}.")
+    return status
+
+
+def between(task: Any, before: Any, reply: str) -> Iterator[Any]:
+    """The states on the way through a reply that is a list of U D L R, for a film that shows every move."""
+    move = task.parse(reply)
+    if isinstance(move, Unreadable) or not isinstance(move, str) or not set(move) <= set(LETTERS):
+        return
+    last = task.apply(before, move)
+    for end in range(1, len(move)):
+        state = task.apply(before, move[:end])
+        if state == last:
+            return
+        yield state
+
+
+def ending(env: TextEnv) -> str:
+    """How the episode stands, and the task's report on it."""
+    now = env.snapshot()
+    how = "Solved" if now.terminated else "Out of turns" if now.truncated else "Left"
+    outcome = env.workflow.task.outcome(now.play.task)
+    figures = ", ".join(f"{name} {_figure(value)}" for name, value in outcome.items())
+    return f"\n{how} in turn {now.play.turn} of {env.workflow.num_turns}: {figures}."
+
+
+def _started(args: argparse.Namespace) -> TextEnv:
+    """The environment at the start of the instance that the arguments name."""
+    env = made(args, **({} if args.workflow is None else {"workflow": args.workflow})).unwrapped
+    if not isinstance(env, TextEnv):
+        refuse(f"{args.env} is a {type(env).__name__}; `play` expected a TextEnv. Play it with a loop of its own.")
+    roles = [role.name for role in env.workflow.roles]
+    if args.role not in ("all", *roles):
+        refuse(f"--role is {args.role!r}; expected all, {', '.join(roles)}. Choose one of them.")
+    given = {"split": args.split, "level": args.level, "board": args.board}
+    options = {name: value for name, value in given.items() if value is not None}
+    for name in options:
+        if name not in env.metadata["reset_options"]:
+            known = ", ".join(f"--{option}" for option in env.metadata["reset_options"]) or "none"
+            refuse(f"{args.env} has no --{name}; expected {known}. Leave it out.")
+    with at_the_door():
+        if args.board is not None:
+            # What is not UTF-8 then fails as a symbol that no board has, with the task's own words.
+            options["board"] = args.board.read_text("utf-8", errors="replace")
+        env.reset(seed=args.seed, options=options)
+    for i, agent in enumerate(env.possible_agents):
+        env.action_space(agent).seed(args.seed + i)
+    return env
+
+
+def _step(args: argparse.Namespace, env: TextEnv, console: Console) -> str:
+    """One reply, by whoever is to give it, and what it was paid."""
+    agent = env.agent_selection
+    role = env.workflow.actor(env.snapshot().play)
+    typed = args.auto is None and args.role in ("all", role)
+    if typed:
+        reply = _ask(env, agent, console)
+    else:
+        reply = env.action_space(agent).sample() if args.auto == "random" else env.oracle()
+        _say(console, f"\n{agent}: {_printable(reply)}")
+    env.step(reply)
+    parts = [f"{part.name} {part.value:+.3g} ({part.scope})" for part in env.snapshot().parts]
+    _say(console, f"rewards: {', '.join(parts) or 'none'}")
+    return reply
+
+
+def _ask(env: TextEnv, agent: str, console: Console) -> str:
+    """A person's reply.
+
+    Raises:
+        Left: The person wants to leave.
+        EOFError: The input has ended.
+    """
+    seen = env.observe(agent)
+    # The board has just been shown; what is left are the turn, the feedback and another role's proposal.
+    shown = env.workflow.task.show(_state(env))
+    _say(console, "\n" + "\n".join(filter(None, seen["text"].replace(shown, "").splitlines())))
+    _say(console, f"{env.workflow.task.reply_format()} ({COMMANDS}.)", "dim")
+    while True:
+        reply = _typed(console, agent)
+        match reply.strip():
+            case "?":
+                _say(console, f"{seen['system']}\n\n{seen['text']}", "cyan")
+            case ":oracle":
+                _say(console, env.oracle(), "cyan")
+            case ":quit":
+                raise Left
+            case word if word.startswith(":"):
+                _say(console, f"There is no command {word!r}. {COMMANDS}.")
+            case _:
+                return reply
+
+
+def _typed(console: Console, agent: str) -> str:
+    lines = [console.input(f"{agent}> ", markup=False)]
+    while lines[-1].endswith("\\"):
+        lines[-1] = lines[-1][:-1]
+        lines.append(console.input("... ", markup=False))
+    return "\n".join(lines)
+
+
+def _show_board(env: TextEnv, console: Console) -> None:
+    _say(console, "")
+    rendering.to_terminal(env.workflow.task, _state(env), console=console)
+
+
+def _state(env: TextEnv) -> Any:
+    return env.snapshot().play.task
+
+
+def _figure(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _printable(reply: str) -> str:
+    """A reply that can do a terminal no harm, at its full length only if it is short."""
+    text = "".join(letter if letter.isprintable() or letter == "\n" else UNPRINTABLE for letter in reply)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} ... ({len(text)} characters)"
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)

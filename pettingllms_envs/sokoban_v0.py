@@ -1,0 +1,11 @@
+"""Push every box onto a goal, a list of moves at a time.
+
+The task and its settings: `pettingllms_envs.tasks.sokoban.Sokoban`; all other arguments:
+`pettingllms_envs.assembly.assemble`.
+"""
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.tasks.sokoban import Sokoban
+
+
+raw_env, env, parallel_env = assemble(Sokoban)

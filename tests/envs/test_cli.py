@@ -1,0 +1,357 @@
+"""The command line, as a person in a terminal meets it."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import pettingllms_envs
+from pettingllms_envs import cli
+from pettingllms_envs.commands import info, new
+from pettingllms_envs.commands.play import between
+from pettingllms_envs.tasks.plan_path import PlanPath
+
+
+ROOT = Path(__file__).parents[2]
+
+# Shortest walk: R R D. Two cells from the start, at row 0, column 2, the goal is one down.
+BOARD = """\
+@ . .
+# # G
+. . .
+"""
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> str:
+    file = tmp_path / "board.txt"
+    file.write_text(BOARD)
+    return str(file)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """The exit status, the output and the error output of a command, with these lines typed."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(*arguments: str, typed: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        status = cli.main(arguments)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return command
+
+
+def plug_in(folder: Path, name: str, module: str) -> None:
+    """What pip leaves of an installed package that offers an environment, beside its modules."""
+    about = folder / f"{name}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[pettingllms.envs]\n{module.rpartition('.')[2]} = {module}\n")
+
+
+def elsewhere(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, where the packages in a folder are installed."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, "-m", "pettingllms_envs.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=folder,
+        check=False,
+    )
+
+
+# --- list and info
+
+
+def test_list_shows_every_environment_with_version_and_origin(run: Callable[..., tuple[int, str, str]]) -> None:
+    status, out, _ = run("list")
+    rows = [line.split()[:4] for line in out.splitlines()[1:]]
+    assert status == 0
+    assert [row for row in rows if row[2:] == ["built", "in"]] == rows
+    assert [row[0] for row in rows] == list(pettingllms_envs.list_environments())
+
+
+def test_a_plug_in_that_cannot_be_imported_is_listed_with_its_error_and_hides_no_other(tmp_path: Path) -> None:
+    plug_in(tmp_path, "broken", "broken.broken_v3")
+    plug_in(tmp_path, "fine", "fine.fine_v0")
+    for name, version, text in (("broken", 3, "1 / 0\n"), ("fine", 0, '"""A fine game.\n\nMore."""\n')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / f"{name}_v{version}.py").write_text(text)
+    done = elsewhere(tmp_path, "list")
+    rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert done.returncode == 0
+    assert "broken v3 broken cannot be imported: ZeroDivisionError: division by zero" in rows
+    assert "fine v0 fine A fine game." in rows
+    assert any(row.startswith("plan_path v0 built in ") for row in rows)
+
+
+def test_an_environment_that_two_packages_offer_is_listed_twice(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        plug_in(tmp_path, name, f"{name}.maze_v0")
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / "maze_v0.py").write_text(f'"""The {name} maze."""\n')
+    rows = [" ".join(line.split()) for line in elsewhere(tmp_path, "list").stdout.splitlines()]
+    assert {"maze v0 one The one maze.", "maze v0 other The other maze."} <= set(rows)
+
+
+def test_info_shows_agents_settings_options_rewards_and_every_prompt(
+    run: Callable[..., tuple[int, str, str]],
+) -> None:
+    status, out, _ = run("info", "plan_path", "--set", "size=5", "--seed", "3")
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    assert status == 0
+    assert "size 10 Rows and columns of the grid, 3 to 100." in rows
+    assert "num_turns 4 Turn budget of an episode, at least 1; each role acts once in a turn." in rows
+    assert "split 'train', 'validation', 'test'" in rows
+    assert "level 1, 2, 3, 4, 5" in rows
+    assert "board open" in rows
+    assert "format -0.2 0" in rows
+    assert "Most that the team's parts add up to over an episode: 2" in rows
+    env = pettingllms_envs.make("plan_path", size=5)
+    env.reset(seed=3)
+    for agent in env.possible_agents:
+        assert env.observe(agent)["system"] in out
+        assert env.observe(agent)["text"] in out
+
+
+def test_the_meaning_of_an_argument_is_what_its_docstring_says() -> None:
+    doc = """Title.
+
+    Args:
+        size: Rows
+            and columns.
+        width (int): Columns: at least 1.
+        **kwargs: The rest.
+
+    Raises:
+        ValueError: No.
+    """
+    assert info.documented(doc) == {
+        "size": "Rows and columns.",
+        "width": "Columns: at least 1.",
+        "kwargs": "The rest.",
+    }
+    assert info.documented(None) == {}
+
+
+# --- play
+
+
+def test_a_person_plays_a_role_and_the_oracle_the_others(run: Callable[..., tuple[int, str, str]], board: str) -> None:
+    arguments = ("play", "plan_path", "--set", "size=3", "--board", board, "--role", "planner")
+    status, out, _ = run(*arguments, typed="Moves: R R D\n")
+    assert status == 0
+    assert "drafter_0: Moves: R R D" in out
+    assert "rewards: progress +1 (team), success +1 (team), steps -0.03 (planner), settle +0 (drafter)" in out
+    assert "Solved in turn 1 of 4: success True, regret 0, moves 3, optimal 3, distance 0." in out
+
+
+def test_a_person_plays_every_role_unless_one_is_named(run: Callable[..., tuple[int, str, str]], board: str) -> None:
+    typed = "Moves: R\nI do not know.\nMoves: R R D\nMoves: R R D\n"
+    status, out, _ = run("play", "plan_path", "--set", "size=3", "--board", board, typed=typed)
+    assert status == 0
+    assert out.count("drafter_0> ") == out.count("planner_0> ") == 2
+    # A draft one of three steps closer pays 1/3, and is taken back with the planner's unreadable reply.
+    assert "rewards: draft +0.333 (drafter), steps -0.01 (drafter)" in out
+    assert "rewards: format -0.2 (planner), settle -0.333 (drafter)" in out
+    assert "Last turn the planner's reply was unreadable: its last line does not begin with 'Moves:'." in out
+    assert "Solved in turn 2 of 4" in out
+
+
+def test_the_prompt_the_oracle_and_help_are_there_for_the_asking(
+    run: Callable[..., tuple[int, str, str]], board: str
+) -> None:
+    arguments = ("play", "plan_path", "--workflow", "single", "--set", "size=3", "--board", board)
+    status, out, _ = run(*arguments, typed="?\n:oracle\n:orakle\n:quit\n")
+    assert status == 0
+    assert "You are the planner. Your moves are played." in out
+    assert "planner_0> Moves: R R D\n" in out
+    assert "There is no command ':orakle'" in out
+    assert "Left in turn 1 of 4: success False" in out
+
+
+def test_a_reply_may_have_several_lines(run: Callable[..., tuple[int, str, str]], board: str) -> None:
+    arguments = ("play", "plan_path", "--workflow", "single", "--set", "size=3", "--board", board)
+    _, out, _ = run(*arguments, typed="First right, then down.\\\nMoves: R R D\n")
+    assert "Solved in turn 1 of 4" in out
+
+
+def test_the_end_of_the_input_ends_the_game_politely(run: Callable[..., tuple[int, str, str]]) -> None:
+    status, out, err = run("play", "plan_path", typed="Moves: U\n")
+    assert (status, err) == (0, "")
+    assert "The game is left as it is." in out
+    assert "Left in turn 1 of 4" in out
+
+
+def test_ctrl_c_ends_the_game_politely(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Console, "input", interrupted)
+    status, out, err = run("play", "plan_path")
+    assert (status, err) == (130, "")
+    assert "The game is left as it is." in out
+
+
+@pytest.mark.parametrize("workflow", ["single", "draft_plan"])
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+def test_the_oracle_plays_alone_and_solves_it(
+    run: Callable[..., tuple[int, str, str]], workflow: str, seed: str
+) -> None:
+    status, out, _ = run("play", "plan_path", "--auto", "oracle", "--workflow", workflow, "--seed", seed)
+    assert status == 0
+    assert "Solved in turn 1 of 4: success True, regret 0" in out
+
+
+def test_chance_plays_the_same_game_from_the_same_seed(run: Callable[..., tuple[int, str, str]]) -> None:
+    games = [run("play", "plan_path", "--auto", "random", "--seed", seed) for seed in ("5", "5", "6")]
+    assert games[0] == games[1] != games[2]
+    assert all(letter.isprintable() or letter == "\n" for letter in games[0][1])
+
+
+def test_a_recorded_game_shows_the_board_after_every_move(
+    run: Callable[..., tuple[int, str, str]], board: str, tmp_path: Path
+) -> None:
+    film = tmp_path / "game.gif"
+    arguments = ("play", "plan_path", "--set", "size=3", "--board", board, "--auto", "oracle", "--record", str(film))
+    _, out, _ = run(*arguments)
+    assert f"Recorded 4 boards in {film}." in out  # the start, R, R, D
+    with Image.open(film) as image:
+        assert (image.n_frames, image.size) == (4, (480, 480))
+
+
+def test_a_walk_that_is_cut_short_has_no_boards_after_its_end() -> None:
+    task = PlanPath(size=3)
+    start = task.generate(0, board=BOARD)
+    # D is blocked at once; R R U walks two cells and is then blocked.
+    assert list(between(task, start, "Moves: D R")) == []
+    assert [state.position for state in between(task, start, "Moves: R R U D")] == [1]
+    assert list(between(task, start, "no moves")) == []
+
+
+# --- check and new
+
+
+def test_check_holds_an_environment_to_the_contract(run: Callable[..., tuple[int, str, str]]) -> None:
+    status, out, _ = run("check", "plan_path", "--set", "size=5", "--set", "workflow=single", "--seeds", "3")
+    assert status == 0, out
+    assert "plan_path_v0" in out
+
+
+def test_a_new_package_passes_check_at_once(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    status, out, _ = run("new", "number_walk", "--to", str(tmp_path))
+    package = tmp_path / "number_walk"
+    assert status == 0
+    assert sorted(str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()) == [
+        "README.md",
+        "number_walk/__init__.py",
+        "number_walk/number_walk_v0.py",
+        "pyproject.toml",
+        "tests/test_number_walk.py",
+    ]
+    assert "pettingllms check number_walk" in out
+    plug_in(package, "number_walk", "number_walk.number_walk_v0")
+    done = elsewhere(package, "check", "number_walk", "--seeds", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = elsewhere(package, "play", "number_walk", "--auto", "oracle", "--board", "/dev/null")
+    assert done.stderr.startswith("error: the board is ''; expected two numbers, such as '12 -> 57'.")
+
+
+def test_a_new_package_names_its_environment_in_its_entry_point_and_nowhere_the_scaffolds() -> None:
+    files = new.files("number_walk")
+    assert '[project.entry-points."pettingllms.envs"]\nnumber_walk_v0 = "number_walk.number_walk_v0"\n' in (
+        "\n".join(line for line in files["pyproject.toml"].splitlines() if not line.startswith("#")) + "\n"
+    )
+    assert "class NumberWalk:" in files["number_walk/number_walk_v0.py"]
+    assert not [path for path, text in files.items() if "my_game" in path + text or "MyGame" in text]
+
+
+def test_a_new_package_is_clean_to_a_linter(tmp_path: Path) -> None:
+    for path, text in new.files("number_walk").items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    settings = ["--isolated", "--no-cache", "--line-length", "119"]
+    for command in (["check", "--select", "B,C4,E,F,I,RET,RUF,SIM,UP,W"], ["format", "--check"]):
+        ruff = [sys.executable, "-m", "ruff", *command, *settings, "."]
+        done = subprocess.run(ruff, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout
+
+
+def test_nothing_is_ever_overwritten(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    (tmp_path / "number_walk").mkdir()
+    status, out, err = run("new", "number_walk", "--to", str(tmp_path))
+    assert (status, out) == (2, "")
+    assert "number_walk is there already; expected a new folder" in err
+    assert list((tmp_path / "number_walk").iterdir()) == []
+
+
+# --- what a person gets wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "the following arguments are required: COMMAND. `pettingllms --help` shows what there is."),
+        ("list all", "unrecognized arguments: all. `pettingllms --help` shows what there is."),
+        ("info plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'?"),
+        ("info plan_path --set size", "'size' is no setting; expected KEY=VALUE, such as size=8."),
+        ("info plan_path --set size=1", "size is 1; expected a whole number from 3 to 100."),
+        ("info plan_path --set size=big", "size is 'big'; expected a whole number from 3 to 100."),
+        ("info plan_path --set colour=1", "expected a setting of plan_path. `pettingllms info plan_path` shows them."),
+        ("check plan_path --seeds 0", "--seeds is 0; expected at least 1."),
+        ("play plan_path --workflow solo", "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan'."),
+        ("play plan_path --workflow tool_plan", "tool_plan got no executor; expected one that runs a model's Python"),
+        ("play plan_path --split exam", "split is 'exam'; expected one of 'train', 'validation', 'test'."),
+        ("play plan_path --level 0", "level is 0; expected one of 1, 2, 3, 4, 5."),
+        ("play plan_path --role boss", "--role is 'boss'; expected all, drafter, planner. Choose one of them."),
+        ("play plan_path --board /no/file", "/no/file: No such file or directory; expected a path that can be used."),
+        ("play plan_path --record /no/a.gif", "--record is /no/a.gif; expected a file in a folder that exists."),
+        ("play plan_path --auto", "argument --auto: expected one argument."),
+        ("new Lights", "the name is 'Lights'; expected lower-case words joined by _, such as lights_out."),
+        ("new class", "the name is 'class'; expected lower-case words"),
+        ("new ../lights", "the name is '../lights'; expected lower-case words"),
+        ("new lights_v1", "the name 'lights_v1' ends with a version"),
+        ("new plan_path", "there is an environment 'plan_path'; expected a new name."),
+        ("new json", "there is a module 'json', which the package would hide; expected a new name."),
+        ("new numpy", "there is a module 'numpy', which the package would hide"),
+        ("new lights --to /no/folder", "--to is /no/folder; expected a folder that exists. Make it first."),
+    ],
+)
+def test_a_mistake_ends_with_one_line_and_status_2(
+    run: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run(*arguments.split())
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_drawing_libraries_are_loaded_only_by_those_who_look() -> None:
+    program = (
+        "import sys, pettingllms_envs; env = pettingllms_envs.make('plan_path', render_mode='ansi')\n"
+        "env.reset(seed=0); env.render(); print(*sorted({'PIL', 'rich'} & set(sys.modules)))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert run.stdout.split() == []
