@@ -10,22 +10,17 @@ The private seams this stands on are pinned by `tests/trl/test_trl_seams.py`.
 
 from __future__ import annotations
 
-import difflib
-import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pettingzoo
 import torch
 from accelerate.utils import gather, set_seed
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
-from pettingzoo import AECEnv
 from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOTrainer
@@ -40,14 +35,14 @@ from trl.trainer.utils import (
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.environment import check_env, env_maker
 from pettingllms_trl.generation import sample
 from pettingllms_trl.hub import adapters_card
+from pettingllms_trl.metrics import of_episodes
 from pettingllms_trl.policies import Policy, activate, attach_adapters, parameters_of, route
 from pettingllms_trl.records import Decision, Episode, check_groups
-from pettingllms_trl.rollout import Choice, MakeEnv, Row, play, prompt_of
-
-
-RewardFunction = Callable[..., Sequence[float | None]]
+from pettingllms_trl.reward_functions import RewardFunction, judge, weighted
+from pettingllms_trl.rollout import Choice, MakeEnv, Row, play
 
 
 class MultiAgentGRPOTrainer(GRPOTrainer):
@@ -140,15 +135,15 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             args = MultiAgentGRPOConfig("multi-agent-grpo")
         if args.world_size > 1:
             raise ValueError(f"{args.world_size} processes: MultiAgentGRPOTrainer runs on one process so far")
-        self._make_env = _env_maker(env)
-        probe = _check_env(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
+        self._make_env = env_maker(env)
+        probe = check_env(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
         self._environment_name = str(probe.metadata.get("name", type(probe.unwrapped).__name__))
         self._envs = [probe]
         self.routing = route(policies, list(probe.possible_agents))
         self._credit = credits.resolve(
             credit, sampling=args.sampling, scale=args.scale_rewards, num_candidates=args.num_generations
         )
-        self._user_rewards = _weighted(reward_funcs, args.reward_weights)
+        self._user_rewards = weighted(reward_funcs, args.reward_weights)
         if processing_class is not None:
             _check_chat_template(processing_class)
         for policy in self.routing.policies:
@@ -248,27 +243,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         return self._generate_single_turn(prompt_ids, None, {}, 1)
 
     def _judge(self, choice: Choice) -> list[dict[str, float]]:
-        """The user's reward functions on the candidates of one decision, by TRL's interface."""
-        width = len(choice.completions)
-        columns = {**choice.row, "agent": choice.agent, "turn": choice.turn}
-        rewards: list[dict[str, float]] = [{} for _ in range(width)]
-        for function, weight in self._user_rewards:
-            values = function(
-                prompts=[list(choice.prompt)] * width,
-                completions=[[{"role": "assistant", "content": c.text}] for c in choice.completions],
-                completion_ids=[list(c.ids) for c in choice.completions],
-                trainer_state=self.state,
-                **{name: [value] * width for name, value in columns.items()},
-            )
-            if len(values) != width or not all(value is None or math.isfinite(value) for value in values):
-                raise ValueError(
-                    f"the reward function {function.__name__!r} returned {values!r} for {width} candidates of "
-                    f"{choice.agent!r}, expected {width} finite numbers (or None where it does not apply)"
-                )
-            for reward, value in zip(rewards, values, strict=True):
-                if value is not None:
-                    reward[function.__name__] = weight * float(value)
-        return rewards
+        return judge(choice, self._user_rewards, trainer_state=self.state)
 
     def _activate(self, policy: str) -> None:
         if self._adapters:
@@ -515,30 +490,12 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         return None, None, None
 
     def _log_episodes(self, episodes: Sequence[Episode], mode: str) -> None:
-        """Means over episodes, agents and reward parts, under the names the README lists."""
-        metrics = self._metrics[mode]
-        for episode in episodes:
-            metrics["rollout/decisions"].append(len(episode.decisions))
-            for name, value in episode.outcome.items():
-                if isinstance(value, int | float):  # a bool counts as 0 or 1: success -> success rate
-                    metrics[f"outcome/{name}"].append(float(value))
-            for agent, value in episode.returns.items():
-                metrics[f"agent/{agent}/return"].append(value)
-        decisions = [decision for episode in episodes for decision in episode.decisions]
-        every = [candidate for decision in decisions for candidate in decision.candidates]
-        metrics["rollout/completion_tokens"].append(sum(len(candidate.completion.ids) for candidate in every))
-        for agent in dict.fromkeys(decision.agent for decision in decisions):
-            groups = [decision.candidates for decision in decisions if decision.agent == agent]
-            own = [candidate for group in groups for candidate in group]
-            metrics[f"agent/{agent}/reward"].append(sum(candidate.reward for candidate in own) / len(own))
-            for part in dict.fromkeys(name for candidate in own for name in candidate.parts):
-                mean = sum(candidate.parts.get(part, 0.0) for candidate in own) / len(own)
-                metrics[f"agent/{agent}/rewards/{part}"].append(mean)
-            if mode == "train" and self.args.sampling == "tree":
-                flat = sum(len({candidate.reward for candidate in group}) == 1 for group in groups)
-                metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(groups))
-        if mode == "eval":
-            metrics["reward"].append(sum(candidate.reward for candidate in every) / len(every))
+        groups = mode == "train" and self.args.sampling == "tree"
+        for name, values in of_episodes(episodes, groups=groups).items():
+            self._metrics[mode][name].extend(values)
+        if mode == "eval":  # in training TRL logs it
+            rewards = [c.reward for episode in episodes for d in episode.decisions for c in d.candidates]
+            self._metrics[mode]["reward"].append(sum(rewards) / len(rewards))
 
 
 def environment(**_: Any) -> list[float]:
@@ -577,43 +534,6 @@ def _left_to_us(args: MultiAgentGRPOConfig, *, reference: bool) -> Iterator[None
         args.beta, args.reward_weights = beta, weights
 
 
-def _weighted(
-    functions: RewardFunction | list[RewardFunction] | None, weights: list[float] | None
-) -> list[tuple[RewardFunction, float]]:
-    """Each reward function with its weight, 1 where none is given."""
-    functions = [] if functions is None else functions if isinstance(functions, list) else [functions]
-    for function in functions:
-        if not callable(function) or isinstance(function, torch.nn.Module) or iscoroutinefunction(function):
-            raise TypeError(
-                f"reward_funcs has {function!r}, expected plain functions of prompts and completions. Reward models "
-                "and async functions are not supported yet."
-            )
-    if weights is not None and len(weights) != len(functions):
-        raise ValueError(
-            f"reward_weights has {len(weights)} numbers for {len(functions)} reward functions; give one each"
-        )
-    return list(zip(functions, weights or [1.0] * len(functions), strict=True))
-
-
-def _env_maker(env: str | MakeEnv) -> MakeEnv:
-    """A function that makes the environment. Raises `ValueError` for an id that PettingZoo does not know."""
-    if not isinstance(env, str):
-        if not callable(env):
-            raise TypeError(
-                f"env is a {type(env).__name__}, expected an id of PettingZoo's registry or a function that makes an "
-                "AECEnv: env=lambda: my_env_v0.env()"
-            )
-        return env
-    if env not in pettingzoo.aec_registry:
-        near = difflib.get_close_matches(env, pettingzoo.aec_registry, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise ValueError(
-            f"no environment {env!r} in PettingZoo's AEC registry. {hint}Import the package that registers it (for "
-            "ours: import pettingllms_envs), or give a function that makes the environment."
-        )
-    return lambda: pettingzoo.make("aec", env)
-
-
 def _each(dataset: Any) -> list[Any]:
     return list(dataset.values()) if isinstance(dataset, dict) else [dataset]
 
@@ -624,30 +544,3 @@ def _check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
             "the tokenizer has no chat template, so an agent's messages cannot be written as a prompt. Use a chat "
             "model, or set `processing_class.chat_template`."
         )
-
-
-def _check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> AECEnv:
-    """Make one environment and look at it, at every data set's fields, and at what its agents observe."""
-    env = make_env()
-    if not isinstance(env, AECEnv):
-        raise TypeError(
-            f"env made a {type(env).__module__}.{type(env).__name__}, expected a pettingzoo.AECEnv. A parallel "
-            "environment becomes one by pettingzoo.utils.parallel_to_aec."
-        )
-    known = env.metadata.get("reset_options")
-    row: Row = {}
-    for dataset in filter(None, datasets):
-        columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
-        if known is not None:
-            unknown = [column for column in columns if column not in ("seed", *known)]
-            if unknown:
-                raise ValueError(
-                    f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
-                    f"seed, {', '.join(known)}. Rename or remove the columns (dataset.remove_columns)."
-                )
-        row = row or next(iter(dataset))
-    options = {name: value for name, value in row.items() if name != "seed"}
-    env.reset(seed=row.get("seed", seed), options=options or None)
-    for agent in env.agents:
-        prompt_of(env.observe(agent), agent=agent)
-    return env

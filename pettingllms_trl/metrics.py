@@ -1,0 +1,39 @@
+"""What is logged of episodes: means over episodes, agents and parts of the reward. Pure; the names are README's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from pettingllms_trl.records import Episode
+
+
+def of_episodes(episodes: Sequence[Episode], *, groups: bool) -> dict[str, list[float]]:
+    """Values by metric, each to be averaged over those of other generations.
+
+    Args:
+        episodes: Of one generation or evaluation; at least one decision.
+        groups: Whether a decision's candidates are a group, so that one whose rewards are all equal teaches nothing.
+    """
+    metrics: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        metrics["rollout/decisions"].append(len(episode.decisions))
+        for name, value in episode.outcome.items():
+            if isinstance(value, int | float):  # a bool counts as 0 or 1: success -> success rate
+                metrics[f"outcome/{name}"].append(float(value))
+        for agent, value in episode.returns.items():
+            metrics[f"agent/{agent}/return"].append(value)
+    decisions = [decision for episode in episodes for decision in episode.decisions]
+    tokens = sum(len(candidate.completion.ids) for decision in decisions for candidate in decision.candidates)
+    metrics["rollout/completion_tokens"].append(tokens)
+    for agent in dict.fromkeys(decision.agent for decision in decisions):
+        own = [decision.candidates for decision in decisions if decision.agent == agent]
+        candidates = [candidate for group in own for candidate in group]
+        metrics[f"agent/{agent}/reward"].append(sum(candidate.reward for candidate in candidates) / len(candidates))
+        for part in dict.fromkeys(name for candidate in candidates for name in candidate.parts):
+            mean = sum(candidate.parts.get(part, 0.0) for candidate in candidates) / len(candidates)
+            metrics[f"agent/{agent}/rewards/{part}"].append(mean)
+        if groups:
+            flat = sum(len({candidate.reward for candidate in group}) == 1 for group in own)
+            metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(own))
+    return metrics
