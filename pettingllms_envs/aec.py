@@ -109,7 +109,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         self._agents = {role: agent for agent, role in self._roles.items()}
         self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
         self._config = repr((workflow, self.alpha))
-        self._seeds = random.Random()
+        self._seeds: random.Random | int | None = None
         self._now: Snapshot | None = None
 
     def observation_space(self, agent: str) -> Dict:
@@ -174,10 +174,11 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         """
         fields = self._fields(options) if options else {}
         if seed is None:
+            if not isinstance(self._seeds, random.Random):  # made when needed, for it takes as long as some resets
+                self._seeds = random.Random(self._seeds)
             seed = self._seeds.getrandbits(32)
         else:
-            seed = _whole(seed)
-            self._seeds.seed(seed)
+            seed = self._seeds = _whole(seed)
         play = self.workflow.start(self.workflow.task.generate(seed, **fields))
         agents, zeros = tuple(self.possible_agents), (0.0,) * len(self.possible_agents)
         self._now = Snapshot(

@@ -3,7 +3,7 @@
 An environment's module, `<task>_v<N>.py`, is two lines:
 
     from pettingllms_envs.assembly import assemble
-    raw_env, env, parallel_env = assemble(MyTask)
+    raw_env, env, parallel_env = assemble(MyTask, __name__)
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ class Assembled(NamedTuple):
     parallel_env: Callable[..., Any]
 
 
-def assemble(task: Callable[..., Task[Any, Any]]) -> Assembled:
+def assemble(task: Callable[..., Task[Any, Any]], module: str) -> Assembled:
     """The functions `raw_env`, `env` and `parallel_env` of a task's environment; all take the same arguments.
 
     Args:
         task: The task's class; its fields are the environment's settings.
+        module: `__name__` of the module that offers the functions, where a pickled one is found again.
     """
 
     def raw_env(
@@ -79,6 +80,8 @@ def assemble(task: Callable[..., Task[Any, Any]]) -> Assembled:
         """
         return turn_based_aec_to_parallel_wrapper(raw_env(**kwargs))
 
+    for function in (raw_env, env, parallel_env):
+        function.__module__, function.__qualname__ = module, function.__name__
     return Assembled(raw_env, env, parallel_env)
 
 

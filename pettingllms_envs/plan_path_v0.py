@@ -8,4 +8,4 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.plan_path import PlanPath
 
 
-raw_env, env, parallel_env = assemble(PlanPath)
+raw_env, env, parallel_env = assemble(PlanPath, __name__)

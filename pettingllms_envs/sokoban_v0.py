@@ -8,4 +8,4 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.sokoban import Sokoban
 
 
-raw_env, env, parallel_env = assemble(Sokoban)
+raw_env, env, parallel_env = assemble(Sokoban, __name__)

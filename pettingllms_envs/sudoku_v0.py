@@ -8,4 +8,4 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.sudoku import Sudoku
 
 
-raw_env, env, parallel_env = assemble(Sudoku)
+raw_env, env, parallel_env = assemble(Sudoku, __name__)

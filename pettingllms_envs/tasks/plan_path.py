@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -33,6 +33,7 @@ from pettingllms_envs.replies import blind_moves, read_moves, write_moves
 BUMP = -0.1
 STEP = -0.01
 FLOOR, WALL, GOAL, WALKER = "#f4f1ea", "#4a4e57", "#3a9d5d", "#2f6fde"
+_SYMBOLS = {ord("0"): ".", ord("1"): "#"}
 MAX_SIZE = 100  # the bitmask of a larger grid would pass Python's limit on the digits of a printed integer
 
 
@@ -105,12 +106,25 @@ def _inner(size: int) -> tuple[int, int, int]:
     return every - rows, every - (rows << size - 1), every
 
 
-def canonical(cells: bytes, size: int) -> bytes:
-    """The least of the eight rotations and reflections of a square of cells, written row by row."""
-    turned = b"".join([cells[column::size] for column in range(size)])
-    both = (cells, turned)
-    flipped = [b"".join([square[at : at + size][::-1] for at in range(0, size * size, size)]) for square in both]
-    return min([form for square in (*both, *flipped) for form in (square, square[::-1])])
+@lru_cache(maxsize=32)
+def _orbits(size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cells that rotations and reflections take to each other: per cell the number of its orbit; a mask of each."""
+    last = size - 1
+    keys = [
+        tuple(sorted((min(row, last - row), min(column, last - column))))
+        for row, column in (divmod(cell, size) for cell in range(size * size))
+    ]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    masks = [sum(1 << cell for cell, own in enumerate(keys) if own == key) for key in numbers]
+    return tuple(numbers[key] for key in keys), tuple(masks)
+
+
+def form(size: int, blocked: int, start: int, goal: int) -> bytes:
+    """What all rotations and reflections of an instance have in common: how many of each orbit's cells are blocked,
+    and the orbits of start and goal."""
+    orbit_of, masks = _orbits(size)
+    counts = [(blocked & mask).bit_count() for mask in masks]
+    return bytes((*counts, *orbit_of[start].to_bytes(2, "big"), *orbit_of[goal].to_bytes(2, "big")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,18 +367,18 @@ def read_board(board: str, size: int) -> PlanPathState:
 
 @lru_cache(maxsize=4096)  # every role and every sibling reads the same board
 def _show(size: int, blocked: int, goal: int, position: int) -> str:
-    cells = ["#" if blocked >> cell & 1 else "." for cell in range(size * size)]
-    cells[goal], cells[position] = "G", "@"
-    rows = [" ".join(cells[at : at + size]) for at in range(0, size * size, size)]
+    cells = f"{blocked | 1 << size * size:b}"[:0:-1].translate(_SYMBOLS)  # cell 0 first, and no cell lost
+    for cell, mark in ((goal, "G"), (position, "@")):
+        cells = f"{cells[:cell]}{mark}{cells[cell + 1 :]}"
     around = _neighbours(size)[position]
     free = " ".join([letter for letter, cell in around.items() if cell >= 0 and not blocked >> cell & 1])
     (row, column), (goal_row, goal_column) = divmod(position, size), divmod(goal, size)
-    rows += [
-        f"You are at row {row}, column {column}. The goal is at row {goal_row}, column {goal_column}:"
-        f" {_way(goal_row - row, goal_column - column)}.",
-        f"Free moves here: {free}",
-    ]
-    return "\n".join(rows)
+    spaced = " ".join(cells)
+    rows = [spaced[at : at + 2 * size - 1] for at in range(0, 2 * size * size, 2 * size)]
+    return (
+        f"{chr(10).join(rows)}\nYou are at row {row}, column {column}. The goal is at row {goal_row}, column"
+        f" {goal_column}: {_way(goal_row - row, goal_column - column)}.\nFree moves here: {free}"
+    )
 
 
 def _way(down: int, right: int) -> str:
@@ -377,28 +391,46 @@ def _way(down: int, right: int) -> str:
 def _draws(size: int, wanted: Difficulty, split: str, seed: int) -> Iterator[PlanPathState | None]:
     """Random grids without end: the state where it is as wanted and in the split, else None."""
     rng = seeded(PlanPath.name, f"v{PlanPath.version}", size, *_numbers(wanted), split, seed)
-    cells = range(size * size)
-    num_blocked = _num_blocked(size, wanted.blocked)
+    num_cells, num_blocked = size * size, _num_blocked(size, wanted.blocked)
     low, high = wanted.min_distance, wanted.max_distance
+    detours = wanted.min_detour > 0 or wanted.max_detour is not None
     while True:
-        *walls, start, goal = rng.sample(cells, num_blocked + 2)
-        blocked = sum([1 << cell for cell in walls])
+        blocked = _mask(rng, num_cells, num_blocked)
+        start = _free(rng, num_cells, blocked)
+        goal = _free(rng, num_cells, blocked | 1 << start)
         steps = distance(size, blocked, goal, start)
         fits = steps >= low and (high is None or steps <= high)
-        if fits and (wanted.min_detour or wanted.max_detour is not None):
+        if fits and detours:
             detour = steps - abs(start // size - goal // size) - abs(start % size - goal % size)
             fits = detour >= wanted.min_detour and (wanted.max_detour is None or detour <= wanted.max_detour)
-        fits = fits and split_of(_form(size, walls, start, goal)) == split
+        fits = fits and split_of(form(size, blocked, start, goal)) == split
         yield PlanPathState(size, blocked, start, goal, start, steps, steps) if fits else None
 
 
-def _form(size: int, walls: Sequence[int], start: int, goal: int) -> bytes:
-    """What all rotations and reflections of an instance have in common."""
-    cells = bytearray(size * size)
-    for cell in walls:
-        cells[cell] = 1
-    cells[start], cells[goal] = 2, 3
-    return canonical(bytes(cells), size)
+def _free(rng: random.Random, num_cells: int, blocked: int) -> int:
+    """A cell that is not blocked."""
+    while True:
+        cell = int(rng.random() * num_cells)
+        if not blocked >> cell & 1:
+            return cell
+
+
+def _mask(rng: random.Random, num_cells: int, num_set: int) -> int:
+    """A bit mask with that many of its bits set, all such masks being as likely.
+
+    Random words are combined to about the right share, then random bits are set or cleared; no bit is ever preferred.
+    """
+    mask = 0
+    for bit in f"{int(16 * num_set / num_cells):04b}"[::-1]:  # the share in sixteenths, its last digit first
+        word = rng.getrandbits(num_cells)
+        mask = mask | word if bit == "1" else mask & word
+    surplus = mask.bit_count() - num_set
+    while surplus:
+        bit_mask = 1 << int(rng.random() * num_cells)
+        if bool(mask & bit_mask) == (surplus > 0):
+            mask ^= bit_mask
+            surplus += -1 if surplus > 0 else 1
+    return mask
 
 
 def _numbers(wanted: Difficulty) -> tuple[object, ...]:

@@ -1,0 +1,161 @@
+"""The conformance suite: one call for any AEC environment with text observations, ours or a stranger's.
+
+    >>> from functools import partial
+    >>> import pettingllms_envs
+    >>> from pettingllms_envs.testing import check
+    >>> report = check(partial(pettingllms_envs.make, "plan_path", size=6))
+    >>> report.ok
+    True
+
+`print(report)` shows a line for each check: what was played, with figures; for a failed one the seed and the replies
+that lead to it, what was expected and what was seen. An environment that cannot be made and reset has one line only.
+In a test, `conforms(make)` raises with the report instead.
+
+What an environment need not have is skipped with the reason. It is asked for, where there is such a thing:
+`snapshot()` and `restore()` (else it is deep-copied), `unwrapped.oracle()` (a reply of the agent that is to act),
+`metadata["max_return"]`, `["reward_ranges"]` and `["reset_options"]`, `infos[agent]["rewards"]` (parts by name) and
+`infos[agent]["outcome"]["success"]`, `unwrapped.workflow.task.blind_replies`. See `pettingllms_envs.aec.TextEnv`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import traceback
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pettingzoo import AECEnv
+
+from pettingllms_envs.testing.floors import check_floors, check_oracle, check_rewards
+from pettingllms_envs.testing.pettingzoos import check_parallel, check_pettingzoo
+from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, reply_pool, task_of
+from pettingllms_envs.testing.repeats import (
+    check_another_process,
+    check_branches,
+    check_determinism,
+    check_global_random_state,
+    check_snapshots,
+)
+from pettingllms_envs.testing.report import Report, Result, Status
+from pettingllms_envs.testing.shown import (
+    check_infos,
+    check_no_solution_shown,
+    check_observations,
+    check_options,
+)
+from pettingllms_envs.testing.written import check_fuzzed_replies, check_long_replies
+
+
+__all__ = ["CHECKS", "Report", "Result", "check", "conforms"]
+
+MOST_WORDS = 300  # of a stranger's error message that are reported, in characters
+
+CHECKS: Mapping[str, Callable[[Case], str]] = {
+    "pettingzoo": check_pettingzoo,
+    "parallel": check_parallel,
+    "determinism": check_determinism,
+    "another process": check_another_process,
+    "snapshots": check_snapshots,
+    "branches": check_branches,
+    "global random state": check_global_random_state,
+    "observations": check_observations,
+    "infos": check_infos,
+    "options": check_options,
+    "fuzzed replies": check_fuzzed_replies,
+    "long replies": check_long_replies,
+    "oracle": check_oracle,
+    "floors": check_floors,
+    "rewards": check_rewards,
+    "no solution shown": check_no_solution_shown,
+}
+
+
+def check(
+    make: Callable[..., AECEnv[Any, Any, Any]],
+    *,
+    make_parallel: Callable[..., Any] | None = None,
+    options: Sequence[Mapping[str, Any]] = ({},),
+    seeds: Iterable[int] = range(20),
+    floor: float = 0.25,
+    blind: Sequence[str] = (),
+    max_steps: int = 200,
+    only: Collection[str] = tuple(CHECKS),
+) -> Report:
+    """Run the conformance suite on an environment.
+
+    Args:
+        make: Makes a new environment. If it also takes `max_cycles` or `render_mode`, PettingZoo's tests of those are
+            run; if it can be pickled, an episode is compared with another process's.
+        make_parallel: Makes its parallel form, for PettingZoo's parallel tests.
+        options: Reset options to play with; every seed is played with each of them.
+        seeds: The seeds to play.
+        floor: Most success, and greatest share of the oracle's return, in [0, 1], that a policy which knows nothing
+            may have on average.
+        blind: Replies written without a look at the state, beside those that the task declares itself.
+        max_steps: An episode is followed for at most so many steps.
+        only: Names of `CHECKS` to run, by default all.
+
+    Raises:
+        ValueError: There is no seed or no option, or `only` names an unknown check.
+    """
+    starts = tuple(Start(seed, dict(each)) for each in options for seed in seeds)
+    if not starts:
+        raise ValueError("check() got no seeds or no options; expected one of each at least. Leave them out for 20.")
+    if unknown := set(only) - set(CHECKS):
+        raise ValueError(f"check() got only={sorted(unknown)}; expected names among {', '.join(CHECKS)}.")
+    try:
+        with _quietly():
+            env = make()
+            env.reset(seed=starts[0].seed, options=dict(starts[0].options) or None)
+            known = tuple(dict.fromkeys((*blind, *getattr(task_of(env), "blind_replies", ()))))
+            pool = reply_pool(env, known)
+    except Exception as error:  # noqa: BLE001 - any error of a stranger's is something to report
+        return Report("an environment that could not be made and reset", (Result("start", "failed", _words(error)),))
+    case = Case(
+        make=make,
+        make_parallel=make_parallel,
+        starts=starts,
+        floor=floor,
+        blind=known,
+        pool=pool,
+        max_steps=max_steps,
+    )
+    return Report(str(env.unwrapped), tuple(_result(name, case) for name in CHECKS if name in only))
+
+
+def conforms(make: Callable[..., AECEnv[Any, Any, Any]], **settings: Any) -> None:
+    """Raise AssertionError with the report unless an environment passes; for the settings see `check`."""
+    check(make, **settings).raise_if_failed()
+
+
+def _result(name: str, case: Case) -> Result:
+    """Run one check. Whatever the environment raises is its failure, and none of ours."""
+    status: Status = "passed"
+    try:
+        with _quietly():
+            detail = CHECKS[name](case)
+    except Skipped as reason:
+        status, detail = "skipped", str(reason)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a stranger's is something to report
+        status, detail = "failed", _words(error)
+    return Result(name, status, detail)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Swallow what the environment and PettingZoo's tests print and warn of; those tests count warnings themselves."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _words(error: BaseException) -> str:
+    """What went wrong, where, and the play that leads there."""
+    words = str(error)
+    if not isinstance(error, Failed):
+        innermost = traceback.extract_tb(error.__traceback__)[-1]
+        first = next(iter(words.splitlines()), "")[:MOST_WORDS]
+        words = f"{type(error).__name__}: {first} (line {innermost.lineno} of {innermost.filename})"
+    return "\n".join([words, *getattr(error, "__notes__", ())[:1]])

@@ -1,0 +1,270 @@
+"""Checks of what play is worth: the oracle reaches the most, policies that know nothing next to nothing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from statistics import fmean
+from typing import Any
+
+from pettingllms_envs.core import TEAM
+from pettingllms_envs.testing.play import (
+    Case,
+    Episode,
+    Failed,
+    Policy,
+    Skipped,
+    always,
+    best,
+    blaming,
+    episode,
+    mixed_play,
+    oracle_of,
+    same,
+    scoped_parts,
+    scripted,
+    short,
+    texts,
+    told,
+    view,
+)
+
+
+TOLERANCE = 1e-9  # of sums of rewards
+MOST_LINES = 12  # of a prompt of which every block of lines is copied; of a longer one every tail
+MOST_PIECES = 120
+
+_QUOTED = re.compile(r"```\w*\n?(.*?)```|`([^`]+)`|\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+)'(?!\w)", re.S)
+_LABEL = re.compile(r"\w+:\s*")
+
+
+def check_oracle(case: Case) -> str:
+    """The oracle, which asking does not change, reaches the declared maximum and success on every seed."""
+    env = case.make()
+    if oracle_of(env) is None:
+        raise Skipped("it has no oracle()")
+    most = env.metadata.get("max_return")
+    steps = 0
+    for start in case.starts:
+        played = episode(env, start, _asked_twice, max_steps=case.max_steps)
+        steps += sum(reply is not None for reply in played.replies)
+        with blaming(partial(told, start, played.replies)):
+            if not played.over:
+                raise Failed(f"the oracle's episode is not over after {case.max_steps} steps")
+            if played.success is False:
+                raise Failed("the oracle has no success; expected infos[agent]['outcome']['success'] to be True")
+            if most is not None and abs(played.team - most) > TOLERANCE:
+                raise Failed(f"the oracle's return: expected metadata['max_return'], {most:g}, got {played.team:g}")
+    if most is None and played.success is None:
+        raise Skipped("it declares no metadata['max_return'] and reports no infos[agent]['outcome']['success']")
+    reached = [*(["success"] if played.success else []), *([f"the maximum {most:g}"] if most is not None else [])]
+    return f"{' and '.join(reached)} in {len(case.starts)} episodes of {steps / len(case.starts):.1f} replies"
+
+
+def check_floors(case: Case) -> str:
+    """Policies that know nothing stay at the floor.
+
+    They are: the empty reply; the prompt echoed; every piece of the system prompt copied (lines, blocks of lines,
+    quotations, what follows a colon; of the whole prompt where there is no system prompt); one constant, the oracle's
+    first replies in another instance; each blind reply, and all of them in turn.
+
+    * On no seed is one's return greater than the oracle's, nor on average any agent's own sum of rewards.
+    * Its mean success is at most `floor`, and its mean return at most `floor` times the oracle's (or the declared
+      maximum's, without an oracle). Empty, echoed and copied replies never succeed.
+    """
+    env = case.make()
+    oracles = [_play(case, i, best) for i in range(len(case.starts))] if oracle_of(env) is not None else []
+    bound = fmean(each.team for each in oracles) if oracles else env.metadata.get("max_return")
+    figures = []
+    for name, policy_of in floor_policies(case, env):
+        played = [_play(case, i, policy_of(i)) for i in range(len(case.starts))]
+        if bound is None and played[0].success is None:
+            raise Skipped("it has no oracle(), declares no metadata['max_return'] and reports no success")
+        figures.append((*_expect_floor(case, name, played, bound), name))
+        _expect_no_more(name, played, oracles)
+    success, returned, name = max(figures, key=lambda each: each[:2])
+    of = "" if bound is None else f" of {bound:.2f}"
+    where = f"{len(figures)} policies in {len(case.starts)} episodes each"
+    return f"{where}; the best succeeds on {success:.0%} and returns {returned:.2f}{of}: {name}"
+
+
+def check_rewards(case: Case) -> str:
+    """Rewards are finite; parts are declared and in their ranges; an agent is paid alpha * team + local.
+
+    What an environment does not tell, its ranges, its maximum or its parts with their scopes, is not checked.
+    """
+    env = case.make()
+    ranges, most = env.metadata.get("reward_ranges"), env.metadata.get("max_return")
+    spread: dict[str, tuple[float, float]] = {}
+
+    def look(env: Any) -> None:
+        _expect_sound_pay(env)
+        for agent in env.agents:
+            parts = env.infos[agent].get("rewards", {})
+            for name, value in parts.items() if isinstance(parts, Mapping) else ():
+                low, high = spread.get(name, (value, value))
+                spread[name] = min(low, value), max(high, value)
+                if ranges is not None:
+                    _expect_in_range(name, value, ranges)
+
+    for start in case.starts:
+        policies = [mixed_play(case, start), *map(always, case.blind)]
+        for policy in policies if oracle_of(env) is None else (best, *policies):
+            played = episode(env, start, policy, max_steps=case.max_steps, look=look)
+            if most is not None and played.team > most + TOLERANCE:
+                words = f"a return of {played.team:g}; expected at most metadata['max_return'], {most:g}"
+                raise Failed(f"{words}\n{told(start, played.replies)}")
+    if ranges is None:
+        raise Skipped("it declares no metadata['reward_ranges']; all rewards were finite")
+    return ", ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in spread.items()) or "no parts"
+
+
+def floor_policies(case: Case, env: Any) -> Iterator[tuple[str, Callable[[int], Policy]]]:
+    """Name of each floor policy, and how it is made for the episode of a number."""
+    yield "empty", lambda i: always("")
+    yield "echo of the prompt", lambda i: _echo
+    yield "echo of the situation", lambda i: _echo_situation
+    prompts: dict[str, None] = {}
+    for start in case.starts[:3]:
+        env.reset(seed=start.seed, options=dict(start.options) or None)
+        prompts |= dict.fromkeys(texts(env.observe(agent))[0] for agent in env.agents)
+    known = [pieces(prompt) for prompt in prompts]
+    for k in range(max(map(len, known), default=0)):
+        example = next(each[k] for each in known if k < len(each))
+        yield f"copy of {short(example)}", partial(_given, partial(_copy, k))
+    if oracle_of(env) is not None and len(case.starts) > 1:
+        firsts = [_first_replies(case, i) for i in range(len(case.starts))]
+        yield "the oracle's replies in another instance", lambda i: partial(_recite, firsts[i - 1])
+    for reply in case.blind:
+        yield f"always {short(reply)}", partial(_given, always(reply))
+    if case.blind:
+        yield "the blind replies in turn", lambda i: scripted(itertools.cycle(case.blind))
+
+
+@lru_cache(maxsize=1024)
+def pieces(prompt: str) -> tuple[str, ...]:
+    """What may pass for an example in a prompt: quotations, what follows a colon, lines, and blocks of lines."""
+    lines = [line.strip() for line in prompt.splitlines() if line.strip()]
+    found = ["".join(quoted).strip() for quoted in _QUOTED.findall(prompt)]
+    for line in reversed(lines):
+        for label in _LABEL.finditer(line):
+            found += [line[label.start() :], line[label.end() :]]
+    found += lines[::-1]
+    count = len(lines)
+    if count <= MOST_LINES:
+        found += ["\n".join(lines[i:j]) for i in range(count) for j in range(i + 2, count + 1)]
+    else:
+        found += ["\n".join(lines[i:]) for i in reversed(range(count - 1))]
+    found += [piece.rstrip(".") for piece in found]
+    return tuple(piece for piece in dict.fromkeys(found) if piece)[:MOST_PIECES]
+
+
+def _play(case: Case, i: int, policy: Policy) -> Episode:
+    return episode(case.make(), case.starts[i], policy, max_steps=case.max_steps)
+
+
+def _asked_twice(env: Any, agent: str) -> str:
+    before = view(env)
+    reply, again = env.unwrapped.oracle(), env.unwrapped.oracle()
+    if type(reply) is not str or reply != again:
+        raise Failed(f"the oracle, asked twice: expected the same str, got {short(reply)} and {short(again)}")
+    same(before, view(env), "asking the oracle changed what is shown")
+    return reply
+
+
+def _echo(env: Any, agent: str) -> str:
+    return "\n".join(texts(env.observe(agent)))
+
+
+def _echo_situation(env: Any, agent: str) -> str:
+    return texts(env.observe(agent))[-1]
+
+
+def _copy(k: int, env: Any, agent: str) -> str:
+    found = pieces(texts(env.observe(agent))[0])
+    return found[k] if k < len(found) else ""
+
+
+def _recite(replies: Mapping[str, str], env: Any, agent: str) -> str:
+    return replies.get(agent, "")
+
+
+def _given(policy: Policy, i: int) -> Policy:
+    return policy
+
+
+def _first_replies(case: Case, i: int) -> dict[str, str]:
+    """The first reply of each agent when the oracle plays."""
+    firsts: dict[str, str] = {}
+
+    def policy(env: Any, agent: str) -> str:
+        reply = best(env, agent)
+        firsts.setdefault(agent, reply)
+        return reply
+
+    _play(case, i, policy)
+    return firsts
+
+
+def _expect_floor(case: Case, name: str, played: list[Episode], bound: float | None) -> tuple[float, float]:
+    """Mean success and return of a floor policy; raise `Failed` if they are too high."""
+    success, returned = fmean(bool(each.success) for each in played), fmean(each.team for each in played)
+    lucky = next((each for each in played if each.success), played[0])
+    with blaming(partial(told, lucky.start, lucky.replies)):
+        if name.startswith(("empty", "echo", "copy")) and success:
+            raise Failed(f"the policy {name} succeeds; expected that it never does")
+        if success > case.floor:
+            raise Failed(
+                f"the policy {name} succeeds on {success:.0%} of the seeds; expected at most {case.floor:.0%}"
+            )
+    rich = max(played, key=lambda each: each.team)
+    with blaming(partial(told, rich.start, rich.replies)):
+        if bound is not None and returned > case.floor * bound + TOLERANCE:
+            share = f"{case.floor:g} times the best, {bound:.2f}"
+            raise Failed(f"the policy {name} has a mean return of {returned:.2f}; expected at most {share}")
+    return success, returned
+
+
+def _expect_no_more(name: str, played: list[Episode], oracles: list[Episode]) -> None:
+    """Raise `Failed` if a policy is paid more than the oracle."""
+    for one, best_one in zip(played, oracles, strict=bool(oracles)):
+        with blaming(partial(told, one.start, one.replies)):
+            if one.team > best_one.team + TOLERANCE:
+                words = f"expected at most the oracle's return, {best_one.team:g}, got {one.team:g}"
+                raise Failed(f"the policy {name}: {words}")
+    for agent in oracles[0].totals if oracles else ():
+        mean, most = (fmean(each.totals.get(agent, 0.0) for each in course) for course in (played, oracles))
+        if mean > most + TOLERANCE:
+            words = f"sum of {agent}'s rewards: expected at most the oracle's mean, {most:g}, got {mean:g}"
+            raise Failed(f"the policy {name}, {words}\n{told(played[0].start, played[0].replies)}")
+
+
+def _expect_sound_pay(env: Any) -> None:
+    """Rewards are finite, and the scalar of their parts where those and alpha are known."""
+    parts, alpha = scoped_parts(env), getattr(env.unwrapped, "alpha", None)
+    for agent, reward in env.rewards.items():
+        if not math.isfinite(reward):
+            raise Failed(f"the reward of {agent} is {reward}; expected a finite number")
+        if parts is None or alpha is None or len(env.agents) < len(env.possible_agents):
+            continue  # not told, or after a farewell, when the parts of the last step are still shown
+        due = _due(parts, agent, alpha)
+        if abs(reward - due) > TOLERANCE:
+            raise Failed(f"the reward of {agent}: expected alpha * team + local = {due:g} of {parts}, got {reward:g}")
+
+
+def _due(parts: Sequence[Any], agent: str, alpha: float) -> float:
+    """`alpha * team + local` of the agent's role."""
+    role = agent.rpartition("_")[0]
+    team = sum(part.value for part in parts if part.scope == TEAM)
+    return float(alpha * team + sum(part.value for part in parts if part.scope == role))
+
+
+def _expect_in_range(name: str, value: float, ranges: Mapping[str, tuple[float, float]]) -> None:
+    if name not in ranges:
+        raise Failed(f"the reward has a part {name!r}; metadata['reward_ranges'] declares {list(ranges)}")
+    low, high = ranges[name]
+    if not low - TOLERANCE <= value <= high + TOLERANCE:
+        raise Failed(f"the part {name!r} of the reward: expected {low:g} to {high:g}, got {value:g}")

@@ -1,0 +1,128 @@
+"""PettingZoo's own tests, with its warnings counted as failures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from gymnasium.spaces import Dict, Space
+from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, render_test, seed_test
+from pettingzoo.utils import BaseWrapper
+from pettingzoo.utils.conversions import aec_to_parallel_wrapper
+
+from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, made_with
+
+
+NUM_CYCLES = 50
+
+# What PettingZoo says of every environment whose observations and actions are texts.
+OF_TEXT = (
+    "Observation is not a NumPy array",
+    "Observation space for each agent probably should be gymnasium.spaces.box or gymnasium.spaces.discrete",
+    "Action space for each agent probably should be gymnasium.spaces.box or gymnasium.spaces.discrete",
+)
+
+
+def check_pettingzoo(case: Case) -> str:
+    """`api_test` and `seed_test`; `max_cycles_test` and `render_test` where `make` takes those settings."""
+    for seed in range(3):
+        env = _seeded(case.make(), seed)
+        worded = isinstance(env.observe(env.agent_selection), str)
+        with _counting("api_test", known=_about_options(case.make())):
+            api_test(_Worded(env) if worded else env, num_cycles=NUM_CYCLES)
+    with _counting("seed_test"):
+        seed_test(case.make, num_cycles=NUM_CYCLES)
+    passed = [f"api_test{' (each observation as the text of a dictionary)' if worded else ''}", "seed_test"]
+    if made_with(case.make, max_cycles=4) is not None:
+        with _counting("max_cycles_test"):
+            max_cycles_test(_quiet_module(case.make))
+        passed.append("max_cycles_test")
+    modes = case.make().metadata.get("render_modes")
+    if modes and made_with(case.make, render_mode=modes[0]) is not None:
+        with _counting("render_test"):
+            render_test(lambda render_mode: _seeded(case.make(render_mode=render_mode)))
+        passed.append(f"render_test ({', '.join(modes)})")
+    return ", ".join(passed)
+
+
+def check_parallel(case: Case) -> str:
+    """`parallel_api_test` and `parallel_seed_test`, where a parallel environment is given."""
+    if case.make_parallel is None:
+        raise Skipped("no make_parallel was given")
+    env = case.make_parallel()
+    with _counting("parallel_api_test", known=_about_options(case.make_parallel())):
+        parallel_api_test(_seeded(env), num_cycles=NUM_CYCLES)
+    with _counting("parallel_seed_test"):
+        parallel_seed_test(case.make_parallel, num_cycles=NUM_CYCLES)
+    return "parallel_api_test, parallel_seed_test"
+
+
+@contextmanager
+def _counting(test: str, known: tuple[str, ...] = ()) -> Iterator[None]:
+    """Run one of the tests; a warning that is not of text or known fails it."""
+    with warnings.catch_warnings(record=True) as caught, blaming(lambda: f"in PettingZoo's {test}"):
+        warnings.simplefilter("always")
+        yield
+    said = [str(each.message) for each in caught]
+    unexpected = [text for text in said if text not in OF_TEXT and text not in known]
+    if unexpected:
+        raise Failed(f"PettingZoo's {test} warns: {unexpected[0]}")
+
+
+def _about_options(env: Any) -> tuple[str, ...]:
+    """What the environment says to `options={"options": 1}`, with which PettingZoo resets it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        env.reset(seed=0, options={"options": 1})
+    return tuple(str(each.message) for each in caught)
+
+
+def _seeded(env: Any, seed: int = 0) -> Any:
+    """The environment with its spaces and its own random numbers seeded, so that a report repeats."""
+    env.reset(seed=seed)
+    for agent in env.possible_agents:
+        env.action_space(agent).seed(seed)
+    return env
+
+
+class _Worded(BaseWrapper):  # type: ignore[misc]
+    """An environment whose observations are `str`s as one with dictionaries: `api_test` asks a `str` for its dtype."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._spaces = {agent: Dict({"text": env.observation_space(agent)}) for agent in env.possible_agents}
+
+    def observation_space(self, agent: str) -> Dict:
+        return self._spaces[agent]
+
+    def observe(self, agent: str) -> dict[str, str]:
+        return {"text": self.env.observe(agent)}
+
+
+class _Silence(Space[str]):
+    """A space whose samples are empty."""
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        return ""
+
+
+class _Quiet(BaseWrapper):  # type: ignore[misc]
+    """An environment whose action spaces sample empty replies, which end no episode early."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.metadata = {**env.metadata, "is_parallelizable": True}  # the wrapper for the parallel side insists
+
+    def action_space(self, agent: str) -> Space[str]:
+        return _Silence()
+
+
+def _quiet_module(make: Callable[..., Any]) -> SimpleNamespace:
+    """What `max_cycles_test` takes. A cycle in which every agent acts once is a turn, so is a step of the parallel."""
+    return SimpleNamespace(
+        env=lambda max_cycles: _Quiet(make(max_cycles=max_cycles)),
+        parallel_env=lambda max_cycles: aec_to_parallel_wrapper(_Quiet(make(max_cycles=max_cycles))),
+    )

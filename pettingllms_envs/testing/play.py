@@ -1,0 +1,312 @@
+"""Playing an episode of any AEC environment with text observations, and telling two episodes apart."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pettingllms_envs.core import TEAM
+
+
+Policy = Callable[[Any, str], str]  # the environment and the agent that is to act: its reply
+
+SHOWN = 80  # characters of a text in a report
+
+
+class Failed(AssertionError):
+    """An environment does not do what a check expects."""
+
+
+class Skipped(Exception):
+    """A check does not apply to an environment, and why."""
+
+
+class Start(NamedTuple):
+    """How an episode is reset."""
+
+    seed: int
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The environment under test and what to play on it; see `pettingllms_envs.testing.check`.
+
+    Args:
+        make: Makes a new environment.
+        make_parallel: Makes its parallel form, or None.
+        starts: How episodes are reset, each seed with each of the options.
+        floor: Most success, and share of the best return, that a floor policy may have on average.
+        blind: Replies written without a look at the state, the caller's and the task's.
+        pool: Replies for random play.
+        max_steps: Longest episode that is played.
+    """
+
+    make: Callable[..., Any]
+    make_parallel: Callable[..., Any] | None
+    starts: tuple[Start, ...]
+    floor: float
+    blind: tuple[str, ...]
+    pool: tuple[str, ...]
+    max_steps: int
+
+
+class Episode(NamedTuple):
+    """An episode that was played.
+
+    Args:
+        start: How it was reset.
+        replies: What was played, with None for the farewell of an agent whose episode is over.
+        seen: What `look` returned after the reset and after each reply.
+        team: The sum of the team's parts of the rewards (before alpha) where the environment's snapshots have them;
+            else the mean over the agents of their rewards' sum.
+        totals: The sum of each agent's rewards.
+        success: What `infos[agent]["outcome"]["success"]` last said; None where there is no such thing.
+        over: Whether the last agent has left.
+    """
+
+    start: Start
+    replies: tuple[str | None, ...]
+    seen: tuple[Any, ...]
+    team: float
+    totals: Mapping[str, float]
+    success: bool | None
+    over: bool
+
+
+def episode(
+    env: Any, start: Start, policy: Policy, *, max_steps: int, look: Callable[[Any], Any] = lambda env: None
+) -> Episode:
+    """Play until the last agent has left, or for `max_steps` steps. An error of the environment says how it came."""
+    replies: list[str | None] = []
+    totals: dict[str, float] = {}
+    team, success = 0.0, None
+    with blaming(lambda: told(start, replies)):
+        env.reset(seed=start.seed, options=dict(start.options) or None)
+        seen = [look(env)]
+        while env.agents and len(replies) < max_steps:
+            reply = None if over(env) else policy(env, env.agent_selection)
+            replies.append(reply)
+            env.step(reply)
+            if reply is not None:
+                rewards = dict(env.rewards)
+                for agent, reward in rewards.items():
+                    totals[agent] = totals.get(agent, 0.0) + reward
+                parts = scoped_parts(env)
+                if parts is None:
+                    team += sum(rewards.values()) / max(len(rewards), 1)
+                else:
+                    team += sum(part.value for part in parts if part.scope == TEAM)
+                success = next((bool(info["outcome"]["success"]) for info in env.infos.values() if _says(info)), None)
+            seen.append(look(env))
+    return Episode(start, tuple(replies), tuple(seen), team, totals, success, not env.agents)
+
+
+def over(env: Any) -> bool:
+    """Whether the episode is over for the agent that is to act, which can only say farewell."""
+    agent = env.agent_selection
+    return bool(env.terminations[agent] or env.truncations[agent])
+
+
+def advance(env: Any, reply: str) -> None:
+    """One step: the reply, or a farewell where that is due, or nothing when all have left."""
+    if env.agents:
+        env.step(None if over(env) else reply)
+
+
+def view(env: Any) -> dict[str, Any]:
+    """All that an environment shows now, copied."""
+    agents = list(env.agents)
+    shown = {
+        "agents": agents,
+        "agent_selection": env.agent_selection if agents else None,
+        "observations": {agent: env.observe(agent) for agent in agents},
+        "rewards": env.rewards,
+        "reward_since": env.last(observe=False)[1] if agents else None,
+        "terminations": env.terminations,
+        "truncations": env.truncations,
+        "infos": env.infos,
+    }
+    if hasattr(env, "state_hash"):
+        shown["state_hash"] = env.state_hash()
+    return copy.deepcopy(shown)
+
+
+def saver(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
+    """How to save an episode (environment: token) and to take it up again (environment, token: environment).
+
+    By `snapshot` and `restore`, or by deep copies for an environment without them.
+    """
+
+    def restored(env: Any, token: Any) -> Any:
+        env.restore(token)
+        return env
+
+    if has_snapshots(env):
+        return (lambda env: env.snapshot()), restored
+    return copy.deepcopy, (lambda env, token: copy.deepcopy(token))
+
+
+def has_snapshots(env: Any) -> bool:
+    """Whether there are `snapshot()` and `restore()`."""
+    return hasattr(env, "snapshot") and hasattr(env, "restore")
+
+
+def scoped_parts(env: Any) -> Sequence[Any] | None:
+    """The parts of the last step's reward as `pettingllms_envs.core.Reward`s, where a snapshot has them."""
+    parts: Sequence[Any] | None = getattr(env.snapshot(), "parts", None) if has_snapshots(env) else None
+    return parts
+
+
+def texts(observation: Any) -> tuple[str, ...]:
+    """The texts of an observation, the system prompt first: a `str`, or those of a dictionary; at least one."""
+    shown = observation if isinstance(observation, Mapping) else {"text": observation}
+    keys = sorted(shown, key=lambda key: key != "system")
+    return tuple(shown[key] for key in keys if isinstance(shown[key], str)) or ("",)
+
+
+def task_of(env: Any) -> Any:
+    """The task of an environment that has one in `unwrapped.workflow`, or None."""
+    return getattr(getattr(env.unwrapped, "workflow", None), "task", None)
+
+
+def made_with(make: Callable[..., Any], **settings: Any) -> Any | None:
+    """The environment with these settings, or None where `make` does not take them."""
+    try:
+        inspect.signature(make).bind(**settings)
+        return make(**settings)
+    except TypeError:
+        return None
+
+
+def oracle_of(env: Any) -> Callable[[], str] | None:
+    """The environment's `oracle()`, or None."""
+    found: Callable[[], str] | None = getattr(env.unwrapped, "oracle", None)
+    return found
+
+
+def always(reply: str) -> Policy:
+    """The same reply whatever happens."""
+    return lambda env, agent: reply
+
+
+def best(env: Any, agent: str) -> str:
+    """The oracle's reply."""
+    return str(env.unwrapped.oracle())
+
+
+def scripted(replies: Iterable[str | None]) -> Policy:
+    """The replies one after the other, and empty ones after the last; farewells are left out."""
+    waiting = itertools.chain((reply for reply in replies if reply is not None), itertools.repeat(""))
+    return lambda env, agent: next(waiting)
+
+
+def random_replies(pool: Sequence[str], seed: int, oracle: float = 0.0) -> Policy:
+    """Replies from the pool, or the oracle's with a probability of `oracle` where there is one."""
+    rng = random.Random(f"random replies {seed}")
+
+    def policy(env: Any, agent: str) -> str:
+        ask = oracle_of(env)
+        return ask() if ask is not None and rng.random() < oracle else rng.choice(pool)
+
+    return policy
+
+
+def reply_pool(env: Any, blind: Iterable[str]) -> tuple[str, ...]:
+    """Replies for random play: samples of the action spaces, blind ones and junk. The environment was just reset."""
+    samples: list[Any] = []
+    for agent in env.agents:
+        space = env.action_space(agent)
+        space.seed(0)
+        samples += [space.sample() for _ in range(8)]
+    known = [sample for sample in samples if isinstance(sample, str)]
+    return tuple(dict.fromkeys((*known, *blind, "", "perhaps", "\ud800\N{GRINNING FACE}\x00")))
+
+
+def mixed_play(case: Case, start: Start) -> Policy:
+    """Random replies, two of five the oracle's, so that both blunders and the end of the game are reached."""
+    return random_replies(case.pool, start.seed, oracle=0.4)
+
+
+def same(expected: Any, got: Any, what: str) -> None:
+    """Raise `Failed` with the first place in which two values differ."""
+    found = difference(expected, got)
+    if found is not None:
+        raise Failed(f"{what}: {found}")
+
+
+def same_course(expected: Episode, seen: Sequence[Any], what: str, offset: int = 0) -> None:
+    """Raise `Failed` with the first reply after which two episodes look different."""
+    for i, (one, other) in enumerate(zip(expected.seen[offset:], seen, strict=False), offset):
+        with blaming(lambda i=i: told(expected.start, expected.replies[:i])):  # type: ignore[misc]
+            same(one, other, what)
+    if len(expected.seen) - offset != len(seen):
+        raise Failed(f"{what}: expected {len(expected.seen) - offset} moments, got {len(seen)}")
+
+
+def difference(expected: Any, got: Any, where: str = "") -> str | None:
+    """The first place in which two values of plain data differ, in words; None if they are equal."""
+    if type(expected) is type(got):
+        if isinstance(expected, Mapping):
+            if set(expected) != set(got):
+                return f"{where} has the keys: expected {list(expected)}, got {list(got)}"
+            found = (difference(expected[key], got[key], f"{where}[{key!r}]" if where else key) for key in expected)
+            return next((each for each in found if each is not None), None)
+        if isinstance(expected, list | tuple) and len(expected) == len(got):
+            pairs = enumerate(zip(expected, got, strict=True))
+            items = (difference(one, other, f"{where}[{i}]") for i, (one, other) in pairs)
+            return next((each for each in items if each is not None), None)
+        if isinstance(expected, np.ndarray):
+            equal = expected.shape == got.shape and bool(np.all(expected == got))
+        elif isinstance(expected, float):
+            equal = expected == got or (math.isnan(expected) and math.isnan(got))
+        else:
+            equal = bool(expected == got)
+        if equal:
+            return None
+        if isinstance(expected, str):
+            at = next((i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if a != b), None)
+            at = min(len(expected), len(got)) if at is None else at
+            start, end = max(at - SHOWN // 4, 0), at + SHOWN // 2
+            return f"{where} from character {start}: expected {expected[start:end]!r}, got {got[start:end]!r}"
+    return f"{where}: expected {short(expected)}, got {short(got)}"
+
+
+def short(value: Any) -> str:
+    """A value in a report: its `repr`, or the beginning of it and its length."""
+    if isinstance(value, str) and len(value) > SHOWN:
+        return f"{value[: SHOWN // 2]!r}... ({len(value):,} characters)"
+    words = repr(value)
+    return words if len(words) <= 2 * SHOWN else f"{words[: 2 * SHOWN]}..."
+
+
+def told(start: Start, replies: Iterable[str | None]) -> str:
+    """The play that leads to a failure: how to reset, and the replies so far without the farewells."""
+    options = f", options {dict(start.options)}" if start.options else ""
+    return f"seed {start.seed}{options}, replies so far: [{', '.join(short(r) for r in replies if r is not None)}]"
+
+
+@contextmanager
+def blaming(words: Callable[[], str]) -> Iterator[None]:
+    """Add to an error that passes through where it came from, unless it was said further in."""
+    try:
+        yield
+    except Skipped:
+        raise
+    except Exception as error:
+        if not getattr(error, "__notes__", ()):
+            error.add_note(words())
+        raise
+
+
+def _says(info: Any) -> bool:
+    return isinstance(info, Mapping) and isinstance(info.get("outcome"), Mapping) and "success" in info["outcome"]

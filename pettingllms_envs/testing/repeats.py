@@ -1,0 +1,232 @@
+"""Checks that an episode repeats: from its start, from its middle, in another process, and beside its siblings."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pettingllms_envs.testing.play import (
+    Case,
+    Episode,
+    Failed,
+    Skipped,
+    Start,
+    advance,
+    blaming,
+    difference,
+    episode,
+    has_snapshots,
+    made_with,
+    mixed_play,
+    over,
+    same,
+    same_course,
+    saver,
+    scripted,
+    short,
+    told,
+    view,
+)
+
+
+CANNOT_IMPORT = 3  # exit status of the other process
+_PROGRAM = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
+    "from pettingllms_envs.testing.repeats import answer; answer()"
+)
+
+
+def check_determinism(case: Case) -> str:
+    """The same seed and replies lead to the same episode, in a new instance and in one that has played others."""
+    used = case.make()
+    played = [_played(case, start, used) for start in case.starts]
+    for what, env in (("a second run in the same instance", used), ("a run in a new instance", None)):
+        for first in played:
+            again = case.make() if env is None else env
+            seen = episode(again, first.start, scripted(first.replies), max_steps=case.max_steps, look=view).seen
+            same_course(first, seen, what)
+    return f"{len(played)} episodes of {_steps(played)} steps in all, each played three times"
+
+
+def check_another_process(case: Case) -> str:
+    """The same seed and replies lead to the same episode in another process with another PYTHONHASHSEED."""
+    try:
+        made = pickle.dumps(case.make)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise Skipped(f"make cannot be sent to another process: {error}. Give a function of a module.") from None
+    env = case.make()
+    played = [_played(case, start, env) for start in case.starts]
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    orders = [(each.start, each.replies) for each in played]
+    child = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        input=pickle.dumps(sys.path) + pickle.dumps(made) + pickle.dumps((orders, case.max_steps)),
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        check=False,
+    )
+    last_words = (child.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+    if child.returncode == CANNOT_IMPORT:
+        raise Skipped(f"make cannot be imported in another process: {last_words}")
+    if child.returncode:
+        raise Failed(f"the other process, with PYTHONHASHSEED={hash_seed}, ended with: {last_words}")
+    for first, seen in zip(played, pickle.loads(child.stdout), strict=True):
+        same_course(first, seen, f"a run in a process with PYTHONHASHSEED={hash_seed}")
+    return f"{len(played)} episodes of {_steps(played)} steps in all, with PYTHONHASHSEED={hash_seed}"
+
+
+def answer() -> None:
+    """What the other process does: play the episodes that come in, send out what was seen."""
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # what the environment prints must not mix with the answer
+    try:
+        make = pickle.loads(pickle.load(sys.stdin.buffer))
+    except (ImportError, AttributeError) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(CANNOT_IMPORT)
+    orders, max_steps = pickle.load(sys.stdin.buffer)
+    env = make()
+    seen = [episode(env, start, scripted(replies), max_steps=max_steps, look=view).seen for start, replies in orders]
+    out.write(pickle.dumps(seen))
+
+
+def check_snapshots(case: Case) -> str:
+    """An episode taken up again at any point goes on exactly as it went, and in another instance too."""
+    points = 0
+    by_snapshot = has_snapshots(case.make())
+    for start in case.starts[:5]:
+        env = case.make()
+        save, load = saver(env)
+
+        def moment(env: Any, save: Callable[[Any], Any] = save) -> tuple[dict[str, Any], Any, bytes]:
+            token = save(env)
+            return view(env), token, pickle.dumps(token) if by_snapshot else b""
+
+        whole = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=moment)
+        course = whole._replace(seen=tuple(shown for shown, _, _ in whole.seen))
+        fresh = case.make()
+        for i in range(0, len(whole.seen), max(len(whole.seen) // 16, 1)):
+            points += 1
+            with blaming(lambda i=i, whole=whole: told(whole.start, whole.replies[:i])):  # type: ignore[misc]
+                env = load(env, whole.seen[i][1])
+                same_course(course, _rest(env, whole, i), f"taken up after {i} steps", i)
+                if by_snapshot:
+                    fresh = load(fresh, pickle.loads(whole.seen[i][2]))
+                    same_course(course, _rest(fresh, whole, i), f"pickled after {i} steps, in another instance", i)
+    how = "by snapshot(), restore() and pickle" if by_snapshot else "by copy.deepcopy, for it has no snapshot()"
+    return f"taken up at {points} points of {len(case.starts[:5])} episodes, {how}"
+
+
+def check_branches(case: Case) -> str:
+    """Branches from one moment with different replies, in any order, are what each would be alone."""
+    count = 0
+    for start in case.starts[:3]:
+        whole = _played(case, start, case.make())
+        for depth in range(min(4, sum(reply is not None for reply in whole.replies))):
+            prefix = whole.replies[:depth]
+            replies = list(dict.fromkeys((whole.replies[depth] or "", *random.Random(depth).sample(case.pool, 3), "")))
+            with blaming(lambda start=start, prefix=prefix: told(start, prefix)):  # type: ignore[misc]
+                _branch(case, whole, depth, replies)
+            count += len(replies)
+    how = "by snapshot()" if has_snapshots(case.make()) else "by copy.deepcopy, for it has no snapshot()"
+    return f"{count} branches from {len(case.starts[:3])} episodes, {how}"
+
+
+def _branch(case: Case, whole: Episode, depth: int, replies: list[str]) -> None:
+    """Branch out from one moment, then visit the branches in the opposite order and go one step further."""
+    follow = replies[::-1]
+
+    def at_root(env: Any) -> Any:
+        episode(env, whole.start, scripted(whole.replies), max_steps=depth)
+        return env
+
+    alone = []
+    for reply, then in zip(replies, follow, strict=True):
+        env = at_root(case.make())
+        advance(env, reply)
+        first = view(env)
+        advance(env, then)
+        alone.append((first, view(env)))
+    env = at_root(case.make())
+    save, load = saver(env)
+    before, root = view(env), save(env)
+    branches = []
+    for reply in replies:
+        env = load(env, root)
+        same(before, view(env), "the root after a branch was played")
+        advance(env, reply)
+        branches.append(save(env))
+    for i in reversed(range(len(replies))):
+        env = load(env, branches[i])
+        same(alone[i][0], view(env), f"the branch {short(replies[i])} after its siblings {short(replies)}")
+        advance(env, follow[i])
+        same(alone[i][1], view(env), f"the branch {short(replies[i])}, then {short(follow[i])}, after its siblings")
+    same(before, view(load(env, root)), "the root after its branches were played")
+
+
+def check_global_random_state(case: Case) -> str:
+    """No call draws from, or seeds, the global random numbers of `random` and `numpy.random`."""
+    calls, make = 0, _drawing(case)
+
+    def untouched(name: str, call: Callable[[], Any]) -> Any:
+        nonlocal calls
+        calls += 1
+        before = _global_state()
+        result = call()
+        if difference(before, _global_state()) is not None:
+            raise Failed(f"{name} changed the global random state; expected random numbers of the environment's own")
+        return result
+
+    for start in case.starts[:3]:
+        whole = _played(case, start, case.make())
+        env = untouched("make()", make)
+        untouched("reset() without a seed", env.reset)
+        untouched("reset()", partial(env.reset, seed=start.seed, options=dict(start.options) or None))
+        with blaming(lambda whole=whole: told(whole.start, whole.replies)):  # type: ignore[misc]
+            for reply in whole.replies:
+                for agent in env.agents:
+                    untouched("observe()", partial(env.observe, agent))
+                untouched("last()", env.last)
+                if getattr(env, "render_mode", None) is not None:
+                    untouched("render()", env.render)
+                untouched("step()", partial(env.step, reply))
+    return f"{calls} calls"
+
+
+def _played(case: Case, start: Start, env: Any) -> Episode:
+    return episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=view)
+
+
+def _drawing(case: Case) -> Callable[[], Any]:
+    """`make`, with a render mode that opens no window where the environment has one."""
+    modes = [mode for mode in case.make().metadata.get("render_modes", ()) if mode != "human"]
+    if modes and made_with(case.make, render_mode=modes[0]) is not None:
+        return partial(case.make, render_mode=modes[0])
+    return case.make
+
+
+def _rest(env: Any, whole: Episode, i: int) -> list[dict[str, Any]]:
+    """What is seen from step i on when the episode's own replies are played."""
+    seen = [view(env)]
+    for reply in whole.replies[i:]:
+        if not env.agents:
+            break
+        env.step(None if over(env) else "" if reply is None else reply)
+        seen.append(view(env))
+    return seen
+
+
+def _steps(played: list[Episode]) -> int:
+    return sum(len(each.replies) for each in played)
+
+
+def _global_state() -> Any:
+    return copy.deepcopy((random.getstate(), np.random.get_state(legacy=True)))  # noqa: NPY002 - to see who does

@@ -1,0 +1,74 @@
+"""The report of a conformance check: one line for each check, and for a failed one the example that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+
+Status = Literal["passed", "failed", "skipped"]
+
+
+class Result(NamedTuple):
+    """What came of one check.
+
+    Args:
+        name: The check.
+        status: `"passed"`, `"failed"` or `"skipped"`.
+        detail: What was played, with figures; or what was expected and seen, and the play that leads there; or why
+            the check does not apply.
+    """
+
+    name: str
+    status: Status
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All results of one environment; `str` of it is a table.
+
+    Args:
+        env: The environment's name.
+        results: One for each check, in the order in which they ran.
+    """
+
+    env: str
+    results: tuple[Result, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Result, ...]:
+        """The results of the checks that failed."""
+        return tuple(result for result in self.results if result.status == "failed")
+
+    def raise_if_failed(self) -> None:
+        """Raise AssertionError, the report its message, if a check failed."""
+        if not self.ok:
+            raise AssertionError(f"the environment does not conform.\n{self}")
+
+    def __getitem__(self, name: str) -> Result:
+        """The result of the check of that name."""
+        return {result.name: result for result in self.results}[name]
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __str__(self) -> str:
+        width = max(len(result.name) for result in self.results)
+        rows = [f"Conformance of {self.env}"]
+        for name, status, detail in self.results:
+            first, *more = detail.splitlines() or [""]
+            word = status.upper() if status == "failed" else status
+            rows += [f"  {word:7}  {name:{width}}  {first}", *(f"  {'':7}  {'':{width}}  {line}" for line in more)]
+        counts = [f"{sum(r.status == status for r in self.results)} {status}" for status in ("passed", "failed")]
+        rows.append(f"{', '.join(counts)}, {sum(r.status == 'skipped' for r in self.results)} skipped")
+        return "\n".join(rows)

@@ -1,0 +1,214 @@
+"""Checks of what an environment shows: observations, infos, reset options, and that no solution is among them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator, Mapping, ValuesView
+from typing import Any
+
+from pettingllms_envs.testing.play import (
+    Case,
+    Failed,
+    Policy,
+    Skipped,
+    always,
+    blaming,
+    episode,
+    mixed_play,
+    oracle_of,
+    random_replies,
+    same,
+    same_course,
+    scripted,
+    short,
+    texts,
+    view,
+)
+
+
+TELLING = 8  # a text with fewer characters (white space aside) than this may be in a prompt by chance
+LINE_TELLING = 16  # the same for one line of a reply with several
+
+
+def check_observations(case: Case) -> str:
+    """Observations are texts, anyone's at any time; looking changes nothing, nor does what a caller writes into one.
+
+    A text is a `str`; an observation is one, or a dictionary of them with at least the key `"text"`.
+    """
+    count = 0
+    env, tampered = case.make(), case.make()
+
+    def look(env: Any) -> dict[str, Any]:
+        nonlocal count
+        before = view(env)
+        for agent in env.possible_agents:
+            expect_texts(agent, env.observe(agent))
+            count += 1
+        same(before, view(env), "a look at every agent's observation changed what is shown")
+        return _without_infos(before)
+
+    def tamper(env: Any) -> dict[str, Any]:
+        shown = _without_infos(view(env))
+        for agent in env.agents:
+            observation, info = env.observe(agent), env.infos[agent]
+            if isinstance(observation, dict):
+                observation.clear()
+                emptied = "the observation after a caller emptied the one before"
+                same(shown["observations"][agent], env.observe(agent), f"{emptied}, of {agent}")
+            if isinstance(info, dict):
+                _spoil(info)
+        return shown
+
+    for start in case.starts[:5]:
+        clean = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=look)
+        spoilt = episode(tampered, start, scripted(clean.replies), max_steps=case.max_steps, look=tamper)
+        same_course(clean, spoilt.seen, "a run whose observations and infos were overwritten by the caller")
+    return f"{count} observations in {len(case.starts[:5])} episodes, of every agent at every moment"
+
+
+def check_infos(case: Case) -> str:
+    """Infos are plain data that repeats, goes through JSON and pickle, and has no key `action_mask`."""
+    count = 0
+
+    def look(env: Any) -> Any:
+        nonlocal count
+        for agent in env.agents:
+            info = env.infos[agent]
+            if "action_mask" in _keys([info, env.observe(agent)]):
+                raise Failed(f"{agent} has a key 'action_mask'; expected none, for PettingZoo samples actions by it")
+            try:
+                json.dumps(info)
+                copied = pickle.loads(pickle.dumps(info))
+            except (TypeError, ValueError, AttributeError, pickle.PicklingError) as error:
+                raise Failed(f"the infos of {agent} are no plain data: {error}; got {short(info)}") from None
+            same(info, copied, f"the infos of {agent} after pickling")
+            count += 1
+        return {"infos": pickle.loads(pickle.dumps(dict(env.infos)))}
+
+    for start in case.starts[:5]:
+        first = episode(case.make(), start, mixed_play(case, start), max_steps=case.max_steps, look=look)
+        again = episode(case.make(), start, scripted(first.replies), max_steps=case.max_steps, look=look)
+        same_course(first, again.seen, "a second run has other infos")
+    return f"{count} infos"
+
+
+def check_options(case: Case) -> str:
+    """Each legal value of a declared reset option works, an illegal one is a ValueError, an unknown one is ignored."""
+    env, seed = case.make(), case.starts[0].seed
+    env.reset(seed=seed)
+    plain = view(env)
+    env.reset(seed=seed, options={"no such option": 1})
+    same(plain, view(env), "an unknown reset option is to be ignored")
+    declared = env.metadata.get("reset_options")
+    if declared is None:
+        raise Skipped("it declares no metadata['reset_options']; an unknown one was ignored")
+    if not isinstance(declared, Mapping):
+        raise Failed(f"metadata['reset_options'] is {short(declared)}; expected each name with its legal values or ()")
+    for name, values in declared.items():
+        for value in values:
+            start = case.starts[0]._replace(options={name: value})
+            first = episode(case.make(), start, mixed_play(case, start), max_steps=case.max_steps, look=view)
+            again = episode(case.make(), start, scripted(first.replies), max_steps=case.max_steps, look=view)
+            same_course(first, again.seen, "a second run")
+        for illegal in ("no such value", -1) if values else ():
+            _expect_refusal(env, seed, {name: illegal})
+    return ", ".join(f"{name} ({len(values) or 'open'})" for name, values in declared.items()) or "none declared"
+
+
+def check_no_solution_shown(case: Case) -> str:
+    """What the oracle would reply is in nobody's observation, at any decision of random and of blind play.
+
+    Sought are the whole reply, its last line, and what follows the first colon of that line (`"Moves: R R D"` is also
+    sought as `"R R D"`), all without white space and commas. What is then shorter than 8 characters, or 16 for one
+    line of several, may be there by chance and is not sought; nor is what a reply played in the episode said itself,
+    for that is what a workflow may pass on to others. The oracle itself is not played here.
+    """
+    env = case.make()
+    if oracle_of(env) is None:
+        raise Skipped("it has no oracle()")
+    sought = decisions = 0
+    policies: list[Policy | None] = [None, always(""), *map(always, case.blind[:4])]
+    for i, start in enumerate(case.starts):
+        said: list[str] = []
+        policy = policies[i % len(policies)] or random_replies(case.pool, start.seed)
+
+        def watched(env: Any, agent: str, policy: Policy = policy, said: list[str] = said) -> str:
+            nonlocal sought, decisions
+            solution, decisions = list(telling(env.unwrapped.oracle())), decisions + 1
+            for each in solution:
+                if not any(each in reply for reply in said):
+                    sought += 1
+                    _seek(env, each)
+            reply = policy(env, agent)
+            said.append(bare(reply))
+            return reply
+
+        episode(env, start, watched, max_steps=case.max_steps)
+    if not sought:
+        raise Skipped(f"the oracle's replies are too short to tell: less than {TELLING} characters")
+    return f"{sought} texts of the oracle sought at {decisions} decisions of {len(case.starts)} episodes"
+
+
+def expect_texts(agent: str, observation: Any) -> None:
+    """Raise `Failed` unless an observation is a `str`, or a dictionary of them with the key `"text"`."""
+    if isinstance(observation, dict):
+        if "text" not in observation:
+            raise Failed(f"the observation of {agent} has the keys {list(observation)}; expected 'text' among them")
+        for key, text in observation.items():
+            if type(key) is not str or type(text) is not str:
+                raise Failed(f"the observation of {agent} has {short(key)}: {short(text)}; expected strs only")
+    elif type(observation) is not str:
+        raise Failed(f"the observation of {agent} is {short(observation)}; expected a str or a dictionary of strs")
+
+
+def telling(reply: str) -> Iterator[str]:
+    """The texts that would give a reply away, bare; see `check_no_solution_shown`."""
+    lines = reply.strip().splitlines() or [""]
+    least = TELLING if len(lines) == 1 else LINE_TELLING
+    whole, last, answer = bare(reply), bare(lines[-1]), bare(lines[-1].partition(":")[2])
+    candidates = ((whole, TELLING), (last, least), (answer, least))
+    yield from dict.fromkeys(text for text, needed in candidates if len(text) >= needed)
+
+
+def bare(text: str) -> str:
+    """The text without white space and commas."""
+    return "".join(text.replace(",", " ").split())
+
+
+def _seek(env: Any, solution: str) -> None:
+    for agent in env.possible_agents:
+        for text in texts(env.observe(agent)):
+            if solution in bare(text):
+                raise Failed(f"the observation of {agent} shows the oracle's reply {short(solution)}; got {text!r}")
+
+
+def _expect_refusal(env: Any, seed: int, options: Mapping[str, Any]) -> None:
+    try:
+        with blaming(lambda: f"reset with options={dict(options)}, an illegal value; expected ValueError"):
+            env.reset(seed=seed, options=dict(options))
+    except ValueError:
+        return
+    raise Failed(f"reset accepts options={dict(options)}, which is not among the declared values; expected ValueError")
+
+
+def _keys(value: Any) -> Iterator[Any]:
+    """All keys of nested dictionaries."""
+    if isinstance(value, Mapping):
+        yield from value
+        value = value.values()
+    if isinstance(value, list | tuple | ValuesView):
+        for each in value:
+            yield from _keys(each)
+
+
+def _without_infos(shown: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in shown.items() if key != "infos"}
+
+
+def _spoil(info: dict[Any, Any]) -> None:
+    """Overwrite all values of a nested dictionary."""
+    for key, value in info.items():
+        if isinstance(value, dict):
+            _spoil(value)
+        info[key] = "overwritten by the caller"

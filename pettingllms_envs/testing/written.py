@@ -1,0 +1,149 @@
+"""Checks of what may be written to an environment: any text at all, of any length, is an ordinary step."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pettingllms_envs.testing.play import (
+    Case,
+    Failed,
+    Skipped,
+    Start,
+    best,
+    episode,
+    oracle_of,
+    over,
+    scripted,
+    short,
+    told,
+)
+from pettingllms_envs.testing.shown import expect_texts
+
+
+SLOWEST = 1.0  # seconds for one reply
+LONGEST = 2**20  # characters
+EPISODES = 200
+ODD = (" ", "\n", "\u00b2", "\uff11", "\u0130", "\u200b", "\u2028", "-", "0", "9" * 20)  # Python reads \uff11 as 1
+
+
+def check_fuzzed_replies(case: Case) -> str:
+    """No reply raises, changes a space, or makes an observation anything but text: Unicode, empty, nearly legal."""
+    try:
+        from hypothesis import HealthCheck, Phase, given, settings
+        from hypothesis import strategies as st
+    except ImportError:
+        raise Skipped("Hypothesis is not installed. Install it: pip install hypothesis") from None
+    env = case.make()
+    known = _legal_replies(case)
+    letters = sorted(set("".join(known))) or ["?"]
+    piece = st.one_of(st.text(letters, max_size=4), st.sampled_from(ODD))
+    place, cut = st.integers(0, 2**16), st.sampled_from((0, 0, 1, 2, 2**16))
+    nearly_legal = st.builds(_spliced, st.sampled_from(known), place, cut, piece)
+    anything = st.text(st.characters(), max_size=60)  # surrogates included
+    replies = st.lists(st.one_of(nearly_legal, anything, nearly_legal, st.text(letters, max_size=60)), max_size=8)
+    steps = 0
+
+    @settings(
+        max_examples=EPISODES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    @given(st.sampled_from(case.starts), replies)
+    def play(start: Start, replies: list[str]) -> None:
+        nonlocal steps
+        spaces = _spaces(env)
+        steps += len(replies)
+        episode(env, start, scripted(replies), max_steps=len(replies), look=lambda env: _sound(env, spaces))
+
+    play()
+    return f"{EPISODES} episodes of {steps} replies in all"
+
+
+def check_long_replies(case: Case) -> str:
+    """A reply of 2**20 characters takes less than a second, whatever it is made of.
+
+    The length doubles from 2**12, so that a parser that is worse than linear is found out before it takes minutes.
+    """
+    env = case.make()
+    spaces = _spaces(env)
+    shapes = _shapes(_legal_replies(case))
+    for i, shape in enumerate(shapes):
+        start, size = case.starts[i % len(case.starts)], 2**12
+        while size <= LONGEST:
+            head, unit, tail = shape
+            reply = head + (unit * (size // len(unit) + 1))[: size - len(head) - len(tail)] + tail
+            seconds = _seconds(env, start, reply, spaces)
+            if seconds > SLOWEST:
+                seconds = min(seconds, _seconds(env, start, reply, spaces))  # the machine may have been busy
+            if seconds > SLOWEST:
+                words = f"{short(head + unit * 4)}... of {size:,} characters took {seconds:.1f} s; expected less than"
+                raise Failed(f"the reply {words} {SLOWEST:g} s, in time linear in its length\n{told(start, ())}")
+            size *= 2
+    return f"{len(shapes)} kinds of reply of up to {LONGEST:,} characters"
+
+
+def _legal_replies(case: Case) -> list[str]:
+    """Replies to spoil: the oracle's on some instances and blind ones; without those, the ones of random play."""
+    env = case.make()
+    known = []
+    for start in case.starts[:3]:
+        env.reset(seed=start.seed, options=dict(start.options) or None)
+        if oracle_of(env) is not None:
+            known.append(best(env, env.agent_selection))
+    return list(dict.fromkeys((*known, *case.blind))) or list(case.pool)
+
+
+def _spliced(reply: str, place: int, cut: int, piece: str) -> str:
+    """The reply with a piece put in at a place, and so many of its characters left out after it."""
+    start = place % (len(reply) + 1)
+    return reply[:start] + piece + reply[start + cut :]
+
+
+def _shapes(known: list[str]) -> list[tuple[str, str, str]]:
+    """Head, unit that is repeated, and tail of long replies; the known ones are spun out in several ways."""
+    plain = [
+        ("", unit, "") for unit in ("a", " ", "\n", "9", "[", "(", "\t, ", "\N{GRINNING FACE}", "\ud800", "\r\n ")
+    ]
+    legal = next((reply for reply in known if reply.strip()), "yes")
+    last = legal[-1]
+    spun = [("", f"{legal} ", ""), ("", f"{legal}\n", ""), (legal, " ", ""), (legal, " ", "x"), ("", " ", legal)]
+    return [*plain, *spun, (legal, "\n", ""), (legal, last, ""), (legal, f" {last}", "."), (legal, f", {last}", " ,")]
+
+
+def _seconds(env: Any, start: Start, reply: str, spaces: dict[str, tuple[Any, str, Any, str]]) -> float:
+    """The longest that any agent's step with the reply took, with the observations that follow."""
+    slowest = 0.0
+    env.reset(seed=start.seed, options=dict(start.options) or None)
+    for _ in env.possible_agents:
+        if not env.agents or over(env):
+            break
+        began = time.perf_counter()
+        env.step(reply)
+        _sound(env, spaces)
+        slowest = max(slowest, time.perf_counter() - began)
+    return slowest
+
+
+def _spaces(env: Any) -> dict[str, tuple[Any, str, Any, str]]:
+    """Each agent's spaces, with how they look."""
+    pairs = {agent: (env.observation_space(agent), env.action_space(agent)) for agent in env.possible_agents}
+    return {agent: (seen, repr(seen), act, repr(act)) for agent, (seen, act) in pairs.items()}
+
+
+def _sound(env: Any, spaces: dict[str, tuple[Any, str, Any, str]]) -> None:
+    """Raise `Failed` unless the observations are texts of the space that they always had."""
+    for agent in env.agents:
+        observation = env.observe(agent)
+        expect_texts(agent, observation)
+        seen, seen_words, act, act_words = spaces[agent]
+        if not seen.contains(observation):
+            raise Failed(f"the observation of {agent} is not in its space: {short(observation)}")
+        if env.observation_space(agent) is not seen or repr(seen) != seen_words:
+            raise Failed(f"the observation space of {agent} changed; it was {seen_words}")
+        if env.action_space(agent) is not act or repr(act) != act_words:
+            raise Failed(f"the action space of {agent} changed; it was {act_words}")
