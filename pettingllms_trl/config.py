@@ -29,6 +29,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             the number of sequences in one call of the generator.
         max_turns (`int`, *optional*):
             An episode ends when an agent has taken so many decisions. `None` leaves it to the environment.
+        num_threads (`int`, *optional*, defaults to `0`):
+            Threads on which environments are stepped, beside each other and the engine: for environments that wait,
+            for a sandbox, a search, a game server. With `0` they are stepped one after the other.
         check_groups (`bool`, *optional*, defaults to `False`):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
@@ -47,6 +50,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
     )
     max_turns: int | None = field(
         default=None, metadata={"help": "Decisions an agent may take in an episode. None: the environment decides."}
+    )
+    num_threads: int = field(
+        default=0, metadata={"help": "Threads on which environments are stepped. 0: one after the other."}
     )
     check_groups: bool = field(
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}

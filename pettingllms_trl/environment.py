@@ -9,7 +9,8 @@ from typing import Any
 import pettingzoo
 from pettingzoo import AECEnv
 
-from pettingllms_trl.rollout import MakeEnv, Row, prompt_of
+from pettingllms_trl.rollout import MakeEnv
+from pettingllms_trl.run import Row, prompt_of
 
 
 def env_maker(env: str | MakeEnv) -> MakeEnv:

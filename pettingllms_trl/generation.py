@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.records import Completion, Message
-from pettingllms_trl.rollout import Request, Sampled
 
 
 Tokenize = Callable[[list[Sequence[Message]]], Sequence[Sequence[int]]]

@@ -41,12 +41,15 @@ class Candidate:
         reward: The acting agent's reward for the step, as the environment gave it (`alpha * team + local`).
         parts: The reward's named parts (`infos[agent]["rewards"]`), empty where the environment names none.
         state: Digest of the state that the branch reached, or `None` where the environment has no `state_hash`.
+        continuations: The acting agent's return after this step, once for each time that the branch was played to its
+            end by the current policies; empty where none was.
     """
 
     completion: Completion
     reward: float
     parts: Mapping[str, float] = field(default_factory=dict)
     state: str | None = None
+    continuations: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class Decision:
         chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
+        return_to_go: Sum of the agent's rewards from this step to the end, along the chosen branch.
     """
 
     instance: int
@@ -76,6 +80,7 @@ class Decision:
     chosen: int
     state: str | None = None
     episode_return: float = 0.0
+    return_to_go: float = 0.0
 
     @property
     def played(self) -> Candidate:

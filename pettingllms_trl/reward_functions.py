@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from inspect import isclass, iscoroutinefunction
 from typing import Any
 
-from pettingllms_trl.rollout import Choice
+from pettingllms_trl.run import Choice
 
 
 RewardFunction = Callable[..., Sequence[float | None]]

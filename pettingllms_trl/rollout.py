@@ -1,62 +1,45 @@
 """Plays many environments at once, as trees or in parallel, and returns episodes. Needs no torch.
 
-`play` asks for tokens by one function, `sample`, and knows neither models nor policies. All environments in play put
-their requests together, so the sampler sees large batches; as soon as an episode ends, the next row takes its place.
+`play` asks for tokens through an `Engine`, and knows neither models nor policies. No instance waits for another: as
+soon as one's tokens are there it is stepped (on a thread, beside the engine), and as soon as it knows what to ask next
+the engine is asked. Only an engine that works in waves is given all instances' requests together.
 """
 
 from __future__ import annotations
 
-import copy
-import math
-import random
+import itertools
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Message
+from pettingllms_trl.engine import Engine, Request, Sampled
+from pettingllms_trl.records import Episode
+from pettingllms_trl.run import Choice, EnvironmentFailure, Judge, Row, Run
 
 
 MakeEnv = Callable[[], AECEnv]
-Row = Mapping[str, Any]
-"""A row of the data set: `seed` and whatever the environment's `reset(options=...)` takes."""
+RETRIES = 2
+MOST_DROPPED = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """`num_candidates` completions are wanted of the policy of `agent`, after `prompt`."""
+class Rollout:
+    """What playing the rows gave.
 
-    agent: str
-    prompt: Sequence[Message]
-    num_candidates: int
+    Args:
+        episodes: In the order of rows, then of episodes; none of an instance that was dropped.
+        dropped: Why an instance was dropped, by its index: its environment failed again and again.
+        retried: How often an instance was begun anew on a fresh environment, because one had failed.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """The answer to a request: the prompt's ids as the model got them, and the completions."""
-
-    prompt_ids: tuple[int, ...]
-    completions: tuple[Completion, ...]
-
-
-Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a reward function of the user's may look at: a decision whose candidates are sampled but not yet judged."""
-
-    row: Row
-    agent: str
-    turn: int
-    prompt: Sequence[Message]
-    completions: Sequence[Completion]
-
-
-Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
-"""For each completion of a choice, named rewards to be added to the environment's."""
+    episodes: list[Episode]
+    dropped: Mapping[int, str] = field(default_factory=dict)
+    retried: int = 0
 
 
 def play(
@@ -64,231 +47,260 @@ def play(
     *,
     make_env: MakeEnv,
     pool: list[AECEnv] | None = None,
-    sample: Sample,
+    engine: Engine,
     judge: Judge | None = None,
     sampling: Literal["tree", "parallel"],
     num_candidates: int,
+    num_continuations: int = 0,
     seed: str,
     default_env_seed: int = 0,
     max_envs: int | None = None,
     max_turns: int | None = None,
-) -> list[Episode]:
+    num_threads: int = 0,
+) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
+
+    An environment that raises is thrown away, and its instance played anew on a fresh one, twice at most; then the
+    instance is dropped with all its episodes, never scored.
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
         make_env: Called as many times as environments are in play at once; they are reset and used again.
         pool: Environments made before, used first; all that were in play are left in it.
-        sample: Completions for a batch of requests, in their order.
-        judge: Rewards beside the environment's, added before the best candidate is chosen.
+        engine: Samples the completions.
+        judge: Rewards beside the environment's, added before the best candidate is chosen. Called one at a time.
         sampling: `"tree"`: K candidates for each decision, the best is played on, ties broken by chance.
             `"parallel"`: K episodes of each row, one candidate for each decision.
         num_candidates: K.
+        num_continuations: How often each candidate's branch is played to its end, for `Candidate.continuations`.
         seed: Names the rollout. Ties are broken by it and the decision's place alone, whatever else is in play.
         default_env_seed: Seeds the environment where a row has no seed.
         max_envs: Bound on the environments in play at once.
         max_turns: An episode ends when an agent would decide more often.
-
-    Returns:
-        Episodes in the order of rows, then of episodes.
+        num_threads: Environments are stepped on so many threads beside the engine. 0: on the caller's, in a fixed
+            order, so that an engine which samples by one stream of random numbers repeats itself.
 
     Raises:
         TypeError: An agent is shown something that is not text.
         ValueError: The environment gave a reward that is not a finite number.
+        EnvironmentFailure: More than a fifth of the instances had to be dropped.
     """
     num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
-    places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
-    limit = len(places) if max_envs is None else max_envs
-    waiting: Iterator[tuple[int, int]] = iter(places)
-    idle = [] if pool is None else pool
-    idle += [make_env() for _ in range(min(limit, len(places)) - len(idle))]
-    running: list[_Run] = []
-    ended: dict[tuple[int, int], Episode] = {}
-    while len(ended) < len(places):
-        queue, still = deque(running), list[_Run]()
-        while queue or len(still) < limit:
-            if queue:
-                run = queue.popleft()
-            elif (place := next(waiting, None)) is not None:
-                run = _Run(idle.pop(), *place, row=rows[place[0]], seed=seed)
-                run.start(default_env_seed)
-            else:
-                break
-            if run.await_agent(max_turns):
-                still.append(run)
-            else:
-                ended[run.instance, run.episode] = run.finish()
-                idle.append(run.env)
-        running = still
-        requests = [Request(run.agent, run.prompt, width) for run in running]
-        if requests:
-            for run, sampled in zip(running, sample(requests), strict=True):
-                run.decide(sampled, judge)
-    return [ended[place] for place in places]
+    with _Crew(num_threads) as crew:
+        table = _Table(
+            rows,
+            [(i, e) for i in range(len(rows)) for e in range(num_episodes)],
+            make_env=make_env,
+            idle=[] if pool is None else pool,
+            engine=engine,
+            crew=crew,
+            judge=_one_at_a_time(judge) if judge is not None and num_threads else judge,
+            width=width,
+            num_continuations=num_continuations,
+            seed=seed,
+            default_env_seed=default_env_seed,
+            max_envs=max_envs,
+            max_turns=max_turns,
+        )
+        return table.play()
 
 
-def prompt_of(observation: Any, *, agent: str) -> list[Message]:
-    """An observation as chat messages: `{"text": ..., "system": ...}` (system optional), or a plain string.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Seat:
+    """A run with its place in line."""
 
-    Raises:
-        TypeError: It is neither.
-    """
-    if isinstance(observation, str):
-        return [{"role": "user", "content": observation}]
-    if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
-        system = observation.get("system")
-        lead = [{"role": "system", "content": system}] if system else []
-        return [*lead, {"role": "user", "content": observation["text"]}]
-    given = type(observation).__name__
-    if isinstance(observation, Mapping):
-        given = f"a mapping with the keys {sorted(observation)}"
-    raise TypeError(
-        f"agent {agent!r} observes {given}, expected text: a str, or a dict with a str under 'text' and, if you like, "
-        "one under 'system'. Wrap the environment so that observe() returns what the model shall read."
-    )
+    run: Run
+    ticket: int
+    attempt: int = 0
 
 
-class _Run:
-    """An environment in the middle of an episode: it waits for an agent's completions, then goes on."""
+class _Table:
+    """All that is in play: who waits to begin, whose environment is being stepped, who waits for tokens."""
 
-    def __init__(self, env: AECEnv, instance: int, episode: int, *, row: Row, seed: str) -> None:
-        self.env = env
-        self.row = row
-        self.instance = instance
-        self.episode = episode
-        self.agent = ""
-        self.prompt: list[Message] = []
-        self._seed = seed
-        self._decisions: list[Decision] = []
-        self._returns: dict[str, float] = {}
-        self._outcome: Mapping[str, Any] = {}
-        self._turns: dict[str, int] = {}
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        places: Sequence[tuple[int, int]],
+        *,
+        make_env: MakeEnv,
+        idle: list[AECEnv],
+        engine: Engine,
+        crew: _Crew,
+        judge: Judge | None,
+        width: int,
+        num_continuations: int,
+        seed: str,
+        default_env_seed: int,
+        max_envs: int | None,
+        max_turns: int | None,
+    ) -> None:
+        self._rows, self._places = rows, places
+        self._make_env, self._idle = make_env, idle
+        self._engine, self._crew = engine, crew
+        self._judge, self._width, self._num_continuations = judge, width, num_continuations
+        self._seed, self._default_env_seed = seed, default_env_seed
+        self._limit = len(places) if max_envs is None else max_envs
+        self._max_turns = max_turns
+        self._tickets = itertools.count()
+        self._to_begin: deque[tuple[int, int, int]] = deque((*place, 0) for place in places)
+        self._to_continue: deque[Run] = deque()
+        self._jobs: dict[Future[bool], _Seat] = {}
+        self._ready: list[_Seat] = []
+        self._asked: dict[int, _Seat] = {}
+        self._born: dict[int, list[Run]] = {}
+        self._ended: dict[tuple[int, int], Run] = {}
+        self._dropped: dict[int, str] = {}
+        self._retried = 0
 
-    def start(self, default_env_seed: int) -> None:
-        options = {name: value for name, value in self.row.items() if name != "seed"}
-        self.env.reset(seed=self.row.get("seed", default_env_seed), options=options or None)
-        self._returns = dict.fromkeys(self.env.possible_agents, 0.0)
-
-    def await_agent(self, max_turns: int | None) -> bool:
-        """Go to the next agent that decides; False where the episode is over."""
-        env = self.env
-        while env.agents:
-            agent = env.agent_selection
-            if env.terminations[agent] or env.truncations[agent]:
-                env.step(None)  # PettingZoo's farewell step of an agent that is done
+    def play(self) -> Rollout:
+        """Until nobody is left."""
+        in_waves = self._engine.in_waves
+        while self._open() or self._num_seated:
+            if self._jobs:
+                self._collect(block=in_waves or not (self._asked or self._ready))
+            if in_waves and (self._jobs or self._room):
                 continue
-            if max_turns is not None and self._turns.get(agent, 0) >= max_turns:
-                return False
-            self.agent = agent
-            self.prompt = prompt_of(env.observe(agent), agent=agent)
-            return True
-        return False
+            self._ask()
+            if self._asked:
+                for ticket, sampled in self._engine.step():
+                    self._begin_job(self._asked.pop(ticket), self._decide, sampled)
+        episodes = [
+            self._ended[place].finish(self._num_continuations)
+            for place in self._places
+            if place[0] not in self._dropped
+        ]
+        return Rollout(episodes, self._dropped, self._retried)
 
-    def decide(self, sampled: Sampled, judge: Judge | None) -> None:
-        """Play every completion on a branch of its own and go on from the best."""
-        state = _state_hash(self.env)
-        turn = self._turns.get(self.agent, 0)
-        branches = list(_play_branches(self.env, self.agent, sampled.completions))
-        if judge is not None:
-            choice = Choice(self.row, self.agent, turn, self.prompt, sampled.completions)
-            branches = [_add(self.agent, b, more) for b, more in zip(branches, judge(choice), strict=True)]
-        rewards = [branch.candidate.reward for branch in branches]
-        best = [k for k, reward in enumerate(rewards) if reward == max(rewards)]
-        place = f"{self._seed}/{self.instance}/{self.episode}/{self.agent}/{turn}"
-        chosen = best[0] if len(best) == 1 else random.Random(place).choice(best)
-        self.env = branches[chosen].resume()
-        for agent, reward in branches[chosen].rewards.items():
-            self._returns[agent] = self._returns.get(agent, 0.0) + reward
-        self._outcome = branches[chosen].outcome
-        self._turns[self.agent] = turn + 1
-        self._decisions.append(
-            Decision(
-                instance=self.instance,
-                episode=self.episode,
-                agent=self.agent,
-                turn=turn,
-                prompt=self.prompt,
-                prompt_ids=sampled.prompt_ids,
-                candidates=tuple(branch.candidate for branch in branches),
-                chosen=chosen,
-                state=state,
-            )
-        )
+    def _open(self) -> bool:
+        """Seat those who wait to begin while there is room. Whether anybody was."""
+        seated = False
+        while self._room:
+            seated = True
+            if self._to_continue:
+                run = self._to_continue.popleft()
+                if run.instance not in self._dropped:
+                    self._begin_job(_Seat(run=run, ticket=next(self._tickets)), self._take_up, self._take_env())
+                continue
+            instance, episode, attempt = self._to_begin.popleft()
+            if instance in self._dropped:
+                continue
+            env = self._make_env() if attempt else self._take_env()
+            run = Run(env, instance, episode, row=self._rows[instance], seed=self._seed)
+            self._begin_job(_Seat(run=run, ticket=next(self._tickets), attempt=attempt), self._start)
+        return seated
 
-    def finish(self) -> Episode:
-        return Episode(
-            instance=self.instance,
-            episode=self.episode,
-            decisions=tuple(replace(d, episode_return=self._returns[d.agent]) for d in self._decisions),
-            returns=self._returns,
-            outcome=self._outcome,
-        )
+    @property
+    def _room(self) -> bool:
+        """Whether somebody waits to begin and may."""
+        return bool(self._to_begin or self._to_continue) and self._num_seated < self._limit
 
+    @property
+    def _num_seated(self) -> int:
+        return len(self._jobs) + len(self._ready) + len(self._asked)
 
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """What a candidate led to: every agent's reward, the outcome so far, and the way back to the state it reached."""
+    def _take_env(self) -> AECEnv:
+        return self._idle.pop() if self._idle else self._make_env()
 
-    candidate: Candidate
-    rewards: Mapping[str, float]
-    outcome: Mapping[str, Any]
-    resume: Callable[[], AECEnv]
+    # ---- Jobs, on the crew's threads; each returns whether the run now waits for an agent ----
 
+    def _start(self, seat: _Seat) -> bool:
+        seat.run.start(self._default_env_seed)
+        return seat.run.await_agent(self._max_turns)
 
-def _play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) -> Iterator[_Branch]:
-    """Step each completion from the environment's present state; no branch sees another's.
+    def _take_up(self, seat: _Seat, env: AECEnv) -> bool:
+        seat.run.take_up(env, self._default_env_seed)
+        return seat.run.await_agent(self._max_turns)
 
-    An environment with `snapshot()` and `restore()` goes back and forth; any other is deep-copied.
-    """
-    game = env.unwrapped
-    if len(completions) == 1:
-        yield _step(env, agent, completions[0])
-    elif hasattr(game, "snapshot") and hasattr(game, "restore"):
-        before = game.snapshot()
-        for completion in completions:
-            game.restore(before)
-            branch = _step(env, agent, completion)
-            yield replace(branch, resume=_restorer(env, game.snapshot()))
-    else:
-        for completion in completions:
-            yield _step(copy.deepcopy(env), agent, completion)
+    def _decide(self, seat: _Seat, sampled: Sampled) -> bool:
+        number = self._num_continuations if seat.run.parent is None else 0
+        self._born[seat.ticket] = seat.run.decide(sampled, self._judge, number)
+        return seat.run.await_agent(self._max_turns)
 
+    def _begin_job(self, seat: _Seat, work: Callable[..., bool], *args: Any) -> None:
+        self._jobs[self._crew.submit(work, seat, *args)] = seat
 
-def _add(agent: str, branch: _Branch, more: Mapping[str, float]) -> _Branch:
-    """The branch with further rewards for the agent that acted."""
-    candidate, extra = branch.candidate, sum(more.values())
-    return replace(
-        branch,
-        candidate=replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more}),
-        rewards={**branch.rewards, agent: branch.rewards[agent] + extra},
-    )
+    def _collect(self, *, block: bool) -> None:
+        """See to the jobs that are done."""
+        done, _ = wait(self._jobs, timeout=None if block else 0, return_when=FIRST_COMPLETED)
+        for job in sorted(done, key=lambda job: self._jobs[job].ticket):
+            seat = self._jobs.pop(job)
+            try:
+                waits = job.result()
+            except EnvironmentFailure as failure:
+                self._failed(seat, failure)
+                continue
+            self._to_continue.extend(self._born.pop(seat.ticket, ()))
+            if seat.run.instance in self._dropped:
+                self._idle.append(seat.run.env)
+            elif waits:
+                self._ready.append(seat)
+            else:
+                self._over(seat.run)
 
+    def _over(self, run: Run) -> None:
+        self._idle.append(run.env)
+        if run.parent is None:
+            self._ended[run.instance, run.episode] = run
+        else:
+            parent = run.parent
+            parent.run.continued(parent.decision, parent.candidate, run.worth(parent.agent))
 
-def _restorer(env: AECEnv, snapshot: Any) -> Callable[[], AECEnv]:
-    def resume() -> AECEnv:
-        env.unwrapped.restore(snapshot)
-        return env
+    def _failed(self, seat: _Seat, failure: EnvironmentFailure) -> None:
+        """Begin the instance anew on a fresh environment, or drop it; the one that failed is not used again."""
+        run = seat.run
+        if run.instance in self._dropped:
+            return
+        if run.parent is not None or seat.attempt >= RETRIES:
+            self._dropped[run.instance] = str(failure)
+            if len(self._dropped) > max(1, MOST_DROPPED * len(self._rows)) or len(self._rows) == 1:
+                raise failure
+            return
+        self._retried += 1
+        self._to_begin.append((run.instance, run.episode, seat.attempt + 1))
 
-    return resume
-
-
-def _step(env: AECEnv, agent: str, completion: Completion) -> _Branch:
-    env.step(completion.text)
-    rewards = {name: float(reward) for name, reward in env.rewards.items()}
-    if not all(map(math.isfinite, rewards.values())):
-        raise ValueError(
-            f"the environment gave {rewards} after {agent!r} said {completion.text[:200]!r}; rewards must be finite"
-        )
-    info = env.infos.get(agent, {})  # read now: an agent that is done takes its info along when it leaves
-    candidate = Candidate(
-        completion=completion,
-        reward=rewards[agent],
-        parts=dict(info.get("rewards", {})),
-        state=_state_hash(env),
-    )
-    return _Branch(candidate, rewards, dict(info.get("outcome", {})), resume=lambda: env)
+    def _ask(self) -> None:
+        """Hand the engine what is ready, in the order in which the runs took their seats."""
+        for seat in sorted(self._ready, key=lambda seat: seat.ticket):
+            if seat.run.instance in self._dropped:
+                self._idle.append(seat.run.env)
+                continue
+            width = self._width if seat.run.parent is None else 1
+            self._asked[seat.ticket] = seat
+            self._engine.submit(seat.ticket, Request(seat.run.agent, seat.run.prompt, width))
+        self._ready.clear()
 
 
-def _state_hash(env: AECEnv) -> str | None:
-    game = env.unwrapped
-    return game.state_hash() if hasattr(game, "state_hash") else None
+class _Crew:
+    """Does jobs on threads, or at once on the caller's thread where there are none."""
+
+    def __init__(self, num_threads: int) -> None:
+        self._threads = ThreadPoolExecutor(num_threads, "environments") if num_threads else None
+
+    def __enter__(self) -> _Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+
+    def submit(self, work: Callable[..., bool], *args: Any) -> Future[bool]:
+        """Begin a job; what it raises is raised when its result is asked for."""
+        if self._threads is not None:
+            return self._threads.submit(work, *args)
+        job: Future[bool] = Future()
+        try:
+            job.set_result(work(*args))
+        except Exception as error:  # noqa: BLE001  # as a thread would
+            job.set_exception(error)
+        return job
+
+
+def _one_at_a_time(judge: Judge) -> Judge:
+    """A user's function that never runs on two threads at once."""
+    lock = threading.Lock()
+
+    def locked(choice: Choice) -> Sequence[Mapping[str, float]]:
+        with lock:
+            return judge(choice)
+
+    return locked

@@ -11,6 +11,7 @@ The private seams this stands on are pinned by `tests/trl/test_trl_seams.py`.
 from __future__ import annotations
 
 import time
+import warnings
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ from trl.trainer.utils import (
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.engine import Request, Sampled, Waves
 from pettingllms_trl.environment import check_env, env_maker
 from pettingllms_trl.generation import sample
 from pettingllms_trl.hub import adapters_card
@@ -42,7 +44,8 @@ from pettingllms_trl.metrics import of_episodes
 from pettingllms_trl.policies import Policy, activate, attach_adapters, parameters_of, route
 from pettingllms_trl.records import Decision, Episode, check_groups
 from pettingllms_trl.reward_functions import RewardFunction, judge, weighted
-from pettingllms_trl.rollout import Choice, MakeEnv, Row, play
+from pettingllms_trl.rollout import MakeEnv, play
+from pettingllms_trl.run import Choice, Row
 
 
 class MultiAgentGRPOTrainer(GRPOTrainer):
@@ -218,17 +221,11 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
     def _play(
         self, rows: Sequence[Row], *, sampling: Any, num_candidates: int, name: str, max_envs: int | None = None
     ) -> list[Episode]:
-        return play(
+        rollout = play(
             rows,
             make_env=self._make_env,
             pool=self._envs,
-            sample=lambda requests: sample(
-                requests,
-                policy_of=self.routing.of_agent,
-                tokenize=lambda prompts: self._tokenize_prompts(prompts)[0],
-                generate=self._generate_as,
-                decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
-            ),
+            engine=Waves(self._sample),
             judge=self._judge if self._user_rewards else None,
             sampling=sampling,
             num_candidates=num_candidates,
@@ -236,6 +233,24 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             default_env_seed=self.args.seed,
             max_envs=max_envs or self.args.max_envs,
             max_turns=self.args.max_turns,
+            num_threads=self.args.num_threads,
+        )
+        for reason in rollout.dropped.values():
+            warnings.warn(
+                f"an instance was dropped, its environment having failed three times: {reason}", stacklevel=2
+            )
+        mode = "train" if self.model.training else "eval"
+        self._metrics[mode]["rollout/dropped"].append(len(rollout.dropped))
+        self._metrics[mode]["rollout/retried"].append(rollout.retried)
+        return rollout.episodes
+
+    def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        return sample(
+            requests,
+            policy_of=self.routing.of_agent,
+            tokenize=lambda prompts: self._tokenize_prompts(prompts)[0],
+            generate=self._generate_as,
+            decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
         )
 
     def _generate_as(self, policy: str, prompt_ids: list[Sequence[int]]) -> tuple[Any, Any]:

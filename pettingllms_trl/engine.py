@@ -1,0 +1,67 @@
+"""What a rollout asks of whatever samples tokens: requests go in with tickets, answers come out as they are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pettingllms_trl.records import Completion, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`num_candidates` completions are wanted of the policy of `agent`, after `prompt`."""
+
+    agent: str
+    prompt: Sequence[Message]
+    num_candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The answer to a request: the prompt's ids as the model got them, and the completions."""
+
+    prompt_ids: tuple[int, ...]
+    completions: tuple[Completion, ...]
+
+
+Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
+"""Completions for a batch of requests, in their order."""
+
+
+class Engine(Protocol):
+    """Samples for many instances at once. Tickets are the caller's, each used once."""
+
+    @property
+    def in_waves(self) -> bool:
+        """Whether `step` answers all that it was given in one go, so that it pays to wait for every instance first."""
+        ...
+
+    def submit(self, ticket: int, request: Request) -> None:
+        """Take a request; nothing is sampled yet."""
+        ...
+
+    def step(self) -> Sequence[tuple[int, Sampled]]:
+        """Work a while on the requests taken. Returns those now answered, perhaps none."""
+        ...
+
+
+class Waves:
+    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake."""
+
+    in_waves = True
+
+    def __init__(self, sample: Sample) -> None:
+        self._sample = sample
+        self._waiting: list[tuple[int, Request]] = []
+
+    def submit(self, ticket: int, request: Request) -> None:
+        """See `Engine`."""
+        self._waiting.append((ticket, request))
+
+    def step(self) -> Sequence[tuple[int, Sampled]]:
+        """Sample for all requests, in the order in which they came."""
+        wave, self._waiting = self._waiting, []
+        answers = self._sample([request for _, request in wave])
+        return [(ticket, sampled) for (ticket, _), sampled in zip(wave, answers, strict=True)]
