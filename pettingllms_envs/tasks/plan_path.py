@@ -108,7 +108,7 @@ def _inner(size: int) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=32)
 def _orbits(size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The cells that rotations and reflections take to each other: per cell the number of its orbit; a mask of each."""
+    """The cells that rotations and reflections take to each other: per cell its orbit's number; a mask of each."""
     last = size - 1
     keys = [
         tuple(sorted((min(row, last - row), min(column, last - column))))

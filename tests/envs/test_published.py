@@ -73,5 +73,6 @@ if __name__ == "__main__":
         path = FOLDER / f"{name}_test.jsonl"
         if not path.exists():
             path.write_text("".join(json.dumps(row) + "\n" for row in rows(name)), encoding="ascii")
-    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(FOLDER.glob("*.jsonl"))]
+    files = sorted(FOLDER.glob("*.jsonl"))
+    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (FOLDER / "SHA256SUMS").write_text("".join(sums), encoding="ascii")
