@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from statistics import fmean
 from typing import Any
@@ -17,6 +18,7 @@ from pettingllms_envs.testing.play import (
     Failed,
     Policy,
     Skipped,
+    Start,
     always,
     best,
     blaming,
@@ -33,6 +35,7 @@ from pettingllms_envs.testing.play import (
 )
 
 
+LEAST_STARTS = 20
 TOLERANCE = 1e-9  # of sums of rewards
 MOST_LINES = 12  # of a prompt of which every block of lines is copied; of a longer one every tail
 MOST_PIECES = 120
@@ -75,6 +78,7 @@ def check_floors(case: Case) -> str:
     * Its mean success is at most `floor`, and its mean return at most `floor` times the oracle's (or the declared
       maximum's, without an oracle). Empty, echoed and copied replies never succeed.
     """
+    case = replace(case, starts=_enough(case.starts))
     env = case.make()
     oracles = [_play(case, i, best) for i in range(len(case.starts))] if oracle_of(env) is not None else []
     bound = fmean(each.team for each in oracles) if oracles else env.metadata.get("max_return")
@@ -89,6 +93,13 @@ def check_floors(case: Case) -> str:
     of = "" if bound is None else f" of {bound:.2f}"
     where = f"{len(figures)} policies in {len(case.starts)} episodes each"
     return f"{where}; the best succeeds on {success:.0%} and returns {returned:.2f}{of}: {name}"
+
+
+def _enough(starts: tuple[Start, ...]) -> tuple[Start, ...]:
+    """The starts, and as many further seeds as a mean needs to say anything about luck."""
+    further = itertools.count(max(start.seed for start in starts) + 1)
+    more = zip(range(LEAST_STARTS - len(starts)), itertools.cycle(starts), further, strict=False)
+    return (*starts, *[Start(seed, start.options) for _, start, seed in more])
 
 
 def check_rewards(case: Case) -> str:

@@ -129,7 +129,7 @@ def test_a_sound_environment_of_a_stranger_passes_every_check() -> None:
     assert report["pettingzoo"].detail == "api_test, seed_test, max_cycles_test, render_test (ansi)"
     assert report["oracle"].detail == "success and the maximum 1 in 6 episodes of 1.0 replies"
     assert report["floors"].detail.endswith(
-        "in 6 episodes each; the best succeeds on 0% and returns 0.00 of 1.00: always 'Sum: 1'"
+        "in 20 episodes each; the best succeeds on 0% and returns 0.00 of 1.00: always 'Sum: 1'"
     )
     assert report["rewards"].detail == "success 1.00 to 1.00, format -0.10 to -0.10"
     assert report["options"].detail == "split (2)"
