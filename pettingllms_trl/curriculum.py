@@ -1,0 +1,85 @@
+"""A curriculum of levels: the next one is reached when the present one succeeds often enough. Pure; state is a value.
+
+    curriculum = Curriculum(levels=(1, 2, 3, 4, 5), advance_at=0.7)
+
+The trainer writes a `level` into each row before it is played, tells the curriculum how the episodes ended, and saves
+its state with the checkpoint.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pettingllms_trl.records import Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come: the index of the level it plays, and how its latest episodes on it ended, oldest first."""
+
+    index: int = 0
+    latest: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curriculum:
+    """Levels in order of difficulty, and when the next one is reached.
+
+    Args:
+        levels: Values of the reset option `field`, the easiest first.
+        advance_at: Share of successes that reaches the next level, in (0, 1].
+        window: Over so many of the level's latest episodes.
+        review: Share of the rows that are played on a level reached before, in [0, 1).
+        field: The environment's reset option.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    levels: tuple[Any, ...]
+    advance_at: float = 0.7
+    window: int = 64
+    review: float = 0.2
+    field: str = "level"
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            raise ValueError("levels is empty; expected the values of a reset option, the easiest first.")
+        if not 0 < self.advance_at <= 1:
+            raise ValueError(f"advance_at is {self.advance_at}; expected a share of successes in (0, 1].")
+        if self.window < 1:
+            raise ValueError(f"window is {self.window}; expected a number of episodes of at least 1.")
+        if not 0 <= self.review < 1:
+            raise ValueError(f"review is {self.review}; expected a share of the rows in [0, 1).")
+
+    def assign(self, rows: Sequence[Mapping[str, Any]], progress: Progress, seed: str) -> list[dict[str, Any]]:
+        """The rows, each with its level: the present one, or by chance one reached before; the seed decides."""
+        rng = random.Random(seed)
+        assigned = []
+        for row in rows:
+            index = rng.randrange(progress.index) if progress.index and rng.random() < self.review else progress.index
+            assigned.append({**row, self.field: self.levels[index]})
+        return assigned
+
+    def after(self, progress: Progress, rows: Sequence[Mapping[str, Any]], episodes: Sequence[Episode]) -> Progress:
+        """The progress after these episodes of these rows (`episode.instance` is the row's index).
+
+        Raises:
+            ValueError: An episode's outcome does not say whether it was a success.
+        """
+        level = self.levels[progress.index]
+        ended = [episode for episode in episodes if rows[episode.instance][self.field] == level]
+        for episode in ended:
+            if "success" not in episode.outcome:
+                raise ValueError(
+                    f"the outcome of an episode is {dict(episode.outcome)}; a curriculum expects 'success' in "
+                    "infos[agent]['outcome'] of the environment."
+                )
+        latest = (*progress.latest, *[bool(episode.outcome["success"]) for episode in ended])[-self.window :]
+        reached = len(latest) == self.window and sum(latest) >= self.advance_at * self.window
+        if reached and progress.index + 1 < len(self.levels):
+            return Progress(progress.index + 1)
+        return Progress(progress.index, latest)
