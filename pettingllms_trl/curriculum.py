@@ -18,7 +18,7 @@ from pettingllms_trl.records import Episode
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come: the index of the level it plays, and how its latest episodes on it ended, oldest first."""
+    """How far a run has come: the index of its level, and how the latest episodes on it ended, oldest first."""
 
     index: int = 0
     latest: tuple[bool, ...] = ()
