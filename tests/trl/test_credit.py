@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 
 import pytest
+import torch
+from trl.trainer.utils import nanstd
 
 from pettingllms_trl.credit import Advantages, at_grpo, check_advantages, grpo, resolve
 from pettingllms_trl.records import Candidate, Completion, Decision
 
 
 EPSILON = 1e-4
+NAMES = "at_grpo, grpo, magrpo, loo, rae, gigpo, dr_mas, max_rl, counterfactual"
 
 
 def decision(
@@ -47,6 +51,18 @@ def test_at_grpo_subtracts_the_groups_mean_and_divides_by_the_scale(scale: str, 
     assert first == pytest.approx([0.5 / divisors[0], -0.5 / divisors[0]], rel=1e-6)
     assert second == pytest.approx([2 / divisors[1], -2 / divisors[1]], rel=1e-6)
     assert other == pytest.approx([50 / divisors[2], -50 / divisors[2]], rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_at_grpo_is_trls_own_formula_to_the_last_bit(scale: str) -> None:
+    drawn = random.Random(0)
+    rewards = [[drawn.gauss(0, 1) for _ in range(8)] for _ in range(16)]
+    rows = torch.tensor(rewards)  # GRPOTrainer._generate_and_score_completions, with its names for the scales
+    expected = rows - torch.nanmean(rows, dim=1, keepdim=True)
+    if scale != "none":
+        std = nanstd(rows, dim=1, keepdim=True) if scale == "group" else nanstd(rows)
+        expected = expected / (std + EPSILON)
+    assert at_grpo([decision("a", row, turn=t) for t, row in enumerate(rewards)], scale=scale) == expected.tolist()
 
 
 def test_at_grpo_gives_the_docstrings_example() -> None:
@@ -118,8 +134,8 @@ def test_an_agent_that_acts_in_a_single_episode_of_an_instance_has_no_peers_and_
 @pytest.mark.parametrize(
     ("credit", "sampling", "message"),
     [
-        ("at_grop", "tree", r"no credit scheme 'at_grop'\. Did you mean 'at_grpo'\? Known: at_grpo, grpo; or give a"),
-        ("ppo9999", "tree", r"no credit scheme 'ppo9999'.*Known: at_grpo, grpo"),
+        ("at_grop", "tree", rf"no credit scheme 'at_grop'\. Did you mean 'at_grpo'\? Known: {NAMES}; or give a"),
+        ("ppo9999", "tree", rf"no credit scheme 'ppo9999'.*Known: {NAMES}"),
         ("grpo", "tree", r"credit='grpo' with sampling='tree'.* Set sampling='parallel' or choose another credit"),
         ("at_grpo", "parallel", r"credit='at_grpo' with sampling='parallel'.* Set sampling='tree'"),
     ],
@@ -130,7 +146,7 @@ def test_a_name_that_is_unknown_or_needs_other_sampling_is_refused(credit: str, 
 
 
 def test_what_is_neither_a_name_nor_a_function_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"credit is 3, expected a name \(at_grpo, grpo\) or a function"):
+    with pytest.raises(TypeError, match=rf"credit is 3, expected a name \({NAMES}\) or a function"):
         resolve(3, sampling="tree", scale="group", num_candidates=4)
 
 

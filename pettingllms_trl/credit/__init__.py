@@ -1,0 +1,74 @@
+"""Credit: decisions to advantages. A scheme is one pure function, and the trainer is blind to which.
+
+A scheme says which number a candidate is judged by, against which peers, from which baseline, on which scale. So it
+is a few lines over `values.py` (the number) and `peers.py` (peers, baseline, scale):
+
+| scheme           | number                  | peers                      | baseline, scale        | sampling |
+|------------------|-------------------------|----------------------------|------------------------|----------|
+| `at_grpo`        | the step's reward       | siblings                   | mean, deviation        | tree     |
+| `counterfactual` | reward + continuations  | siblings                   | mean, deviation        | tree     |
+| `grpo`           | the episode's return    | the instance's episodes    | mean, deviation        | parallel |
+| `dr_mas`         | the episode's return    | the instance's decisions   | mean, deviation        | parallel |
+| `gigpo`          | return; return to go    | episodes; same state       | mean, deviation; added | parallel |
+| `magrpo`         | return to go            | the instance's, same turn  | mean, none             | both     |
+| `loo`            | reward; return (1)      | siblings; episodes (1)     | mean of others, none   | both     |
+| `max_rl`         | reward; return (1)      | siblings; episodes (1)     | mean, mean             | both     |
+| `rae`            | reward; return (1)      | the role's past            | running mean, none     | both     |
+
+Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
+
+To add one, write a function of a sequence of `Decision` that returns, for each, one number per candidate, and give it
+to the trainer as `credit=`. Options of those above are set by `functools.partial`: `credit=partial(gigpo, gamma=1.0)`.
+
+Beside them: `filters.py` says which groups are worth training on, `weighing.py` what a step's reward is worth once
+its parts are weighed anew.
+"""
+
+from pettingllms_trl.credit.door import Credit, Sampling, Stateful, check_advantages, resolve, resolve_filter
+from pettingllms_trl.credit.filters import (
+    Filter,
+    Kept,
+    first_rows,
+    nonzero_variance,
+    rows_to_play,
+    signal_to_noise,
+)
+from pettingllms_trl.credit.in_episodes import dr_mas, gigpo, grpo
+from pettingllms_trl.credit.in_trees import at_grpo, counterfactual
+from pettingllms_trl.credit.peers import Advantages, Scale
+from pettingllms_trl.credit.running import RunningBaseline, rae
+from pettingllms_trl.credit.turnwise import loo, magrpo, max_rl
+from pettingllms_trl.credit.values import Value
+from pettingllms_trl.credit.weighing import check_weights, reweighed, weigh
+
+
+__all__ = [
+    "Advantages",
+    "Credit",
+    "Filter",
+    "Kept",
+    "RunningBaseline",
+    "Sampling",
+    "Scale",
+    "Stateful",
+    "Value",
+    "at_grpo",
+    "check_advantages",
+    "check_weights",
+    "counterfactual",
+    "dr_mas",
+    "first_rows",
+    "gigpo",
+    "grpo",
+    "loo",
+    "magrpo",
+    "max_rl",
+    "nonzero_variance",
+    "rae",
+    "resolve",
+    "resolve_filter",
+    "reweighed",
+    "rows_to_play",
+    "signal_to_noise",
+    "weigh",
+]

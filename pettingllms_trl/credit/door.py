@@ -1,0 +1,222 @@
+"""The door: a name or a function to a scheme that works with the sampling at hand, tried before any training."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from pettingllms_trl.credit.filters import Filter, nonzero_variance, signal_to_noise
+from pettingllms_trl.credit.in_episodes import dr_mas, gigpo, grpo
+from pettingllms_trl.credit.in_trees import at_grpo, counterfactual
+from pettingllms_trl.credit.peers import Advantages, Scale, episodes
+from pettingllms_trl.credit.running import RunningBaseline
+from pettingllms_trl.credit.turnwise import loo, magrpo, max_rl
+from pettingllms_trl.records import Candidate, Completion, Decision
+
+
+Sampling = Literal["tree", "parallel"]
+
+
+class Credit(Protocol):
+    """A credit scheme: advantages in the order of the decisions, one for each candidate."""
+
+    def __call__(self, decisions: Sequence[Decision], /) -> Advantages: ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What a scheme with a memory offers besides, so that a checkpoint holds it. The state must be fit for JSON."""
+
+    def state_dict(self) -> Mapping[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class _Scheme(NamedTuple):
+    """A scheme with a name: the kinds of sampling that it works with, and its options with each."""
+
+    function: Callable[..., Any]
+    options: Mapping[Sampling, Mapping[str, Any]]
+    scaled: bool = False  # whether `scale_rewards` chooses its scale; the others' sources say themselves
+
+
+_EITHER: Mapping[Sampling, Mapping[str, Any]] = {"tree": {}, "parallel": {"value": "outcome"}}
+_SCHEMES: Mapping[str, _Scheme] = {
+    "at_grpo": _Scheme(at_grpo, {"tree": {}}, scaled=True),
+    "grpo": _Scheme(grpo, {"parallel": {}}, scaled=True),
+    "magrpo": _Scheme(magrpo, {"tree": {}, "parallel": {}}),
+    "loo": _Scheme(loo, _EITHER),
+    "rae": _Scheme(RunningBaseline, _EITHER),
+    "gigpo": _Scheme(gigpo, {"parallel": {}}, scaled=True),
+    "dr_mas": _Scheme(dr_mas, {"parallel": {}}, scaled=True),
+    "max_rl": _Scheme(max_rl, _EITHER),
+    "counterfactual": _Scheme(counterfactual, {"tree": {}}, scaled=True),
+}
+_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "nonzero_variance": nonzero_variance,
+    "signal_to_noise": signal_to_noise,
+}
+
+
+def resolve(
+    credit: str | Credit,
+    *,
+    sampling: Sampling,
+    scale: Scale,
+    num_candidates: int,
+    num_continuations: int = 0,
+) -> Credit:
+    """The scheme that a user named or gave, tried once on a made-up rollout before any training starts.
+
+    One of ours may be given by name, as a function, or as a `partial` of it with options; the rest is filled in as for
+    its name. Any other function is taken as it is.
+
+    Args:
+        credit: A name or a function of the decisions.
+        sampling: How instances are played.
+        scale: TRL's `scale_rewards`, for the schemes that normalise by a deviation (`at_grpo`, `counterfactual`,
+            `grpo`, `dr_mas`, `gigpo`). The others do not divide, or by what their source says, unless given otherwise.
+        num_candidates: K.
+        num_continuations: How often the rollout plays each candidate's branch on.
+
+    Raises:
+        TypeError: It is neither a name nor a function.
+        ValueError: The name is unknown, the scheme needs the other kind of sampling or continuations, an option is out
+            of range, or what it returned on the made-up rollout is not one finite number per candidate.
+    """
+    name: str | None
+    given: Mapping[str, Any]
+    if isinstance(credit, str):
+        name, given = _known("credit scheme", credit, _SCHEMES), {}
+    elif callable(credit):
+        function, given = _taken_apart(credit)
+        name = next((name for name, scheme in _SCHEMES.items() if scheme.function is function), None)
+    else:
+        raise TypeError(
+            f"credit is {credit!r}, expected a name ({', '.join(_SCHEMES)}) or a function of the decisions"
+        )
+    scheme = credit if name is None else _made(name, given, sampling=sampling, scale=scale)
+    assert callable(scheme)
+    if name == "counterfactual" and num_continuations < 1:
+        raise ValueError(
+            f"credit='counterfactual' with {num_continuations} continuations of each candidate, expected at least 1: "
+            "it judges a candidate by playing its branch on. Set their number, or choose another credit."
+        )
+    probe = _probe(sampling, num_candidates, num_continuations)
+    before = copy.deepcopy(scheme.state_dict()) if isinstance(scheme, Stateful) else None
+    check_advantages(scheme(probe), probe)
+    if isinstance(scheme, Stateful) and before is not None:
+        scheme.load_state_dict(before)  # what it made of the made-up rollout must not go into training
+    return scheme
+
+
+def resolve_filter(group_filter: str | Filter, *, sampling: Sampling) -> Filter:
+    """The group filter that a user named or gave: by name it compares a decision's candidates by their rewards in a
+    tree, and an agent's episodes by their returns with `sampling="parallel"`.
+
+    Raises:
+        TypeError: It is neither a name nor a function.
+        ValueError: The name is unknown.
+    """
+    given: Mapping[str, Any]
+    if isinstance(group_filter, str):
+        base, given = _FILTERS[_known("group filter", group_filter, _FILTERS)], {}
+    elif callable(group_filter):
+        base, given = _taken_apart(group_filter)
+        if base not in _FILTERS.values():
+            return group_filter
+    else:
+        raise TypeError(
+            f"the group filter is {group_filter!r}, expected a name ({', '.join(_FILTERS)}) or a function of decisions"
+        )
+    options: Mapping[str, Any] = {} if sampling == "tree" else {"value": "outcome", "peers": episodes}
+    filtered: Filter = partial(base, **{**options, **given})
+    return filtered
+
+
+def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
+    """Refuse anything but one finite number for each candidate of each decision.
+
+    Raises:
+        ValueError: Saying which decision got what.
+    """
+    if len(advantages) != len(decisions):
+        raise ValueError(
+            f"the credit function returned advantages for {len(advantages)} decisions, expected {len(decisions)}: "
+            "return one sequence per decision, in their order"
+        )
+    for i, (values, decision) in enumerate(zip(advantages, decisions, strict=True)):
+        if not hasattr(values, "__len__") or len(values) != len(decision.candidates):
+            raise ValueError(
+                f"the credit function returned {values!r} for decision {i} ({decision.agent}, turn {decision.turn}), "
+                f"expected {len(decision.candidates)} numbers, one per candidate"
+            )
+        if not all(math.isfinite(value) for value in values):
+            raise ValueError(
+                f"the credit function returned {values!r} for decision {i} ({decision.agent}, turn {decision.turn}): "
+                "advantages must be finite. A group whose rewards are all equal has deviation 0; guard the division"
+            )
+
+
+def _known(kind: str, name: str, known: Collection[str]) -> str:
+    if name in known:
+        return name
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"no {kind} {name!r}.{hint} Known: {', '.join(known)}; or give a function of decisions.")
+
+
+def _taken_apart(given: Callable[..., Any]) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+    """A function and the options that a `partial` sets of it."""
+    if isinstance(given, partial) and not given.args:
+        return given.func, given.keywords
+    return given, {}
+
+
+def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Scale) -> Credit:
+    """One of our schemes, with the options given and for the rest those of its name."""
+    function, options, scaled = _SCHEMES[name]
+    if sampling not in options:
+        needs = next(iter(options))
+        raise ValueError(
+            f"credit={name!r} with sampling={sampling!r}: it compares "
+            f"{'the candidates of a decision' if needs == 'tree' else 'whole episodes of an instance'}, which "
+            f"sampling={needs!r} gives. Set sampling={needs!r} or choose another credit."
+        )
+    filled = {**({"scale": scale} if scaled else {}), **options[sampling], **given}
+    scheme: Credit = function(**filled) if isinstance(function, type) else partial(function, **filled)
+    return scheme
+
+
+def _probe(sampling: Sampling, num_candidates: int, num_continuations: int) -> list[Decision]:
+    """Two instances, two agents, two turns; one group of the four is constant, as happens in real rollouts."""
+    num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
+    return [
+        Decision(
+            instance=instance,
+            episode=episode,
+            agent=agent,
+            turn=turn,
+            prompt=[{"role": "user", "content": "?"}],
+            prompt_ids=(0,),
+            candidates=tuple(
+                Candidate(
+                    completion=Completion(ids=(0,), text=str(k)),
+                    reward=float((k + episode) * instance),
+                    continuations=(float(k * instance),) * num_continuations,
+                )
+                for k in range(width)
+            ),
+            chosen=0,
+            episode_return=float(2 * instance * episode),
+            return_to_go=float((2 - turn) * instance * episode),
+        )
+        for instance in range(2)
+        for episode in range(num_episodes)
+        for turn in range(2)
+        for agent in ("first_0", "second_0")
+    ]

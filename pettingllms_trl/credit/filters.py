@@ -1,0 +1,165 @@
+"""Which groups are worth training on, and how many more rows to play for those that were not.
+
+A filter is a function from decisions to `Kept`. A scheme that looks beyond one group (running means, discounts, the
+deviation of a batch) should see all decisions, so give advantages first and select them by `Kept.indices` after.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from pettingllms_trl.credit.peers import Peers, siblings
+from pettingllms_trl.credit.values import Value, numbers_of
+from pettingllms_trl.records import Decision
+
+
+class Kept(NamedTuple):
+    """What a filter left.
+
+    Args:
+        decisions: Those that stay, in their order.
+        indices: Their places among the decisions that were given.
+        dropped: How many of its decisions each agent lost, 0 included.
+    """
+
+    decisions: tuple[Decision, ...]
+    indices: tuple[int, ...]
+    dropped: Mapping[str, int]
+
+
+class Filter(Protocol):
+    """A group filter: decisions to those worth training on."""
+
+    def __call__(self, decisions: Sequence[Decision], /) -> Kept: ...
+
+
+def nonzero_variance(
+    decisions: Sequence[Decision], /, *, value: Value = "reward", peers: Peers = siblings, gamma: float = 1.0
+) -> Kept:
+    """Drop the groups whose numbers are all equal: their advantages are 0, and no scheme of the mean learns from them.
+
+    DAPO's dynamic sampling (arXiv:2503.14476) drops the prompts that are always or never solved; the same for rewards
+    that are not only 0 and 1.
+
+    Args:
+        decisions: Of any agents.
+        value: The number that the groups are compared in, best that of the credit scheme.
+        peers: What a group is: `peers.siblings` in a tree, `peers.episodes` for whole episodes, ...
+        gamma: Discount of `value="return_to_go"`.
+
+    Example:
+        Of the groups 1, 0 and 1, 1 the second is dropped.
+    """
+    groups = _groups(decisions, value, peers, gamma)
+    return _keep(decisions, [group for members in groups.values() for group in _varied(members)], peers)
+
+
+def signal_to_noise(
+    decisions: Sequence[Decision],
+    /,
+    *,
+    threshold: float = 0.9,
+    value: Value = "reward",
+    peers: Peers = siblings,
+    gamma: float = 1.0,
+) -> Kept:
+    r"""Keep the groups that carry the signal: the fewest that hold a share `threshold` of the variance of rewards.
+
+    With `v_g` the (unbiased) variance of group g's numbers and groups ranked by it, the first n stay, where n is the
+    least with `v_1 + ... + v_n >= threshold * (v_1 + ... + v_G)`. The variance stands for the signal, since the part
+    of the gradient that comes from rewards grows with it, while that of KL and entropy terms, the noise, does not
+    (SNR-aware filtering of RAGEN-2, arXiv:2604.06268, in the top-p form of its code).
+
+    Adapted: ranked for each agent by itself, since the rewards of two roles need not have the same units. Groups
+    without variance are always dropped.
+
+    Args:
+        decisions: Of any agents.
+        threshold: Share of the variance that is kept, above 0 to 1. 1 is `nonzero_variance`.
+        value: As in [`nonzero_variance`].
+        peers: As in [`nonzero_variance`].
+        gamma: As in [`nonzero_variance`].
+
+    Raises:
+        ValueError: `threshold` is out of range.
+
+    Example:
+        Groups 4, 0 and 2, 0 and 1, 0 have variances 8, 2, 0.5: with 0.7 the first alone stays (8 / 10.5 = 0.76), with
+        0.9 the first two (0.95).
+    """
+    if not 0.0 < threshold <= 1.0:
+        raise ValueError(f"threshold={threshold!r}, expected the share of the variance to keep, above 0 to 1")
+    kept: list[Hashable] = []
+    for members in _groups(decisions, value, peers, gamma).values():
+        variances = {group: statistics.variance(members[group]) for group in _varied(members)}
+        enough = threshold * math.fsum(variances.values())
+        held = 0.0
+        for group, variance in sorted(variances.items(), key=lambda item: -item[1]):
+            if held >= enough:
+                break
+            held += variance
+            kept.append(group)
+    return _keep(decisions, kept, peers)
+
+
+def rows_to_play(kept: Kept, *, num_played: int, num_wanted: int) -> int:
+    """How many more rows of the data set to play, so that about `num_wanted` of them have a group that was kept.
+
+    DAPO's dynamic sampling (arXiv:2503.14476) fills the batch with rows that teach something. With f of `num_played`
+    rows kept, it takes `(num_wanted - f) * num_played / f` more at the same rate, rounded up; at most `num_wanted` are
+    asked for at a time, and so many where none was kept. Call it again after they are played, until it says 0.
+
+    Args:
+        kept: Of all rows played so far for this batch. Rows count by `Decision.instance`, which must tell the rows of
+            one call of the rollout from those of the next.
+        num_played: Rows played so far.
+        num_wanted: Rows of a full batch.
+
+    Example:
+        3 of 8 rows kept, 8 wanted: 5 * 8 / 3 = 13.3, so 14, bounded by 8.
+    """
+    filled = len({decision.instance for decision in kept.decisions})
+    missing = max(num_wanted - filled, 0)
+    if not filled:
+        return missing
+    return min(-(-missing * num_played // filled), num_wanted)
+
+
+def first_rows(kept: Kept, num_rows: int) -> Kept:
+    """The decisions of the first `num_rows` rows alone, where more were kept than wanted; `dropped` stays as it is."""
+    rows = set(list(dict.fromkeys(decision.instance for decision in kept.decisions))[:num_rows])
+    pairs = [(d, i) for d, i in zip(kept.decisions, kept.indices, strict=True) if d.instance in rows]
+    return Kept(tuple(d for d, _ in pairs), tuple(i for _, i in pairs), kept.dropped)
+
+
+_SAME = 1e-6  # returns are sums, and equal ones may differ by a rounding error
+
+Groups = dict[str, dict[Hashable, list[float]]]
+"""agent -> group -> the numbers of its members. A group bears its agent's name, so it is the only one of that name."""
+
+
+def _groups(decisions: Sequence[Decision], value: Value, peers: Peers, gamma: float) -> Groups:
+    members: dict[str, dict[Hashable, dict[Hashable, float]]] = {}
+    for i, (decision, numbers) in enumerate(zip(decisions, numbers_of(decisions, value, gamma), strict=True)):
+        for k, number in enumerate(numbers):
+            place = peers(i, decision, k)
+            of_agent = members.setdefault(decision.agent, {})
+            of_agent.setdefault((decision.agent, place.group), {})[place.member] = number
+    return {agent: {group: list(own.values()) for group, own in groups.items()} for agent, groups in members.items()}
+
+
+def _varied(groups: Mapping[Hashable, Sequence[float]]) -> list[Hashable]:
+    return [group for group, numbers in groups.items() if max(numbers) - min(numbers) > _SAME]
+
+
+def _keep(decisions: Sequence[Decision], groups: Sequence[Hashable], peers: Peers) -> Kept:
+    kept = set(groups)
+    indices = tuple(i for i, d in enumerate(decisions) if (d.agent, peers(i, d, 0).group) in kept)
+    dropped = {
+        agent: sum(d.agent == agent for d in decisions) - sum(decisions[i].agent == agent for i in indices)
+        for agent in dict.fromkeys(decision.agent for decision in decisions)
+    }
+    return Kept(tuple(decisions[i] for i in indices), indices, dropped)

@@ -1,0 +1,126 @@
+"""Peers, baseline and scale: numbers to advantages.
+
+`compare` puts the numbers of peers into a row each and hands the rows to a baseline and a scale, which are functions
+of them. An agent is compared with itself alone: no other agent's reward moves its advantages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+from trl.trainer.utils import nanstd
+
+from pettingllms_trl.credit.values import Numbers
+from pettingllms_trl.records import Decision
+
+
+Scale = Literal["group", "batch", "none"]
+Advantages = Sequence[Sequence[float]]
+"""One sequence per decision, one number per candidate of it."""
+
+EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
+
+
+class Place(NamedTuple):
+    """Where a candidate stands: the group of its peers, and which member of it. Equal members are counted once."""
+
+    group: Hashable
+    member: Hashable
+
+
+Peers = Callable[[int, Decision, int], Place]
+"""The place of candidate k of the i-th decision, among those of the same agent."""
+Rows = Callable[[torch.Tensor], torch.Tensor]
+"""A function of an agent's groups, (num_groups, size) with NaN where a group is smaller; it broadcasts with them."""
+
+
+def siblings(i: int, decision: Decision, k: int) -> Place:
+    """The candidates of one decision."""
+    return Place(i, k)
+
+
+def same_turn(i: int, decision: Decision, k: int) -> Place:
+    """The candidates of an instance's decisions at one turn: in a tree the siblings, else those of K episodes."""
+    return Place((decision.instance, decision.turn), (i, k))
+
+
+def same_state(i: int, decision: Decision, k: int) -> Place:
+    """The candidates of an instance's decisions in one state; where the environment names none, at one prompt."""
+    return Place((decision.instance, decision.prompt_ids if decision.state is None else decision.state), (i, k))
+
+
+def same_instance(i: int, decision: Decision, k: int) -> Place:
+    """The candidates of all of an instance's decisions."""
+    return Place(decision.instance, (i, k))
+
+
+def episodes(i: int, decision: Decision, k: int) -> Place:
+    """The episodes of an instance, each counted once, however often the agent acted in it."""
+    return Place(decision.instance, decision.episode)
+
+
+def mean_of_peers(rows: torch.Tensor) -> torch.Tensor:
+    """Each row's mean. (G, n) -> (G, 1)."""
+    return torch.nanmean(rows, dim=1, keepdim=True)
+
+
+def mean_of_others(rows: torch.Tensor) -> torch.Tensor:
+    """For each number the mean of the others in its row; itself, where it has none. (G, n) -> (G, n)."""
+    size = (~rows.isnan()).sum(dim=1, keepdim=True)
+    others = (rows.nansum(dim=1, keepdim=True) - rows) / (size - 1).clamp(min=1)
+    return torch.where(size > 1, others, rows)
+
+
+def deviation(rows: torch.Tensor, scale: Scale) -> torch.Tensor:
+    """TRL's `scale_rewards`: unbiased deviation of the row or of all of the agent's rows, plus 1e-4; or 1."""
+    if scale == "none":
+        return torch.ones(())
+    spread = nanstd(rows, dim=1, keepdim=True) if scale == "group" else nanstd(rows)
+    return torch.nan_to_num(spread) + EPSILON
+
+
+def compare(
+    decisions: Sequence[Decision],
+    numbers: Numbers,
+    *,
+    peers: Peers,
+    baseline: Rows = mean_of_peers,
+    scale: Scale | Rows,
+) -> Advantages:
+    """`(number - baseline) / scale` among the peers, agent by agent, in single precision as in TRL.
+
+    Args:
+        decisions: Of any agents, in any order.
+        numbers: What each candidate is judged by.
+        peers: Which candidates stand in a group.
+        baseline: Of the rows of peers.
+        scale: TRL's name of a deviation, or a function of the rows.
+
+    Returns:
+        One number for each candidate; 0 where it has no peers and the baseline is a mean.
+    """
+    divisor: Rows = partial(deviation, scale=scale) if isinstance(scale, str) else scale
+    advantages: list[Sequence[float]] = [()] * len(decisions)
+    for agent in dict.fromkeys(decision.agent for decision in decisions):
+        own = [i for i, decision in enumerate(decisions) if decision.agent == agent]
+        places = [[peers(i, decisions[i], k) for k in range(len(numbers[i]))] for i in own]
+        groups: dict[Hashable, dict[Hashable, float]] = {}
+        for i, row in zip(own, places, strict=True):
+            for place, number in zip(row, numbers[i], strict=True):
+                groups.setdefault(place.group, {})[place.member] = number
+        width = max(map(len, groups.values()))
+        padded = [[*members.values(), *[math.nan] * (width - len(members))] for members in groups.values()]
+        rows = torch.tensor(padded, dtype=torch.float32)  # (G, n)
+        result = ((rows - baseline(rows)) / divisor(rows)).tolist()
+        found = {
+            (group, member): value
+            for (group, members), values in zip(groups.items(), result, strict=True)
+            for member, value in zip(members, values, strict=False)
+        }
+        for i, row in zip(own, places, strict=True):
+            advantages[i] = [found[place] for place in row]
+    return advantages

@@ -1,0 +1,121 @@
+"""A step's reward with its named parts weighed anew, and the team's part by another alpha.
+
+Which candidate goes on, and what an episode returns, depend on the weights. So the place to weigh is the rollout,
+as soon as a step is played and for every agent (`weigh`); `reweighed` is for what was played before.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pettingllms_trl.records import Decision
+
+
+def weigh(
+    reward: float,
+    parts: Mapping[str, float],
+    *,
+    weights: Mapping[str, float],
+    alpha: float | None = None,
+    team: Collection[str] | None = None,
+) -> float:
+    r"""The weighted sum of a reward's parts, `alpha * sum_team w_p x_p + sum_others w_p x_p`.
+
+    Args:
+        reward: As the environment gave it, with `alpha = 1` and every weight 1.
+        parts: By name (`infos[agent]["rewards"]`), those of reward functions included.
+        weights: By name; 1 where none is given.
+        alpha: Weight of the team's parts (arXiv:2510.11062, section 3); `None` leaves them as they are.
+        team: The names of the team's parts, all others being an agent's own; needed with `alpha`.
+
+    Returns:
+        The reward; to the last bit the one given, where there is neither `alpha` nor a weight.
+
+    Raises:
+        ValueError: The parts do not add up to the reward, so that a weight of 1 would change it; or `alpha` is given,
+            but not which parts are the team's.
+
+    Example:
+        progress 0.5 and success 1, of the team, with format -0.2 make 1.3. Format weighed with 2 and alpha 0.5:
+        0.5 * (0.5 + 1) - 0.4 = 0.35.
+    """
+    if alpha is None and not weights:
+        return reward
+    total = math.fsum(parts.values())
+    if not math.isclose(total, reward, rel_tol=1e-6, abs_tol=1e-6):
+        named = ", ".join(f"{name} {value:g}" for name, value in parts.items()) or "none"
+        raise ValueError(
+            f"a reward of {reward:g} has the parts {named}, expected them to add up to it ({total:g} is their sum). "
+            "Either the environment weighs them by an alpha of its own: make it with alpha=1, and give alpha here. Or "
+            "it does not name them all: leave out alpha and the weights."
+        )
+    if alpha is not None and team is None:
+        raise ValueError(
+            f"alpha={alpha:g} without the team's parts: {', '.join(parts) or 'no part'} could be the team's or an "
+            "agent's own. Say which are the team's, or give each of them a weight instead of alpha."
+        )
+    return math.fsum(
+        value * weights.get(name, 1.0) * (alpha if alpha is not None and team is not None and name in team else 1.0)
+        for name, value in parts.items()
+    )
+
+
+def reweighed(
+    decisions: Sequence[Decision],
+    /,
+    *,
+    parts: Mapping[str, float],
+    alpha: float | None = None,
+    team: Collection[str] | None = None,
+) -> list[Decision]:
+    """The decisions with each candidate's reward weighed anew, to judge by other weights what was played already.
+
+    The candidate that went on stays the one that did, though by the new weights another may be the best. What an agent
+    was paid at the steps of others is not in its decisions, so the returns are unknown: they are NaN, continuations
+    are gone, and the schemes that need them say so.
+
+    Args:
+        decisions: As they were played.
+        parts: The weight of each part by name; 1 where none is given.
+        alpha: As in [`weigh`].
+        team: As in [`weigh`].
+
+    Raises:
+        ValueError: As in [`weigh`], naming the decision.
+    """
+    result = []
+    for i, decision in enumerate(decisions):
+        candidates = []
+        for candidate in decision.candidates:
+            try:
+                reward = weigh(candidate.reward, candidate.parts, weights=parts, alpha=alpha, team=team)
+            except ValueError as error:
+                raise ValueError(f"decision {i} ({decision.agent}, turn {decision.turn}): {error}") from None
+            candidates.append(replace(candidate, reward=reward, continuations=()))
+        result.append(replace(decision, candidates=tuple(candidates), episode_return=math.nan, return_to_go=math.nan))
+    return result
+
+
+def check_weights(weights: Mapping[str, float], alpha: float | None, *, known: Collection[str]) -> None:
+    """Refuse a weight that cannot be meant, before any training.
+
+    Args:
+        weights: By the name of a part.
+        alpha: Weight of the team's parts, or `None`.
+        known: All names of parts: the environment's (`metadata["reward_ranges"]`) and those of reward functions.
+
+    Raises:
+        ValueError: A name is unknown, or a number is not finite, or alpha is negative.
+    """
+    for name, weight in weights.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"no reward part {name!r}.{hint} Known: {', '.join(known) or 'none'}.")
+        if not math.isfinite(weight):
+            raise ValueError(f"the weight of the reward part {name!r} is {weight!r}, expected a finite number")
+    if alpha is not None and not 0.0 <= alpha < math.inf:
+        raise ValueError(f"alpha={alpha!r}, expected the weight of the team's rewards, finite and at least 0")
