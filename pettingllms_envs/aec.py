@@ -19,10 +19,11 @@ import numpy as np
 from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
 
-from pettingllms_envs.core import TEAM, Reward, Workflow, check_choice, scalars
+from pettingllms_envs.core import TEAM, Parts, Workflow, check_choice, scalars
 from pettingllms_envs.spaces import ChatText
 
 
+NONE: Mapping[str, float] = {}
 RENDER_MODES = ("human", "ansi", "rgb_array")
 
 
@@ -37,7 +38,7 @@ class Snapshot(NamedTuple):
         selection: The agent to act.
         rewards: Of the last step, one for each agent.
         cumulative: Since each agent's own last step, one for each agent.
-        parts: The named parts of the last step's reward.
+        parts: The named parts of the last step's reward, by scope; to be read only.
         terminated: Whether the episode ended because the task was solved.
         truncated: Whether it ended because the turns were used up.
     """
@@ -49,7 +50,7 @@ class Snapshot(NamedTuple):
     selection: str
     rewards: tuple[float, ...]
     cumulative: tuple[float, ...]
-    parts: tuple[Reward, ...] = ()
+    parts: Parts = {}  # noqa: RUF012  # read only, as all of it
     terminated: bool = False
     truncated: bool = False
 
@@ -341,11 +342,8 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         return {name: options[name] for name in known if options.get(name) is not None}
 
     def _info(self, now: Snapshot, agent: str) -> dict[str, Any]:
-        role, named = self._roles[agent], dict[str, float]()
-        for name, value, scope in now.parts:
-            if scope in (TEAM, role):
-                named[name] = named.get(name, 0.0) + value
-        play = now.play
+        parts, play = now.parts, now.play
+        named = {**parts.get(TEAM, NONE), **parts.get(self._roles[agent], NONE)}
         return {"rewards": named, "outcome": self.workflow.task.outcome(play.task), "turn": play.turn}
 
 

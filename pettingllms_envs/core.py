@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 
 TEAM = "team"
@@ -27,21 +27,11 @@ State = TypeVar("State")
 Move = TypeVar("Move")
 
 
-class Reward(NamedTuple):
-    """One named part of a step's reward.
+Parts = Mapping[str, Mapping[str, float]]
+"""The named parts of a step's reward: by scope (`TEAM` for everybody, or the one role they belong to), then by name.
 
-    Args:
-        name: What it is for, such as `"progress"`.
-        value: How much.
-        scope: `TEAM` for everybody, or the name of the one role that it belongs to.
-    """
-
-    name: str
-    value: float
-    scope: str = TEAM
-
-
-SUCCESS = Reward("success", 1.0)
+A name belongs to one scope. To be read only: a snapshot holds it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +189,9 @@ class Play(Protocol):
 WorkflowState = TypeVar("WorkflowState", bound=Play)
 
 
-class Transition(NamedTuple, Generic[WorkflowState]):
-    """What one reply led to: the next state, the parts of the reward, and whether the episode is over and how."""
-
-    state: WorkflowState
-    rewards: tuple[Reward, ...]
-    terminated: bool
-    truncated: bool
+Transition = tuple[WorkflowState, Parts, bool, bool]
+"""What one reply led to: the next state, the parts of the reward, whether the task is solved, and else whether the
+turns are used up."""
 
 
 class Workflow(Protocol[WorkflowState]):
@@ -279,16 +265,10 @@ class PythonExecutor(Protocol):
         ...
 
 
-def scalars(rewards: Iterable[Reward], roles: Iterable[str], alpha: float) -> tuple[float, ...]:
+def scalars(parts: Parts, roles: Iterable[str], alpha: float) -> tuple[float, ...]:
     """`alpha * team + local` per role, what each one is paid for a step (arXiv:2510.11062, section 3)."""
-    team, local = 0.0, dict.fromkeys(roles, 0.0)
-    for _, value, scope in rewards:
-        if scope == TEAM:
-            team += value
-        else:
-            local[scope] += value
-    team *= alpha
-    return tuple([team + own for own in local.values()])
+    team = alpha * sum(parts[TEAM].values()) if TEAM in parts else 0.0
+    return tuple([team + sum(parts[role].values()) if role in parts else team for role in roles])
 
 
 def worth(task: Task[State, Any], state: State) -> float:
@@ -296,7 +276,9 @@ def worth(task: Task[State, Any], state: State) -> float:
     return task.value(state) + task.solved(state)
 
 
-def play(task: Task[State, Move], state: State, reply: str, role: str) -> tuple[State, bool, tuple[Reward, ...], str]:
+def play(
+    task: Task[State, Move], state: State, reply: str, role: str
+) -> tuple[State, bool, dict[str, Mapping[str, float]], str]:
     """Play a role's reply on the task.
 
     The team gets `progress`, the change of the task's potential with gamma 1 (so that no loop can farm it), and
@@ -309,15 +291,13 @@ def play(task: Task[State, Move], state: State, reply: str, role: str) -> tuple[
     move = task.parse(reply)
     if isinstance(move, Unreadable):
         feedback = f"Last turn the {role}'s reply was unreadable: {move.reason}. Nothing was played."
-        return state, task.solved(state), (Reward("format", UNREADABLE_PENALTY, role),), feedback
+        return state, task.solved(state), {role: {"format": UNREADABLE_PENALTY}}, feedback
     after = task.apply(state, move)
     solved = task.solved(after)
-    rewards: tuple[Reward, ...] = (Reward("progress", task.value(after) - task.value(state)),)
-    if solved:
-        rewards += (SUCCESS,)
-    if costs := task.costs(state, move, after):
-        rewards += tuple([Reward(name, value, role) for name, value in costs.items()])
-    return after, solved, rewards, f"Last turn the {role} played: {task.describe(state, move, after)}"
+    progress = task.value(after) - task.value(state)
+    team = {"progress": progress, "success": 1.0} if solved else {"progress": progress}
+    parts = {TEAM: team, role: task.costs(state, move, after)}
+    return after, solved, parts, f"Last turn the {role} played: {task.describe(state, move, after)}"
 
 
 def system_prompt(task: Task[Any, Any], role: Role) -> str:

@@ -69,6 +69,6 @@ def demonstrate(
                         "completion": [{"role": "assistant", "content": reply}],
                     }
                 )
-            transition = workflow.step(state, reply)
-            state, over = transition.state, transition.terminated or transition.truncated
+            state, _, solved, truncated = workflow.step(state, reply)
+            over = solved or truncated
     return kept[:number]

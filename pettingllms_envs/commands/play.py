@@ -128,7 +128,8 @@ def _step(args: argparse.Namespace, env: TextEnv, console: Console) -> str:
         reply = env.action_space(agent).sample() if args.auto == "random" else env.oracle()
         _say(console, f"\n{agent}: {_printable(reply)}")
     env.step(reply)
-    parts = [f"{part.name} {part.value:+.3g} ({part.scope})" for part in env.snapshot().parts]
+    scopes = env.snapshot().parts.items()
+    parts = [f"{name} {value:+.3g} ({scope})" for scope, named in scopes for name, value in named.items()]
     _say(console, f"rewards: {', '.join(parts) or 'none'}")
     return reply
 

@@ -367,18 +367,21 @@ def read_board(board: str, size: int) -> PlanPathState:
 
 @lru_cache(maxsize=4096)  # every role and every sibling reads the same board
 def _show(size: int, blocked: int, goal: int, position: int) -> str:
-    cells = f"{blocked | 1 << size * size:b}"[:0:-1].translate(_SYMBOLS)  # cell 0 first, and no cell lost
-    for cell, mark in ((goal, "G"), (position, "@")):
-        cells = f"{cells[:cell]}{mark}{cells[cell + 1 :]}"
-    around = _neighbours(size)[position]
+    rows, around = _picture(size, blocked, goal), _neighbours(size)[position]
     free = " ".join([letter for letter, cell in around.items() if cell >= 0 and not blocked >> cell & 1])
     (row, column), (goal_row, goal_column) = divmod(position, size), divmod(goal, size)
-    spaced = " ".join(cells)
-    rows = [spaced[at : at + 2 * size - 1] for at in range(0, 2 * size * size, 2 * size)]
     return (
-        f"{chr(10).join(rows)}\nYou are at row {row}, column {column}. The goal is at row {goal_row}, column"
-        f" {goal_column}: {_way(goal_row - row, goal_column - column)}.\nFree moves here: {free}"
+        f"{rows[: 2 * position]}@{rows[2 * position + 1 :]}\nYou are at row {row}, column {column}. The goal is at row"
+        f" {goal_row}, column {goal_column}: {_way(goal_row - row, goal_column - column)}.\nFree moves here: {free}"
     )
+
+
+@lru_cache(maxsize=1024)
+def _picture(size: int, blocked: int, goal: int) -> str:
+    """The grid without the walker, a row a line, with a space after every cell but a row's last."""
+    cells = f"{blocked | 1 << size * size:b}"[:0:-1].translate(_SYMBOLS)  # cell 0 first, and no cell lost
+    cells = f"{cells[:goal]}G{cells[goal + 1 :]}"
+    return "\n".join([" ".join(cells[at : at + size]) for at in range(0, size * size, size)])
 
 
 def _way(down: int, right: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from statistics import fmean
@@ -266,11 +266,10 @@ def _expect_sound_pay(env: Any) -> None:
             raise Failed(f"the reward of {agent}: expected alpha * team + local = {due:g} of {parts}, got {reward:g}")
 
 
-def _due(parts: Sequence[Any], agent: str, alpha: float) -> float:
+def _due(parts: Mapping[str, Mapping[str, float]], agent: str, alpha: float) -> float:
     """`alpha * team + local` of the agent's role."""
-    role = agent.rpartition("_")[0]
-    team = sum(part.value for part in parts if part.scope == TEAM)
-    return float(alpha * team + sum(part.value for part in parts if part.scope == role))
+    team, local = (sum(parts.get(scope, {}).values()) for scope in (TEAM, agent.rpartition("_")[0]))
+    return alpha * team + local
 
 
 def _expect_in_range(name: str, value: float, ranges: Mapping[str, tuple[float, float]]) -> None:

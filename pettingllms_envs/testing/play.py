@@ -105,7 +105,7 @@ def episode(
                 if parts is None:
                     team += sum(rewards.values()) / max(len(rewards), 1)
                 else:
-                    team += sum(part.value for part in parts if part.scope == TEAM)
+                    team += sum(parts.get(TEAM, {}).values())
                 success = next((bool(info["outcome"]["success"]) for info in env.infos.values() if _says(info)), None)
             seen.append(look(env))
     return Episode(start, tuple(replies), tuple(seen), team, totals, success, not env.agents)
@@ -161,9 +161,11 @@ def has_snapshots(env: Any) -> bool:
     return hasattr(env, "snapshot") and hasattr(env, "restore")
 
 
-def scoped_parts(env: Any) -> Sequence[Any] | None:
-    """The parts of the last step's reward as `pettingllms_envs.core.Reward`s, where a snapshot has them."""
-    parts: Sequence[Any] | None = getattr(env.snapshot(), "parts", None) if has_snapshots(env) else None
+def scoped_parts(env: Any) -> Mapping[str, Mapping[str, float]] | None:
+    """The parts of the last step's reward as `pettingllms_envs.core.Parts`, where a snapshot has them."""
+    if not has_snapshots(env):
+        return None
+    parts: Mapping[str, Mapping[str, float]] | None = getattr(env.snapshot(), "parts", None)
     return parts
 
 

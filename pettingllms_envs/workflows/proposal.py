@@ -20,7 +20,6 @@ from typing import ClassVar, Generic, NamedTuple
 from pettingllms_envs.core import (
     UNREADABLE_PENALTY,
     Move,
-    Reward,
     Role,
     State,
     Task,
@@ -114,19 +113,18 @@ class ProposalWorkflow(Generic[State, Move]):
         move, shown = self.read(reply)
         if isinstance(move, Unreadable):
             proposal = Proposal(f"{shown}The {proposer}'s reply was unreadable: {move.reason}.", now)
-            rewards = [Reward("format", UNREADABLE_PENALTY, proposer)]
+            parts = {"format": UNREADABLE_PENALTY}
         else:
             after = task.apply(state.task, move)
             words = task.describe(state.task, move, after, proposed=True)
             proposal = Proposal(f"{shown}The {proposer} proposes: {words}", worth(task, after))
-            rewards = [Reward("draft", proposal.credited - now, proposer)]
-            rewards += [Reward(k, v, proposer) for k, v in task.costs(state.task, move, after).items()]
+            parts = {"draft": proposal.credited - now, **task.costs(state.task, move, after)}
         after_state = ProposalState(state.task, state.turn, state.feedback, proposal)
-        return Transition(after_state, tuple(rewards), terminated=False, truncated=False)
+        return after_state, {proposer: parts}, False, False
 
     def _decide(self, state: ProposalState[State], proposal: Proposal, reply: str) -> Transition[ProposalState[State]]:
-        task_state, solved, rewards, feedback = play(self.task, state.task, reply, self.roles[1].name)
-        settle = Reward("settle", worth(self.task, task_state) - proposal.credited, self.roles[0].name)
+        task_state, solved, parts, feedback = play(self.task, state.task, reply, self.roles[1].name)
+        parts[self.roles[0].name] = {"settle": worth(self.task, task_state) - proposal.credited}
         over = solved or state.turn == self.num_turns
         after = ProposalState(task_state, state.turn + (not over), feedback)
-        return Transition(after, (*rewards, settle), solved, over and not solved)
+        return after, parts, solved, over and not solved

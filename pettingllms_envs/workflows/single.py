@@ -75,11 +75,11 @@ class Single(Generic[State, Move]):
 
     def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
         """Play the reply; the episode ends when the task is solved or the turns are used up."""
-        task_state, solved, rewards, feedback = play(self.task, state.task, reply, PLANNER.name)
+        task_state, solved, parts, feedback = play(self.task, state.task, reply, PLANNER.name)
         turn = state.turn
         if solved or turn == self.num_turns:
-            return Transition(SingleState(task_state, turn, feedback), rewards, solved, not solved)
-        return Transition(SingleState(task_state, turn + 1, feedback), rewards, False, False)
+            return SingleState(task_state, turn, feedback), parts, solved, not solved
+        return SingleState(task_state, turn + 1, feedback), parts, False, False
 
     def oracle(self, state: SingleState[State]) -> str:
         """The task's best move."""

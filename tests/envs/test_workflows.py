@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Reward, scalars
+from pettingllms_envs.core import TEAM, scalars
 from pettingllms_envs.plan_path_v0 import raw_env
 
 
@@ -150,7 +150,7 @@ def test_unreadable_replies_cost_their_writer_a_fifth_and_end_in_a_truncation(by
 
 
 def test_a_scalar_is_alpha_times_team_plus_the_roles_own() -> None:
-    parts = (Reward("a", 1.0), Reward("b", 2.0), Reward("c", 4.0, "drafter"), Reward("d", 8.0, "planner"))
+    parts = {TEAM: {"a": 1.0, "b": 2.0}, "drafter": {"c": 4.0}, "planner": {"d": 8.0}}
     assert scalars(parts, ["drafter", "planner"], alpha=0.5) == (1.5 + 4.0, 1.5 + 8.0)
     assert scalars(parts, ["planner", "drafter"], alpha=2.0) == (6.0 + 8.0, 6.0 + 4.0)
 
