@@ -19,7 +19,8 @@ from team import task
 from tiny import SPECIAL, make_tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_envs.tasks.plan_path import Moves, PlanPathState, split_of
+from pettingllms_envs.instances import split_of
+from pettingllms_envs.tasks.plan_path import PlanPathState, distance, form
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
 from pettingllms_trl import Candidate, Completion, Decision, Episode
@@ -48,11 +49,11 @@ def prompt(row: Demonstration) -> str:
     return content
 
 
-def moves(row: Demonstration) -> Moves:
+def moves(row: Demonstration) -> str:
     (reply,) = row["completion"]
     assert reply["role"] == "assistant"
     read = task().parse(reply["content"])
-    assert isinstance(read, tuple), f"unreadable: {reply['content']!r}"
+    assert isinstance(read, str), f"unreadable: {reply['content']!r}"
     return read
 
 
@@ -67,7 +68,8 @@ def shown(rows: list[Demonstration]) -> Iterator[PlanPathState]:
         at_row, at_column, goal_row, goal_column = map(int, places.groups())
         position, goal = at_row * 5 + at_column, goal_row * 5 + goal_column
         start = position if turn == "Turn 1 of 4." else start
-        yield PlanPathState(size=5, blocked=blocked, start=start, goal=goal, position=position)
+        optimal, left = (distance(5, blocked, goal, cell) for cell in (start, position))
+        yield PlanPathState(5, blocked, start, goal, position, optimal, left)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +126,7 @@ def test_careless_demonstrations_are_not_all_shortest_walks_but_no_step_of_them_
 def test_every_demonstration_is_of_the_train_split_and_can_be_read(careless: list[Demonstration]) -> None:
     assert {prompt(row).splitlines()[0] for row in careless} == {f"Turn {turn} of 4." for turn in (1, 2, 3, 4)}
     for row, state in zip(careless, shown(careless), strict=True):
-        cells = [cell for cell in range(25) if state.blocked >> cell & 1]
-        assert split_of(5, cells, state.start, state.goal) == "train"
+        assert split_of(form(5, state.blocked, state.start, state.goal)) == "train"
         assert 1 <= len(moves(row)) <= 8
 
 
