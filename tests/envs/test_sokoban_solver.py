@@ -19,16 +19,20 @@ DATA = Path(__file__).parents[2].parent / "shared" / "data"
 SMALL = "######\n#@$-.#\n######"
 
 
-def levels_of(name: str) -> tuple[tuple[str, str], ...]:
+def data(name: str) -> Path:
     path = DATA / name
     if not path.exists():
         pytest.skip(f"{path} is not there")
-    return load_levels(path)
+    return path
+
+
+def levels_of(name: str) -> tuple[tuple[str, str], ...]:
+    return load_levels(data(name))
 
 
 def min_pushes() -> dict[str, int]:
     """What the exhaustive search beside the data found; levels where it stopped are left out."""
-    with (DATA / "sokoban_min_pushes.tsv").open() as file:
+    with data("sokoban_min_pushes.tsv").open() as file:
         rows = csv.DictReader(file, delimiter="\t")
         return {row["level_id"]: int(row["min_pushes"]) for row in rows if row["min_pushes"]}
 
