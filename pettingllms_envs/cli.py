@@ -6,6 +6,8 @@
     pettingllms check sudoku
     pettingllms new my_game
 
+Other packages add commands (see `pettingllms_envs.commands`): `train` and `sft` are the trainer's.
+
 What a user got wrong ends with one line, "error: what was given, what was expected, what to do", and exit status 2.
 """
 
@@ -14,13 +16,14 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
 from typing import NoReturn
 
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import Refused, check, info, listing, new, play
+from pettingllms_envs.commands import Refused, at_the_door, check, info, listing, new, play, plug_ins
 
 
 COMMANDS = {
@@ -38,8 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode shows "?" instead of ending the game
             stream.reconfigure(errors="replace")
     console = Console(markup=False, emoji=False, highlight=False)
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        args = _parser().parse_args(argv)
+        plugged = plug_ins() if not argv or argv[0] not in COMMANDS else {}
+        if argv and argv[0] in plugged:
+            with at_the_door():
+                command = plugged[argv[0]].load()
+            return int(command(argv[1:]))
+        args = _parser(plugged).parse_args(argv)
         status: int = args.run(args, console)
     except Refused as refused:
         Console(stderr=True).print(Text(f"error: {_line(str(refused))}"), soft_wrap=True)
@@ -60,13 +69,15 @@ class _Parser(argparse.ArgumentParser):
         raise Refused(f"{message}. `{self.prog} --help` shows what there is.")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(plugged: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     parser = _Parser(prog="pettingllms", description="Text environments for teams of language models.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
     for name, (module, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{module.__doc__}")
         module.add(command)
         command.set_defaults(run=module.run)
+    for name, point in plugged.items():
+        commands.add_parser(name, help=f"of {point.module.partition('.')[0]}; --help shows more")
     return parser
 
 

@@ -31,7 +31,11 @@ Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
 
 
 class Engine(Protocol):
-    """Samples for many instances at once. Tickets are the caller's, each used once."""
+    """Samples for many episodes at once.
+
+    A ticket names an episode of the rollout: its requests come one after the other under the same number, the next
+    when the last is answered. It follows from the episode's place alone, and may seed what is sampled for it.
+    """
 
     @property
     def in_waves(self) -> bool:

@@ -1,48 +1,115 @@
-"""Which policy decides for which agent, and where that policy's weights are.
+"""Which policy decides for which agent. No weights here: `weights.py` has those.
 
-| `policies=`                                  | meaning                                                             |
-|----------------------------------------------|---------------------------------------------------------------------|
-| `"shared"` (L1)                              | one set of weights plays every agent                                |
-| `"lora"` (L2)                                | one LoRA adapter per role on a frozen base; role = name less `_<n>` |
-| `{"drafter": "d", "planner_0": Policy(...)}` | an adapter for each agent or role, with its own rate and clipping   |
+| `policies=`                                    | meaning                                                           |
+|------------------------------------------------|-------------------------------------------------------------------|
+| `"shared"` (L1)                                | the model itself plays every agent                                |
+| `"lora"` (L2)                                  | a LoRA adapter per role on a frozen base; role = name less `_<n>` |
+| `"full"` (L3)                                  | a full copy of the model per role                                 |
+| `{"drafter": "d", "planner_0": Policy(...)}`   | any mixture, by agent or role; a string names an adapter          |
 
-Routing is by `set_adapter`, which also freezes every other adapter; PEFT would then leave them out of the optimizer
-and drop their gradients without a word (huggingface/peft#2763), so gradients are switched on again at once.
+    policies={
+        "planner": Policy(model="Qwen/Qwen3-4B", learning_rate=1e-6),  # a full model of its own
+        "coder": Policy(adapter="coder", beta=0.04),                   # an adapter on the trainer's model
+        "tester": Policy(trainable=False),                             # the trainer's model as it is
+        "user": Policy(api=ask_somebody),                              # text in, text out
+    }
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
-from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from torch import nn
-from transformers import PreTrainedModel
+
+from pettingllms_trl.records import Message
 
 
-SHARED = "shared"
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+BASE = "base"
+"""Name of the policy that is the trainer's model itself."""
+REFERENCE = "ref-"
+"""Begins the name of the frozen copy of an adapter, to which its KL divergence is taken."""
+
+Api = Callable[[list[Message]], str]
+"""Chat messages to a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Weights that decide for one or several agents.
+    """What decides for one or several agents. With neither `adapter`, `model` nor `api`: the trainer's model itself.
 
     Args:
-        adapter: Name of the LoRA adapter, which is also the policy's name in metrics and its folder on disk.
-            `None`: the model itself, shared by all.
-        learning_rate: Peak learning rate of this policy. `None`: `args.learning_rate`. The scheduler acts on both.
-        max_grad_norm: Largest gradient norm of this policy. `None`: `args.max_grad_norm`.
+        adapter: Name of a LoRA adapter on the trainer's model; also the policy's name.
+        model: Id, path or object of a full model of its own, perhaps of another architecture. An object that several
+            policies are given is copied for each.
+        api: A function from messages to a reply. It is called `args.num_threads` at a time; what it raises ends the
+            run, so let it retry what is worth retrying. Never trained.
+        name: Of the policy in metrics and its folder on disk, where it is no adapter. Empty: the agent or role that
+            it was first given to.
+        tokenizer: Of this policy, with its chat template: an object, id or path. `None`: that of its model.
+        trainable: `False`: a frozen partner. It has no gradient and no optimizer state, plays without dropout, and
+            its decisions are never trained on.
+        learning_rate: Peak learning rate. `None`: `args.learning_rate`. The scheduler acts on both.
+        max_grad_norm: Largest gradient norm. `None`: `args.max_grad_norm`.
+        beta: Weight of the KL divergence from the weights it starts with. `None`: `args.beta`.
+
+    Raises:
+        ValueError: The fields contradict each other.
     """
 
     adapter: str | None = None
+    model: str | PreTrainedModel | None = None
+    api: Api | None = None
+    name: str = ""
+    tokenizer: PreTrainedTokenizerBase | str | None = None
+    trainable: bool = True
     learning_rate: float | None = None
     max_grad_norm: float | None = None
+    beta: float | None = None
+
+    def __post_init__(self) -> None:
+        kinds = [kind for kind in ("adapter", "model", "api") if getattr(self, kind) is not None]
+        if len(kinds) > 1:
+            raise ValueError(
+                f"a Policy has {' and '.join(kinds)}, expected one at most: an adapter is on the trainer's model, a "
+                "model is full and its own, an api has no weights here. Leave out all but one."
+            )
+        if self.name and self.model is None and self.api is None:
+            raise ValueError(
+                f"a Policy has name={self.name!r}, but neither model nor api; an adapter's policy bears its name, and "
+                f"the trainer's model itself is {BASE!r}. Leave name out."
+            )
+        for setting in ("learning_rate", "max_grad_norm", "beta"):
+            value = getattr(self, setting)
+            if value is None:
+                continue
+            if not self.is_trained:
+                why = "trainable=False" if self.api is None else "an api"
+                raise ValueError(
+                    f"a Policy has {setting}={value} and {why}, but only a policy that is trained has a {setting}. "
+                    "Leave one of them out."
+                )
+            if value < 0 or (setting == "max_grad_norm" and value == 0):
+                raise ValueError(f"a Policy has {setting}={value}, expected a positive number. Mend it.")
+        if self.api is not None and self.tokenizer is not None:
+            raise ValueError("a Policy has an api and a tokenizer, but an api is given text. Leave the tokenizer out.")
+        if not self.name and self.model is None and self.api is None:
+            object.__setattr__(self, "name", BASE if self.adapter is None else self.adapter)
 
     @property
-    def name(self) -> str:
-        return self.adapter or SHARED
+    def is_trained(self) -> bool:
+        return self.trainable and self.api is None
+
+    @property
+    def is_base(self) -> bool:
+        """Whether it is the trainer's model itself, without an adapter."""
+        return self.adapter is None and self.model is None and self.api is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +117,7 @@ class Routing:
     """Who is played by what.
 
     Args:
-        policies: The distinct policies, in the order of the agents that first use them.
+        policies: The distinct policies, each with its name, in the order of the agents that first use them.
         of_agent: Name of the policy of each agent.
     """
 
@@ -58,8 +125,31 @@ class Routing:
     of_agent: Mapping[str, str]
 
     @property
+    def trained(self) -> tuple[Policy, ...]:
+        return tuple(policy for policy in self.policies if policy.is_trained)
+
+    @property
+    def full(self) -> tuple[Policy, ...]:
+        """Those with a model of their own."""
+        return tuple(policy for policy in self.policies if policy.model is not None)
+
+    @property
     def adapters(self) -> tuple[str, ...]:
         return tuple(policy.adapter for policy in self.policies if policy.adapter is not None)
+
+    @property
+    def trained_adapters(self) -> tuple[str, ...]:
+        return tuple(policy.adapter for policy in self.trained if policy.adapter is not None)
+
+    @property
+    def base(self) -> Policy | None:
+        """The policy that is the trainer's model itself."""
+        return next((policy for policy in self.policies if policy.is_base), None)
+
+    @property
+    def uses_model(self) -> bool:
+        """Whether any policy is the trainer's model or stands on it."""
+        return bool(self.adapters) or self.base is not None
 
 
 def role_of(agent: str) -> str:
@@ -67,23 +157,90 @@ def role_of(agent: str) -> str:
     return re.sub(r"_\d+$", "", agent)
 
 
-def route(policies: str | Mapping[str, str | Policy], agents: Sequence[str]) -> Routing:
+def route(
+    policies: str | Mapping[str, str | Policy],
+    agents: Sequence[str],
+    *,
+    model: str | PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> Routing:
     """Resolve the user's `policies=` for the environment's agents.
+
+    Several agents have one policy where they are given the same adapter, the same name, or the same object. Two
+    `Policy` objects without a name are two policies, even if their settings are equal.
+
+    Args:
+        policies: A layout, or a table by agent or role.
+        agents: Of the environment.
+        model: What `"full"` makes copies of.
+        tokenizer: Of `model`.
 
     Raises:
         ValueError: An unknown layout, an agent or role that the environment does not have, an agent left out, one
-            adapter with two different settings, or a name that PEFT cannot carry.
+            name for two policies, a name that cannot be carried, or adapters on a base that is trained itself.
     """
-    if isinstance(policies, str):
-        if policies == SHARED:
-            return Routing((Policy(),), dict.fromkeys(agents, SHARED))
-        if policies == "lora":
-            return route({role: role for role in map(role_of, agents)}, agents)
+    table = _table(policies, agents, model, tokenizer)
+    _check_keys(table, agents)
+    names: dict[int, str] = {}
+    by_name: dict[str, Policy] = {}
+    of_agent: dict[str, str] = {}
+    for agent in agents:
+        key = agent if agent in table else role_of(agent)
+        if key not in table:
+            raise ValueError(f"policies leaves out the agent {agent!r}. Give every agent, or its role, an adapter.")
+        given = table[key]
+        if given == "":
+            raise ValueError(f"policies gives {agent!r} an adapter without a name. Name it: policies={{role: name}}.")
+        policy = Policy(adapter=given) if isinstance(given, str) else given
+        if not policy.name:
+            policy = replace(policy, name=names.setdefault(id(given), key))
+        _check_name(policy, agent)
+        if by_name.setdefault(policy.name, policy) != policy:
+            differ = [
+                f.name for f in fields(Policy) if getattr(policy, f.name) != getattr(by_name[policy.name], f.name)
+            ]
+            raise ValueError(
+                f"the name {policy.name!r} is given to two policies that differ in {', '.join(differ)}, expected one "
+                "policy for one name. Name one otherwise, or give both the same settings."
+            )
+        of_agent[agent] = policy.name
+    routing = Routing(tuple(by_name.values()), of_agent)
+    if routing.base is not None and routing.base.is_trained and routing.adapters:
         raise ValueError(
-            f"policies={policies!r}, expected 'shared', 'lora', or a dict from agents or roles to adapters"
+            f"policies gives {_agents_of(BASE, of_agent)} the model itself to train, and "
+            f"{_agents_of(routing.adapters[0], of_agent)} the adapter {routing.adapters[0]!r} on it; an adapter is "
+            "trained for a base that stands still. Freeze the base (Policy(trainable=False)), name an adapter for "
+            "every agent, or use policies='shared'."
         )
+    return routing
+
+
+def _table(
+    policies: str | Mapping[str, str | Policy],
+    agents: Sequence[str],
+    model: str | PreTrainedModel | None,
+    tokenizer: PreTrainedTokenizerBase | None,
+) -> Mapping[str, str | Policy]:
+    roles = dict.fromkeys(map(role_of, agents))
+    if not isinstance(policies, str):
+        return policies
+    if policies == "shared":
+        return dict.fromkeys(roles, Policy())
+    if policies == "lora":
+        return {role: role for role in roles}
+    if policies == "full":
+        if model is None:
+            raise ValueError("policies='full' trains a copy of the model for each role, but model is None. Give one.")
+        return {role: Policy(name=role, model=model, tokenizer=tokenizer) for role in roles}
+    raise ValueError(
+        f"policies={policies!r}, expected 'shared', 'lora', 'full', or a dict from agents or roles to adapters or "
+        "policies. Choose one."
+    )
+
+
+def _check_keys(table: Mapping[str, str | Policy], agents: Sequence[str]) -> None:
     known = {*agents, *map(role_of, agents)}
-    for key in policies:
+    for key in table:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -91,63 +248,31 @@ def route(policies: str | Mapping[str, str | Policy], agents: Sequence[str]) -> 
                 f"policies names {key!r}, but the environment has the agents {', '.join(agents)}.{hint} "
                 "Name an agent, or a role (the agent's name without its number)."
             )
-    by_name: dict[str, Policy] = {}
-    of_agent: dict[str, str] = {}
-    for agent in agents:
-        given = policies.get(agent, policies.get(role_of(agent)))
-        if given is None:
-            raise ValueError(f"policies leaves out the agent {agent!r}. Give every agent, or its role, an adapter.")
-        policy = Policy(adapter=given) if isinstance(given, str) else given
-        if policy.adapter is None:
-            raise ValueError(
-                f"policies gives {agent!r} no adapter. A mixture of adapters and full models is not supported yet: "
-                "name an adapter for every agent, or use policies='shared'."
-            )
+
+
+def _check_name(policy: Policy, agent: str) -> None:
+    name = policy.name
+    what, cure = "policy", "Policy(name=...)"
+    allowed = bool(re.fullmatch(r"[A-Za-z0-9_-]+", name))
+    also = ""
+    if policy.adapter is not None:
         # PEFT keys its module dicts by the name and finds adapters in a state dict by '.<name>.'; one whose name is a
         # part of 'lora_', as 'a' is, it may initialise again when it loads.
-        name = policy.adapter
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or name.startswith("lora") or name in "lora_":
-            raise ValueError(
-                f"adapter name {name!r} of agent {agent!r}: use letters, digits, '_' and '-', do not begin with "
-                "'lora' and take no part of 'lora_'. Choose another: policies={role: name, ...}."
-            )
-        if by_name.setdefault(policy.name, policy) != policy:
-            raise ValueError(
-                f"adapter {policy.adapter!r} is given two different settings: {by_name[policy.name]}, {policy}"
-            )
-        of_agent[agent] = policy.name
-    return Routing(tuple(by_name.values()), of_agent)
+        what, cure = "adapter", "policies={role: name, ...}"
+        allowed = allowed and not name.startswith(("lora", REFERENCE)) and name not in "lora_"
+        also = f", do not begin with 'lora' or {REFERENCE!r} and take no part of 'lora_'"
+    if not policy.is_base:
+        allowed = allowed and name != BASE
+    if policy.model is not None and hasattr(nn.ModuleDict(), name):  # the key under which `container.py` holds it
+        allowed, also = False, f", but no attribute of nn.ModuleDict as {name!r} is"
+    # transformers takes weight decay off parameters by their names.
+    allowed = allowed and not re.search(r"bias|layernorm|rmsnorm|(^|_)norm$", name)
+    if not allowed:
+        raise ValueError(
+            f"{what} name {name!r} of agent {agent!r}: use letters, digits, '_' and '-'{also}; not {BASE!r}, nor what "
+            f"transformers takes for a bias or a norm. Choose another: {cure}."
+        )
 
 
-def attach_adapters(
-    model: PreTrainedModel | PeftModel, adapters: Sequence[str], config: PeftConfig | None
-) -> PeftModel:
-    """The model with an adapter of each name: those that a given `PeftModel` already carries are kept and trained on.
-
-    Args:
-        model: A base model, or a `PeftModel` whose adapters bear these names.
-        adapters: At least one name.
-        config: Of the adapters to be made. `None`: rank 16, alpha 32, every linear layer but the head.
-    """
-    config = config or LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-    if not isinstance(model, PeftModel):
-        model = get_peft_model(model, config, adapter_name=adapters[0])
-    for name in adapters:
-        if name not in model.peft_config:
-            model.add_adapter(name, config)
-    activate(model, adapters[0], adapters)
-    return model
-
-
-def activate(model: PeftModel, adapter: str, adapters: Sequence[str]) -> None:
-    """Route the next forward pass through `adapter`, and keep every trained adapter's gradients switched on."""
-    model.set_adapter(adapter)
-    model.set_requires_grad(list(adapters), True)
-
-
-def parameters_of(model: nn.Module, policy: Policy, adapters: Sequence[str]) -> list[nn.Parameter]:
-    """The trainable parameters that belong to a policy: its adapter's, or all of them where it has none."""
-    parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    if policy.adapter is None:
-        return [p for _, p in parameters]
-    return [p for name, p in parameters if f".{policy.adapter}." in f"{name}."]
+def _agents_of(name: str, of_agent: Mapping[str, str]) -> str:
+    return ", ".join(repr(agent) for agent, policy in of_agent.items() if policy == name)

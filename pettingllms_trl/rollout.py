@@ -7,16 +7,18 @@ the engine is asked. Only an engine that works in waves is given all instances' 
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter, itemgetter
+from typing import Literal
 
 from pettingzoo import AECEnv
 
+from pettingllms_trl.crew import Caller, Crew, Threads
 from pettingllms_trl.engine import Engine, Request, Sampled
 from pettingllms_trl.records import Episode
 from pettingllms_trl.run import Choice, EnvironmentFailure, Judge, Row, Run
@@ -57,6 +59,7 @@ def play(
     max_envs: int | None = None,
     max_turns: int | None = None,
     num_threads: int = 0,
+    crew: Crew | None = None,
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
 
@@ -75,31 +78,34 @@ def play(
         num_continuations: How often each candidate's branch is played to its end, for `Candidate.continuations`.
         seed: Names the rollout. Ties are broken by it and the decision's place alone, whatever else is in play.
         default_env_seed: Seeds the environment where a row has no seed.
-        max_envs: Bound on the environments in play at once.
+        max_envs: Bound on the environments in play at once, and so on those left in the pool. `None`: all episodes;
+            with continuations K times as many, so that the engine has as much to do with them as with candidates.
         max_turns: An episode ends when an agent would decide more often.
         num_threads: Environments are stepped on so many threads beside the engine. 0: on the caller's, in a fixed
             order, so that an engine which samples by one stream of random numbers repeats itself.
+        crew: Steps the environments in place of those threads, and is closed at the end; for a clock of its own.
 
     Raises:
         TypeError: An agent is shown something that is not text.
         ValueError: The environment gave a reward that is not a finite number.
-        EnvironmentFailure: More than a fifth of the instances had to be dropped.
+        EnvironmentFailure: More than a fifth of the instances had to be dropped, and more than one or the only one.
     """
     num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
-    with _Crew(num_threads) as crew:
+    places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
+    with closing(crew or (Threads(num_threads) if num_threads else Caller())) as crew:
         table = _Table(
             rows,
-            [(i, e) for i in range(len(rows)) for e in range(num_episodes)],
+            places,
             make_env=make_env,
             idle=[] if pool is None else pool,
             engine=engine,
             crew=crew,
-            judge=_one_at_a_time(judge) if judge is not None and num_threads else judge,
+            judge=None if judge is None else _one_at_a_time(judge),
             width=width,
             num_continuations=num_continuations,
             seed=seed,
             default_env_seed=default_env_seed,
-            max_envs=max_envs,
+            max_envs=max_envs or len(places) * (width if num_continuations else 1),
             max_turns=max_turns,
         )
         return table.play()
@@ -107,7 +113,7 @@ def play(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Seat:
-    """A run with its place in line."""
+    """A run with its ticket: a number that follows from its place, and from nothing that happened in the meantime."""
 
     run: Run
     ticket: int
@@ -115,7 +121,7 @@ class _Seat:
 
 
 class _Table:
-    """All that is in play: who waits to begin, whose environment is being stepped, who waits for tokens."""
+    """All that is in play: who waits to begin, whose environment is at work, who waits for tokens."""
 
     def __init__(
         self,
@@ -125,29 +131,29 @@ class _Table:
         make_env: MakeEnv,
         idle: list[AECEnv],
         engine: Engine,
-        crew: _Crew,
+        crew: Crew,
         judge: Judge | None,
         width: int,
         num_continuations: int,
         seed: str,
         default_env_seed: int,
-        max_envs: int | None,
+        max_envs: int,
         max_turns: int | None,
     ) -> None:
-        self._rows, self._places = rows, places
+        self._num_rows, self._places = len(rows), places
         self._make_env, self._idle = make_env, idle
         self._engine, self._crew = engine, crew
         self._judge, self._width, self._num_continuations = judge, width, num_continuations
-        self._seed, self._default_env_seed = seed, default_env_seed
-        self._limit = len(places) if max_envs is None else max_envs
-        self._max_turns = max_turns
-        self._tickets = itertools.count()
-        self._to_begin: deque[tuple[int, int, int]] = deque((*place, 0) for place in places)
-        self._to_continue: deque[Run] = deque()
-        self._jobs: dict[Future[bool], _Seat] = {}
+        self._default_env_seed = default_env_seed
+        self._max_envs, self._max_turns = max_envs, max_turns
+        self._to_begin = deque(
+            _Seat(run=Run(rows[instance], instance, episode, seed=seed), ticket=ticket)
+            for ticket, (instance, episode) in enumerate(places)
+        )
+        self._to_continue: deque[_Seat] = deque()
+        self._at_work: dict[int, _Seat] = {}
         self._ready: list[_Seat] = []
         self._asked: dict[int, _Seat] = {}
-        self._born: dict[int, list[Run]] = {}
         self._ended: dict[tuple[int, int], Run] = {}
         self._dropped: dict[int, str] = {}
         self._retried = 0
@@ -155,15 +161,13 @@ class _Table:
     def play(self) -> Rollout:
         """Until nobody is left."""
         in_waves = self._engine.in_waves
-        while self._open() or self._num_seated:
-            if self._jobs:
-                self._collect(block=in_waves or not (self._asked or self._ready))
-            if in_waves and (self._jobs or self._room):
+        while self._open():
+            if self._at_work and self._collect(block=in_waves or not (self._ready or self._asked)):
                 continue
             self._ask()
             if self._asked:
                 for ticket, sampled in self._engine.step():
-                    self._begin_job(self._asked.pop(ticket), self._decide, sampled)
+                    self._answered(self._asked.pop(ticket), sampled)
         episodes = [
             self._ended[place].finish(self._num_continuations)
             for place in self._places
@@ -172,127 +176,126 @@ class _Table:
         return Rollout(episodes, self._dropped, self._retried)
 
     def _open(self) -> bool:
-        """Seat those who wait to begin while there is room. Whether anybody was."""
-        seated = False
+        """Seat those who wait to begin while there is room: first those who continue candidates, who are soon gone.
+
+        Returns:
+            Whether anybody is in play.
+        """
         while self._room:
-            seated = True
-            if self._to_continue:
-                run = self._to_continue.popleft()
-                if run.instance not in self._dropped:
-                    self._begin_job(_Seat(run=run, ticket=next(self._tickets)), self._take_up, self._take_env())
+            seat = (self._to_continue or self._to_begin).popleft()
+            if self._given_up(seat.run):
                 continue
-            instance, episode, attempt = self._to_begin.popleft()
-            if instance in self._dropped:
-                continue
-            env = self._make_env() if attempt else self._take_env()
-            run = Run(env, instance, episode, row=self._rows[instance], seed=self._seed)
-            self._begin_job(_Seat(run=run, ticket=next(self._tickets), attempt=attempt), self._start)
-        return seated
+            if seat.run.brings_env:
+                env = None
+            elif self._idle and not seat.attempt:
+                env = self._idle.pop()
+            else:
+                env = self._make_env()
+            self._work(seat, partial(seat.run.begin, env, self._default_env_seed))
+        return self._num_seated > 0
 
     @property
     def _room(self) -> bool:
         """Whether somebody waits to begin and may."""
-        return bool(self._to_begin or self._to_continue) and self._num_seated < self._limit
+        return bool(self._to_continue or self._to_begin) and self._num_seated < self._max_envs
 
     @property
     def _num_seated(self) -> int:
-        return len(self._jobs) + len(self._ready) + len(self._asked)
+        return len(self._at_work) + len(self._ready) + len(self._asked)
 
-    def _take_env(self) -> AECEnv:
-        return self._idle.pop() if self._idle else self._make_env()
+    def _given_up(self, run: Run) -> bool:
+        return run.instance in self._dropped or run.abandoned
 
-    # ---- Jobs, on the crew's threads; each returns whether the run now waits for an agent ----
+    # ---- At work ----
 
-    def _start(self, seat: _Seat) -> bool:
-        seat.run.start(self._default_env_seed)
-        return seat.run.await_agent(self._max_turns)
+    def _work(self, seat: _Seat, work: Callable[[], None]) -> None:
+        """Have something done with a run's environment, which then goes to the next agent that decides."""
 
-    def _take_up(self, seat: _Seat, env: AECEnv) -> bool:
-        seat.run.take_up(env, self._default_env_seed)
-        return seat.run.await_agent(self._max_turns)
-
-    def _decide(self, seat: _Seat, sampled: Sampled) -> bool:
-        number = self._num_continuations if seat.run.parent is None else 0
-        self._born[seat.ticket] = seat.run.decide(sampled, self._judge, number)
-        return seat.run.await_agent(self._max_turns)
-
-    def _begin_job(self, seat: _Seat, work: Callable[..., bool], *args: Any) -> None:
-        self._jobs[self._crew.submit(work, seat, *args)] = seat
-
-    def _collect(self, *, block: bool) -> None:
-        """See to the jobs that are done."""
-        done, _ = wait(self._jobs, timeout=None if block else 0, return_when=FIRST_COMPLETED)
-        for job in sorted(done, key=lambda job: self._jobs[job].ticket):
-            seat = self._jobs.pop(job)
+        def job() -> None:
             try:
-                waits = job.result()
-            except EnvironmentFailure as failure:
-                self._failed(seat, failure)
-                continue
-            self._to_continue.extend(self._born.pop(seat.ticket, ()))
-            if seat.run.instance in self._dropped:
-                self._idle.append(seat.run.env)
-            elif waits:
-                self._ready.append(seat)
-            else:
-                self._over(seat.run)
+                work()
+                seat.run.await_agent(self._max_turns)
+            except EnvironmentFailure:
+                seat.run.close()
+                raise
 
-    def _over(self, run: Run) -> None:
-        self._idle.append(run.env)
-        if run.parent is None:
-            self._ended[run.instance, run.episode] = run
-        else:
-            parent = run.parent
-            parent.run.continued(parent.decision, parent.candidate, run.worth(parent.agent))
+        self._at_work[seat.ticket] = seat
+        self._crew.submit(seat.ticket, job)
+
+    def _collect(self, *, block: bool) -> bool:
+        """See to those whose work is done. Whether anybody's was."""
+        done = self._crew.done(block=block)
+        for ticket, error in sorted(done, key=itemgetter(0)):
+            seat = self._at_work.pop(ticket)
+            run = seat.run
+            if isinstance(error, EnvironmentFailure):
+                self._failed(seat, error)
+            elif error is not None:
+                raise error
+            elif self._given_up(run):
+                self._leave(run)
+            else:
+                self._to_continue.extend(self._children(seat))
+                if not run.over:
+                    self._ready.append(seat)
+                    continue
+                if run.parent is None:
+                    self._ended[run.instance, run.episode] = run
+                else:
+                    run.tell_parent()
+                self._leave(run)
+        return bool(done)
+
+    def _leave(self, run: Run) -> None:
+        if not run.brings_env:
+            self._idle.append(run.env)
+
+    def _children(self, seat: _Seat) -> Iterator[_Seat]:
+        """Seats for the runs that continue the candidates of a run's last decision."""
+        children, seat.run.children = seat.run.children, []
+        for child in children:
+            assert child.parent is not None
+            decision, k, m = child.parent.place
+            number = (decision * self._width + k) * self._num_continuations + m
+            yield _Seat(run=child, ticket=seat.ticket + (1 + number) * (1 + RETRIES) * len(self._places))
 
     def _failed(self, seat: _Seat, failure: EnvironmentFailure) -> None:
-        """Begin the instance anew on a fresh environment, or drop it; the one that failed is not used again."""
-        run = seat.run
-        if run.instance in self._dropped:
+        """Begin a run anew on a fresh environment, or drop its instance; the one that failed is not used again."""
+        if self._given_up(seat.run):
             return
-        if run.parent is not None or seat.attempt >= RETRIES:
-            self._dropped[run.instance] = str(failure)
-            if len(self._dropped) > max(1, MOST_DROPPED * len(self._rows)) or len(self._rows) == 1:
-                raise failure
+        if seat.attempt < RETRIES:
+            self._retried += 1
+            again = replace(seat, run=seat.run.anew(), attempt=seat.attempt + 1)
+            if again.run.parent is None:
+                self._to_begin.append(replace(again, ticket=seat.ticket + len(self._places)))
+            else:
+                self._to_continue.append(again)
             return
-        self._retried += 1
-        self._to_begin.append((run.instance, run.episode, seat.attempt + 1))
+        self._dropped[seat.run.instance] = str(failure)
+        if self._num_rows == 1 or len(self._dropped) > max(1, MOST_DROPPED * self._num_rows):
+            raise failure
+
+    # ---- Waiting for tokens ----
 
     def _ask(self) -> None:
-        """Hand the engine what is ready, in the order in which the runs took their seats."""
-        for seat in sorted(self._ready, key=lambda seat: seat.ticket):
-            if seat.run.instance in self._dropped:
-                self._idle.append(seat.run.env)
+        """Ask the engine for what is wanted, in the order of tickets."""
+        for seat in sorted(self._ready, key=attrgetter("ticket")):
+            run = seat.run
+            if self._given_up(run):
+                self._leave(run)
                 continue
-            width = self._width if seat.run.parent is None else 1
             self._asked[seat.ticket] = seat
-            self._engine.submit(seat.ticket, Request(seat.run.agent, seat.run.prompt, width))
+            width = self._width if run.parent is None else 1
+            self._engine.submit(seat.ticket, Request(run.agent, run.prompt, width))
         self._ready.clear()
 
-
-class _Crew:
-    """Does jobs on threads, or at once on the caller's thread where there are none."""
-
-    def __init__(self, num_threads: int) -> None:
-        self._threads = ThreadPoolExecutor(num_threads, "environments") if num_threads else None
-
-    def __enter__(self) -> _Crew:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
-
-    def submit(self, work: Callable[..., bool], *args: Any) -> Future[bool]:
-        """Begin a job; what it raises is raised when its result is asked for."""
-        if self._threads is not None:
-            return self._threads.submit(work, *args)
-        job: Future[bool] = Future()
-        try:
-            job.set_result(work(*args))
-        except Exception as error:  # noqa: BLE001  # as a thread would
-            job.set_exception(error)
-        return job
+    def _answered(self, seat: _Seat, sampled: Sampled) -> None:
+        run = seat.run
+        if self._given_up(run):
+            self._leave(run)
+            return
+        number = self._num_continuations if run.parent is None else 0
+        self._work(seat, partial(run.decide, sampled, self._judge, number))
 
 
 def _one_at_a_time(judge: Judge) -> Judge:

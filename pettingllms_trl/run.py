@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_trl.branches import Branch, add_rewards, check_rewards, play_branches, state_hash
 from pettingllms_trl.engine import Sampled
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Message
+from pettingllms_trl.records import Completion, Decision, Episode, Message
 
 
 Row = Mapping[str, Any]
@@ -64,40 +64,70 @@ class Run:
     """An environment in the middle of an episode: it waits for an agent's completions, then goes on.
 
     Args:
-        env: The environment; the run's own until it is over.
+        row: The instance: `seed` and reset options.
         instance: Index of the row within the rollout.
         episode: Index of the episode within its instance.
-        row: The instance: `seed` and reset options.
         seed: Names the rollout; breaks ties between equally good candidates.
         parent: Where what follows a candidate is counted, if this run continues one instead of being an episode.
     """
 
-    def __init__(
-        self, env: AECEnv, instance: int, episode: int, *, row: Row, seed: str, parent: Continued | None = None
-    ) -> None:
-        self.env = env
+    env: AECEnv  # from `begin` on; the run's own until it is over
+
+    def __init__(self, row: Row, instance: int, episode: int, *, seed: str, parent: Continued | None = None) -> None:
         self.row = row
         self.instance = instance
         self.episode = episode
         self.parent = parent
         self.agent = ""
         self.prompt: list[Message] = []
-        self.open_continuations = 0
+        self.over = False
+        self.children: list[Run] = []
+        self._abandoned = False
         self._seed = seed
+        self._agents: list[str] = []
         self._decisions: list[Decision] = []
         self._rewards: list[Mapping[str, float]] = []
         self._outcome: Mapping[str, Any] = {}
-        self._turns: dict[str, int] = {}
-        self._continued: dict[tuple[int, int], list[float]] = {}
+        self._turns: dict[str, int] = {} if parent is None else dict(parent.turns)
+        self._continued: dict[tuple[int, int, int], float | None] = {}
 
-    def start(self, default_env_seed: int) -> None:
-        """Reset the environment to the row's instance."""
-        options = {name: value for name, value in self.row.items() if name != "seed"}
+    @property
+    def brings_env(self) -> bool:
+        """Whether it copies an environment for itself: one that cannot be restored to the state to be continued."""
+        return self.parent is not None and self.parent.branch.copy is not None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody waits for this run any more, for what it belongs to was begun anew."""
+        return self._abandoned or (self.parent is not None and self.parent.run.abandoned)
+
+    def anew(self) -> Run:
+        """The same run from its beginning, in place of this one."""
+        self._abandoned = True
+        return Run(self.row, self.instance, self.episode, seed=self._seed, parent=self.parent)
+
+    def begin(self, env: AECEnv | None, default_env_seed: int) -> None:
+        """Reset an environment to the row's instance; to continue a candidate, go where its branch had come.
+
+        Args:
+            env: Any of those in the pool. `None`: the run `brings_env`.
+            default_env_seed: Seeds the environment where the row has no seed.
+        """
+        branch = None if self.parent is None else self.parent.branch
         with _environment_at_work(self.row):
-            self.env.reset(seed=self.row.get("seed", default_env_seed), options=options or None)
+            if env is not None:
+                self.env = env
+                options = {name: value for name, value in self.row.items() if name != "seed"}
+                env.reset(seed=self.row.get("seed", default_env_seed), options=options or None)
+                if branch is not None:  # after the reset, on which a wrapper may insist
+                    branch.resume(env)
+            elif branch is not None and branch.copy is not None:
+                self.env = branch.copy
+                self.env = copy.deepcopy(self.env)
+            self._agents = list(self.env.possible_agents)
 
-    def await_agent(self, max_turns: int | None) -> bool:
-        """Go to the next agent that decides; False where the episode is over."""
+    def await_agent(self, max_turns: int | None) -> None:
+        """Go to the next agent that decides, or be `over`."""
         env = self.env
         with _environment_at_work(self.row):
             while env.agents:
@@ -106,40 +136,50 @@ class Run:
                     env.step(None)  # PettingZoo's farewell step of an agent that is done
                     continue
                 if max_turns is not None and self._turns.get(agent, 0) >= max_turns:
-                    return False
+                    self.over = True
+                    return
                 self.agent = agent
                 observation = env.observe(agent)
                 break
             else:
-                return False
+                self.over = True
+                return
         self.prompt = prompt_of(observation, agent=self.agent)
-        return True
 
-    def decide(self, sampled: Sampled, judge: Judge | None, num_continuations: int) -> list[Run]:
+    def decide(self, sampled: Sampled, judge: Judge | None, num_continuations: int) -> None:
         """Play every completion on a branch of its own and go on from the best.
 
-        Returns:
-            Runs that continue each candidate's branch, `num_continuations` each, for those that did not end it.
+        `children` are then the runs that continue the candidates: `num_continuations` of each, candidate after
+        candidate, but none of one that ended the episode.
         """
         turn = self._turns.get(self.agent, 0)
         with _environment_at_work(self.row):
-            state = _state_hash(self.env)
-            branches = list(_play_branches(self.env, self.agent, sampled.completions))
+            state = state_hash(self.env)
+            branches = list(play_branches(self.env, self.agent, sampled.completions))
         for branch in branches:
-            _check_rewards(branch, self.agent)
+            check_rewards(branch, self.agent)
         if judge is not None:
             choice = Choice(self.row, self.agent, turn, self.prompt, sampled.completions)
-            branches = [_add(self.agent, b, more) for b, more in zip(branches, judge(choice), strict=True)]
+            branches = [add_rewards(b, self.agent, more) for b, more in zip(branches, judge(choice), strict=True)]
         rewards = [branch.candidate.reward for branch in branches]
-        best = [k for k, reward in enumerate(rewards) if reward == max(rewards)]
+        most = max(rewards)
+        best = [k for k, reward in enumerate(rewards) if reward == most]
         place = f"{self._seed}/{self.instance}/{self.episode}/{self.agent}/{turn}"
         chosen = best[0] if len(best) == 1 else random.Random(place).choice(best)
-        children = self._continue(branches, num_continuations)
+        self._turns[self.agent] = turn + 1
         with _environment_at_work(self.row):
             self.env = branches[chosen].resume(self.env)
+            branch = branches[chosen]
+            if num_continuations and branch.copy is not None and not branch.over:  # which this run goes on in
+                branches[chosen] = replace(branch, copy=copy.deepcopy(branch.copy))
+        self.children = [
+            self._continuation(branch, k, m)
+            for k, branch in enumerate(branches)
+            if not branch.over
+            for m in range(num_continuations)
+        ]
         self._rewards.append(branches[chosen].rewards)
         self._outcome = branches[chosen].outcome
-        self._turns[self.agent] = turn + 1
         self._decisions.append(
             Decision(
                 instance=self.instance,
@@ -153,44 +193,47 @@ class Run:
                 state=state,
             )
         )
-        return children
 
-    def take_up(self, env: AECEnv, default_env_seed: int) -> None:
-        """Begin a run that continues a candidate: its environment at the state that the candidate's branch reached."""
+    def _continuation(self, branch: Branch, candidate: int, repeat: int) -> Run:
+        """A run that continues a candidate of the decision now taken."""
+        place = (len(self._decisions), candidate, repeat)
+        self._continued[place] = None
+        parent = Continued(self, branch, place, self.agent, dict(self._turns))
+        return Run(self.row, self.instance, self.episode, seed=self._seed, parent=parent)
+
+    def tell_parent(self) -> None:
+        """Tell the run whose candidate this one continued, now that it is over, what that was worth to its agent."""
         assert self.parent is not None
-        self.env = env
-        self.start(default_env_seed)  # a wrapper may insist on a reset before anything else
-        with _environment_at_work(self.row):
-            self.env = self.parent.branch.resume(self.env)
+        self.parent.run._continued[self.parent.place] = self._worth(self.parent.agent)
 
-    def continued(self, decision: int, candidate: int, value: float) -> None:
-        """One of the runs that continue a candidate is over, and was worth so much to the agent that had acted."""
-        self._continued.setdefault((decision, candidate), []).append(value)
-        self.open_continuations -= 1
-
-    def worth(self, agent: str) -> float:
+    def _worth(self, agent: str) -> float:
         """The sum of an agent's rewards so far."""
         return sum(rewards.get(agent, 0.0) for rewards in self._rewards)
 
+    def close(self) -> None:
+        """Close an environment that has failed."""
+        with suppress(Exception):  # it may fail in this, too
+            self.env.close()
+
     def finish(self, num_continuations: int = 0) -> Episode:
         """The record of the episode, once it is over and all that continued its candidates is."""
-        agents = self.env.possible_agents
-        returns = {agent: self.worth(agent) for agent in agents}
-        to_go = dict.fromkeys(agents, 0.0)
+        returns = {agent: self._worth(agent) for agent in self._agents}
+        to_go = dict.fromkeys(self._agents, 0.0)
         decisions: list[Decision] = []
         for i in reversed(range(len(self._decisions))):
             decision = self._decisions[i]
             for agent, reward in self._rewards[i].items():
                 to_go[agent] = to_go.get(agent, 0.0) + reward
+            candidates = decision.candidates
             if num_continuations:
-                none = [0.0] * num_continuations  # of a candidate that ended the episode nothing follows
                 candidates = tuple(
-                    replace(candidate, continuations=tuple(self._continued.get((i, k), none)))
-                    for k, candidate in enumerate(decision.candidates)
+                    replace(candidate, continuations=self._followed(i, k, num_continuations))
+                    for k, candidate in enumerate(candidates)
                 )
-                decision = replace(decision, candidates=candidates)
             own = decision.agent
-            decisions.append(replace(decision, episode_return=returns[own], return_to_go=to_go[own]))
+            decisions.append(
+                replace(decision, candidates=candidates, episode_return=returns[own], return_to_go=to_go[own])
+            )
         return Episode(
             instance=self.instance,
             episode=self.episode,
@@ -199,121 +242,32 @@ class Run:
             outcome=self._outcome,
         )
 
-    def _continue(self, branches: Sequence[_Branch], number: int) -> list[Run]:
-        decision, children = len(self._decisions), list[Run]()
-        for k, branch in enumerate(branches):
-            if branch.over:
-                continue
-            for _ in range(number):
-                # A branch that cannot be restored is copied now: this run may go on in the very same environment.
-                reached = (
-                    branch
-                    if _restorable(self.env)
-                    else replace(branch, resume=_copier(copy.deepcopy(branch.resume(self.env))))
-                )
-                parent = Continued(self, reached, decision, k, self.agent)
-                child = Run(self.env, self.instance, self.episode, row=self.row, seed=self._seed, parent=parent)
-                child._turns = {**self._turns, self.agent: self._turns.get(self.agent, 0) + 1}
-                children.append(child)
-        self.open_continuations += len(children)
-        return children
+    def _followed(self, decision: int, candidate: int, number: int) -> tuple[float, ...]:
+        values = []
+        for repeat in range(number):
+            value = self._continued.get((decision, candidate, repeat), 0.0)  # nothing follows the end of an episode
+            assert value is not None, f"decision {decision}, candidate {candidate}: still being continued"
+            values.append(value)
+        return tuple(values)
 
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """What a run continues: the branch of one candidate of one decision of another run, taken by an agent."""
+    """What a run continues.
+
+    Args:
+        run: In which the candidate was sampled.
+        branch: How far the candidate has come.
+        place: Index of the decision, of the candidate, and which of its continuations this is.
+        agent: Who had acted.
+        turns: How many decisions each agent has taken by then.
+    """
 
     run: Run
-    branch: _Branch
-    decision: int
-    candidate: int
+    branch: Branch
+    place: tuple[int, int, int]
     agent: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """What a candidate led to: every agent's reward, the outcome so far, and the way back to the state it reached."""
-
-    candidate: Candidate
-    rewards: Mapping[str, float]
-    outcome: Mapping[str, Any]
-    over: bool
-    resume: Callable[[AECEnv], AECEnv]
-
-
-def _play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) -> Iterator[_Branch]:
-    """Step each completion from the environment's present state; no branch sees another's.
-
-    An environment with `snapshot()` and `restore()` goes back and forth; any other is deep-copied.
-    """
-    game = env.unwrapped
-    if _restorable(env):
-        before = game.snapshot() if len(completions) > 1 else None
-        for k, completion in enumerate(completions):
-            if k:
-                game.restore(before)
-            branch = _step(env, agent, completion)
-            yield replace(branch, resume=_restorer(game.snapshot()))
-    else:
-        for k, completion in enumerate(completions):
-            last = k == len(completions) - 1
-            branch_env = env if last else copy.deepcopy(env)
-            branch = _step(branch_env, agent, completion)
-            yield replace(branch, resume=_copier(branch_env))
-
-
-def _add(agent: str, branch: _Branch, more: Mapping[str, float]) -> _Branch:
-    """The branch with further rewards for the agent that acted."""
-    candidate, extra = branch.candidate, sum(more.values())
-    return replace(
-        branch,
-        candidate=replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more}),
-        rewards={**branch.rewards, agent: branch.rewards[agent] + extra},
-    )
-
-
-def _restorable(env: AECEnv) -> bool:
-    game = env.unwrapped
-    return hasattr(game, "snapshot") and hasattr(game, "restore")
-
-
-def _restorer(snapshot: Any) -> Callable[[AECEnv], AECEnv]:
-    def resume(env: AECEnv) -> AECEnv:
-        env.unwrapped.restore(snapshot)
-        return env
-
-    return resume
-
-
-def _copier(reached: AECEnv) -> Callable[[AECEnv], AECEnv]:
-    return lambda env: reached
-
-
-def _step(env: AECEnv, agent: str, completion: Completion) -> _Branch:
-    env.step(completion.text)
-    rewards = {name: float(reward) for name, reward in env.rewards.items()}
-    info = env.infos.get(agent, {})  # read now: an agent that is done takes its info along when it leaves
-    candidate = Candidate(
-        completion=completion,
-        reward=rewards[agent],
-        parts=dict(info.get("rewards", {})),
-        state=_state_hash(env),
-    )
-    over = all(env.terminations[name] or env.truncations[name] for name in env.agents)
-    return _Branch(candidate, rewards, dict(info.get("outcome", {})), over, resume=lambda env: env)
-
-
-def _check_rewards(branch: _Branch, agent: str) -> None:
-    if not all(map(math.isfinite, branch.rewards.values())):
-        said = branch.candidate.completion.text[:200]
-        raise ValueError(
-            f"the environment gave {dict(branch.rewards)} after {agent!r} said {said!r}; rewards must be finite"
-        )
-
-
-def _state_hash(env: AECEnv) -> str | None:
-    game = env.unwrapped
-    return game.state_hash() if hasattr(game, "state_hash") else None
+    turns: Mapping[str, int]
 
 
 @contextmanager

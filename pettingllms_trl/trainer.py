@@ -13,25 +13,18 @@ from __future__ import annotations
 import time
 import warnings
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from accelerate.utils import gather, set_seed
+from accelerate.utils import gather
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOTrainer
-from trl.trainer.utils import (
-    RepeatSampler,
-    create_model_from_path,
-    get_config_model_id,
-    repeat_iterable_dataset,
-    shuffle_sequence_dict,
-)
+from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset, shuffle_sequence_dict
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
@@ -39,16 +32,18 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engine import Request, Sampled, Waves
 from pettingllms_trl.environment import check_env, env_maker
 from pettingllms_trl.generation import sample
-from pettingllms_trl.hub import adapters_card
+from pettingllms_trl.layouts import Layouts, instead
 from pettingllms_trl.metrics import of_episodes
-from pettingllms_trl.policies import Policy, activate, attach_adapters, parameters_of, route
+from pettingllms_trl.partners import ask
+from pettingllms_trl.policies import Policy, route
 from pettingllms_trl.records import Decision, Episode, check_groups
 from pettingllms_trl.reward_functions import RewardFunction, judge, weighted
 from pettingllms_trl.rollout import MakeEnv, play
 from pettingllms_trl.run import Choice, Row
+from pettingllms_trl.voices import check_chat_template
 
 
-class MultiAgentGRPOTrainer(GRPOTrainer):
+class MultiAgentGRPOTrainer(Layouts):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
     [Stronger Together](https://huggingface.co/papers/2510.11062)).
@@ -73,7 +68,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
     Args:
         model (`str` or [`~transformers.PreTrainedModel`] or [`~peft.PeftModel`]):
             As in [`~trl.GRPOTrainer`]. With adapters, a `PeftModel` whose adapters bear the policies' names goes on
-            training them.
+            training them. `None` where every policy has a model of its own.
         env (`str` or `Callable[[], AECEnv]`):
             A PettingZoo AEC environment whose observations are text (a `str`, or a dict with `"text"` and perhaps
             `"system"`): an id of PettingZoo's registry, or a function that makes one. It is called once for every
@@ -90,7 +85,9 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
             one decision at a time, before the best candidate goes on: `prompts`, `completions`, `completion_ids` of
             its candidates, and for each of them the `agent`, the `turn`, the row's columns, and `trainer_state`.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
-            `"shared"`, `"lora"` (an adapter per role), or a dict from agents or roles to adapter names or [`Policy`].
+            `"shared"` (one model plays all), `"lora"` (an adapter per role), `"full"` (a copy of the model per role),
+            or a dict from agents or roles to adapter names or [`Policy`]: any mixture, with partners that are frozen
+            or behind an API.
         credit (`str` or [`Credit`], *optional*, defaults to `"at_grpo"`):
             `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), or a function from decisions to advantages.
         peft_config ([`~peft.PeftConfig`], *optional*):
@@ -119,7 +116,7 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
 
     def __init__(
         self,
-        model: str | PreTrainedModel | PeftModel,
+        model: str | PreTrainedModel | PeftModel | None,
         env: str | MakeEnv,
         args: MultiAgentGRPOConfig | None = None,
         train_dataset: Dataset | IterableDataset | None = None,
@@ -142,40 +139,23 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         probe = check_env(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
         self._environment_name = str(probe.metadata.get("name", type(probe.unwrapped).__name__))
         self._envs = [probe]
-        self.routing = route(policies, list(probe.possible_agents))
+        routing = route(policies, list(probe.possible_agents), model=model, tokenizer=processing_class)
         self._credit = credits.resolve(
             credit, sampling=args.sampling, scale=args.scale_rewards, num_candidates=args.num_generations
         )
         self._user_rewards = weighted(reward_funcs, args.reward_weights)
         if processing_class is not None:
-            _check_chat_template(processing_class)
-        for policy in self.routing.policies:
-            if policy.max_grad_norm is not None and not args.max_grad_norm:
-                raise ValueError(
-                    f"policy {policy.name!r} has max_grad_norm={policy.max_grad_norm}, but args.max_grad_norm is "
-                    f"{args.max_grad_norm}, which switches clipping off for all. Set args.max_grad_norm, too."
-                )
-        self._adapters = self.routing.adapters
-        if self._adapters:
-            if args.beta != 0.0 and isinstance(model, PeftModel):
-                raise ValueError(
-                    f"beta={args.beta} with a PeftModel: the reference of its adapters would be the bare base model. "
-                    "Merge what you trained into the base (merge_and_unload), or set beta=0."
-                )
-            # Seeded before the adapters are drawn, or equal seeds start from different ones (huggingface/trl#6688).
-            set_seed(args.seed)
-            if isinstance(model, str):
-                model_init_kwargs = dict(args.model_init_kwargs or {})
-                if quantization_config is not None:
-                    model_init_kwargs["quantization_config"] = quantization_config
-                model = create_model_from_path(model, **model_init_kwargs)
-                quantization_config = None
-            model = attach_adapters(model, self._adapters, peft_config)
-            peft_config = None
+            check_chat_template(processing_class)
+        if train_dataset is not None and not routing.trained:
+            raise ValueError(
+                "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
+                "trainable=True."
+            )
         self._can_train = train_dataset is not None
-        with _left_to_us(args, reference=bool(self._adapters)):
+        with instead(args, reward_weights=None):  # of the user's reward functions, which are not TRL's to call
             super().__init__(
-                model=model,
+                model,
+                routing,
                 reward_funcs=[environment],
                 args=args,
                 train_dataset=train_dataset if self._can_train else Dataset.from_dict({"seed": [args.seed]}),
@@ -186,9 +166,8 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
                 quantization_config=quantization_config,
                 peft_config=peft_config,
             )
-        self.beta = args.beta
         self.rollout_func = _replay  # set here, since TRL warns of an experiment when it is given to __init__
-        _check_chat_template(self._tokenizer)
+        check_chat_template(self._tokenizer)
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()
@@ -245,24 +224,42 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         return rollout.episodes
 
     def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        """Every request answered by its agent's policy, one policy after another."""
+        answers: dict[int, Sampled] = {}
+        of_agent = self.routing.of_agent
+        for name in dict.fromkeys(of_agent[request.agent] for request in requests):
+            own = [i for i, request in enumerate(requests) if of_agent[request.agent] == name]
+            answers.update(zip(own, self._answer(self._policies[name], [requests[i] for i in own]), strict=True))
+        return [answers[i] for i in range(len(requests))]
+
+    def _answer(self, policy: Policy, requests: Sequence[Request]) -> Sequence[Sampled]:
+        if policy.is_trained:
+            return self._generate_as(policy, requests)
+        # Candidates are compared so that their policy learns from it. A partner that does not learn answers once, as
+        # it would when it is evaluated, instead of having the best of K picked for it.
+        once = [replace(request, num_candidates=1) for request in requests]
+        if policy.api is not None:
+            answers: Sequence[Sampled] = ask(policy.api, once, num_threads=self.args.num_threads)
+        else:
+            with self._as_it_is(policy):
+                answers = self._generate_as(policy, once)
+        return [
+            replace(answer, completions=answer.completions * request.num_candidates)
+            for answer, request in zip(answers, requests, strict=True)
+        ]
+
+    def _generate_as(self, policy: Policy, requests: Sequence[Request]) -> Sequence[Sampled]:
+        self._activate(policy.name)
         return sample(
             requests,
             policy_of=self.routing.of_agent,
             tokenize=lambda prompts: self._tokenize_prompts(prompts)[0],
-            generate=self._generate_as,
+            generate=lambda _, prompt_ids: self._generate_single_turn(prompt_ids, None, {}, 1),
             decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
         )
 
-    def _generate_as(self, policy: str, prompt_ids: list[Sequence[int]]) -> tuple[Any, Any]:
-        self._activate(policy)
-        return self._generate_single_turn(prompt_ids, None, {}, 1)
-
     def _judge(self, choice: Choice) -> list[dict[str, float]]:
         return judge(choice, self._user_rewards, trainer_state=self.state)
-
-    def _activate(self, policy: str) -> None:
-        if self._adapters:
-            activate(self.accelerator.unwrap_model(self.model), policy, self._adapters)
 
     # ---- Data: a row is an instance -------------------------------------------------------------------------------
 
@@ -326,7 +323,9 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         return self._buffered_inputs[self._step % steps_per_generation]
 
     def _batches(self, decisions: Sequence[Decision]) -> list[list[Batch]]:
-        """Decisions to the forward passes of each of a generation's micro-steps."""
+        """Decisions to the forward passes of each of a generation's micro-steps; those of partners teach nobody."""
+        of_agent, names = self.routing.of_agent, {policy.name for policy in self.routing.trained}
+        decisions = [decision for decision in decisions if of_agent[decision.agent] in names]
         advantages = self._credit(decisions)
         credits.check_advantages(advantages, decisions)
         for log in (self._logs["prompt"], self._logs["completion"], self._logs["advantages"]):
@@ -334,8 +333,8 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         self._logs["rewards"].clear()
         self._logs["extra"].clear()
         steps: list[list[Batch]] = [[] for _ in range(self.args.steps_per_generation)]
-        for policy in self.routing.policies:
-            own = [i for i, d in enumerate(decisions) if self.routing.of_agent[d.agent] == policy.name]
+        for policy in self.routing.trained:
+            own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
             if not own:
                 continue
             batch = self._replay_policy(policy, [decisions[i] for i in own], [advantages[i] for i in own])
@@ -429,72 +428,17 @@ class MultiAgentGRPOTrainer(GRPOTrainer):
         loss = super()._compute_loss(model, inputs)
         if len(metrics.get("entropy_coef", ())) > before.get("entropy_coef", 0):
             metrics["entropy_coef"][-1] = self.args.entropy_coef
-        if len(self.routing.policies) > 1:
+        if len(self.routing.trained) > 1:
             # Listed first: what the loop writes would count as grown too.
             for key in [key for key, values in metrics.items() if len(values) > before.get(key, 0)]:
                 metrics[f"policy/{inputs['policy']}/{key}"].append(metrics[key][-1])
         return loss if scale == 1.0 else loss * scale
-
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """The inherited optimizer, its parameter groups split by policy, each with its own learning rate."""
-        fresh = self.optimizer is None
-        optimizer = super().create_optimizer(model)
-        if fresh and any(policy.learning_rate is not None for policy in self.routing.policies):
-            groups = []
-            for policy in self.routing.policies:
-                own = {id(p) for p in self._parameters_of(policy)}
-                rate = self.args.learning_rate if policy.learning_rate is None else policy.learning_rate
-                for group in optimizer.param_groups:
-                    params = [p for p in group["params"] if id(p) in own]
-                    groups.append({**group, "params": params, "lr": rate})
-            optimizer.param_groups = groups
-        return optimizer
-
-    def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
-        """Each policy's gradients are clipped by their own norm. Returns the norm of all of them, before clipping."""
-        if len(self.routing.policies) == 1 and self.routing.policies[0].max_grad_norm is None:
-            return super()._clip_grad_norm(model)
-        self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
-        norms = []
-        for policy in self.routing.policies:
-            limit = self.args.max_grad_norm if policy.max_grad_norm is None else policy.max_grad_norm
-            norm = torch.nn.utils.clip_grad_norm_(self._parameters_of(policy), limit)
-            self._metrics["train"][f"policy/{policy.name}/grad_norm"].append(float(norm))
-            norms.append(norm)
-        return torch.stack(norms).norm()
-
-    def _parameters_of(self, policy: Policy) -> list[torch.nn.Parameter]:
-        return parameters_of(self.accelerator.unwrap_model(self.model), policy, self._adapters)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""
         if not self._can_train:
             raise ValueError("train() needs a train_dataset: give one whose rows are instances, e.g. a column 'seed'")
         return super().train(*args, **kwargs)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if self._adapters:  # loading leaves all but one adapter frozen, and so out of the optimizer
-            self._activate(self.routing.policies[0].name)
-
-    def create_model_card(
-        self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
-    ) -> None:
-        """TRL's; where each role has an adapter of its own, a card that says which and how to load it."""
-        if not self._adapters:
-            super().create_model_card(model_name, dataset_name, tags)
-        elif self.is_world_process_zero():
-            base = get_config_model_id(self.model.config)
-            card = adapters_card(
-                name=model_name or Path(self.args.output_dir).name,
-                base_model=None if not base or Path(base).is_dir() else base,
-                environment=self._environment_name,
-                of_agent=self.routing.of_agent,
-                tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
-            )
-            path = Path(self.args.output_dir) / "README.md"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(card, encoding="utf-8")
 
     # ---- Evaluation and logging -----------------------------------------------------------------------------------
 
@@ -532,30 +476,5 @@ def _replay(prompts: list[Any], trainer: MultiAgentGRPOTrainer) -> dict[str, Any
     }
 
 
-@contextmanager
-def _left_to_us(args: MultiAgentGRPOConfig, *, reference: bool) -> Iterator[None]:
-    """Hide from TRL's constructor what is ours: the weights of reward functions, and the reference of adapters.
-
-    TRL copies the adapter "default" as KL reference, which adapters named after roles do not have (KeyError). Fresh
-    adapters start at zero, so the base with adapters disabled is the reference, as TRL does for a fresh one.
-    """
-    beta, weights = args.beta, args.reward_weights
-    args.reward_weights = None
-    if reference:
-        args.beta = 0.0
-    try:
-        yield
-    finally:
-        args.beta, args.reward_weights = beta, weights
-
-
 def _each(dataset: Any) -> list[Any]:
     return list(dataset.values()) if isinstance(dataset, dict) else [dataset]
-
-
-def _check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
-    if tokenizer.chat_template is None:
-        raise ValueError(
-            "the tokenizer has no chat template, so an agent's messages cannot be written as a prompt. Use a chat "
-            "model, or set `processing_class.chat_template`."
-        )

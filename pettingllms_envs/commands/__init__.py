@@ -1,7 +1,13 @@
 """The commands of `pettingllms`, a file each, and what they share: how arguments become an environment.
 
 A command's file has `add(parser)`, which declares its arguments, and `run(args, console)`, which returns the exit
-status.
+status. An installed package brings commands of its own by entry points of the group `pettingllms.commands`, each a
+function from the arguments after the command's name to the exit status:
+
+    [project.entry-points."pettingllms.commands"]
+    train = "pettingllms_trl.cli:train"
+
+It is imported when its command is called.
 """
 
 from __future__ import annotations
@@ -10,9 +16,13 @@ import argparse
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NoReturn
 
 import pettingllms_envs
+
+
+GROUP = "pettingllms.commands"
 
 
 class Refused(Exception):
@@ -62,6 +72,22 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
 def settings(args: argparse.Namespace) -> dict[str, Any]:
     """What --set gave, by name; the last one counts."""
     return dict(args.settings)
+
+
+def plug_ins() -> dict[str, EntryPoint]:
+    """The commands that installed packages bring, by name; nothing is imported.
+
+    Raises:
+        Refused: Two packages bring one of the same name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            refuse(
+                f"the command {point.name!r} is {other.value} and {point.value}; expected one. Uninstall the other."
+            )
+    return found
 
 
 def refuse(message: str) -> NoReturn:

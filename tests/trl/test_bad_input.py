@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from datasets import Dataset, IterableDataset
 from gymnasium import spaces
+from peft import LoraConfig
 from transformers import PreTrainedTokenizerFast
 
 import pettingllms_envs  # noqa: F401  registers the environments with PettingZoo
@@ -80,8 +81,53 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
             ValueError,
             r"leaves out the agent 'closer_0'\. Give every agent, or its role",
         ),
-        ({"policies": {"opener": "b", "closer": Policy()}}, ValueError, r"gives 'closer_0' no adapter"),
-        ({"policies": "full"}, ValueError, r"policies='full', expected 'shared', 'lora', or a dict"),
+        (
+            {"policies": {"opener": "bb", "closer": Policy()}},
+            ValueError,
+            r"gives 'closer_0' the model itself to train, and 'opener_0' the adapter 'bb' on it; .* Freeze the base",
+        ),
+        ({"policies": "ful"}, ValueError, r"policies='ful', expected 'shared', 'lora', 'full', or a dict"),
+        ({"model": None}, ValueError, r"model is None, but policy 'base' stands on it\. Give one, or Policy\(model="),
+        (
+            {"policies": {"opener": Policy(model="/a"), "closer": Policy(model="/b")}},
+            ValueError,
+            r"a model is given, but every policy has one of its own, .* Set model=None",
+        ),
+        (
+            {"policies": {"opener": Policy(api=str), "closer": Policy(api=str)}, "train_dataset": None},
+            ValueError,
+            r"every policy is an api, so there are no weights to play or train\. Give one agent a model",
+        ),
+        (
+            {"policies": {"opener": Policy(api=str), "closer": Policy(trainable=False)}},
+            ValueError,
+            r"a train_dataset is given, but no policy is trained\. Leave it out to play",
+        ),
+        (
+            {"policies": {"opener": "oo", "closer": Policy(adapter="cc", trainable=False)}},
+            ValueError,
+            r"the adapter 'cc' is frozen, but the model has no such adapter \(it has: none\), .* Load it first",
+        ),
+        (
+            {"policies": {"opener": Policy(model=7), "closer": Policy()}},
+            TypeError,
+            r"the model of policy 'opener' is a int, expected an id, a path or a PreTrainedModel",
+        ),
+        (
+            {"policies": "full", "peft_config": LoraConfig()},
+            ValueError,
+            r"peft_config is given, but no policy is an adapter, .* name an adapter: Policy\(adapter=",
+        ),
+        (
+            {"policies": {"opener": "oo", "closer": Policy(adapter="cc", max_grad_norm=1.0)}, "max_grad_norm": 0.0},
+            ValueError,
+            r"policy 'cc' has max_grad_norm=1\.0, but args\.max_grad_norm is 0\.0, .* Set args\.max_grad_norm, too",
+        ),
+        (
+            {"policies": "full", "cast_lm_head_to_fp32": True},
+            ValueError,
+            r"cast_lm_head_to_fp32=True and several models, expected one: .* Leave it False",
+        ),
         ({"credit": "atgrpo"}, ValueError, r"no credit scheme 'atgrpo'\. Did you mean 'at_grpo'\?"),
         ({"credit": "grpo"}, ValueError, r"credit='grpo' with sampling='tree'.* Set sampling='parallel'"),
         (
@@ -138,8 +184,17 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         "no text",
         "agent",
         "agent left out",
-        "agent without adapter",
+        "adapters on a base that moves",
         "layout",
+        "no model",
+        "a model that nobody uses",
+        "only APIs",
+        "nobody to train",
+        "a frozen adapter that is not there",
+        "a model that is none",
+        "adapters' configuration for full models",
+        "clipping that is switched off",
+        "a head in float32",
         "credit",
         "credit for other sampling",
         "credit with wrong values",
@@ -153,8 +208,10 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
 def test_a_mistake_is_refused_before_the_model_is_loaded(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
+    given = dict(given)
+    options = {name: given.pop(name) for name in ("max_grad_norm", "cast_lm_head_to_fp32") if name in given}
     with pytest.raises(error, match=message):
-        trainer(tmp_path, **given)
+        trainer(tmp_path, options=options, **given)
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,28 @@ class Unpaid(OneShot):
         self.rewards = {"solver_0": 0.0}
 
 
+def as_of_one(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Named as in a model that is no part of a `TeamModel`, and whose adapter has PEFT's usual name."""
+    return {
+        name.removeprefix("models.solver.").replace(".solver.", ".default."): tensor
+        for name, tensor in tensors.items()
+    }
+
+
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(f"{k}={v}" for k, v in options.items()))
 @pytest.mark.parametrize(
-    ("peft", "rewards"),
-    [(False, None), (True, None), (True, reward)],
-    ids=["full", "peft", "peft-reward_funcs"],
+    ("peft", "rewards", "policies"),
+    [
+        (False, None, "shared"),
+        (True, None, "shared"),
+        (True, reward, "shared"),
+        (True, None, "lora"),
+        (False, None, "full"),
+    ],
+    ids=["shared", "shared-peft", "shared-peft-reward_funcs", "lora", "full"],
 )
 def test_losses_gradients_and_weights_equal_plain_trl(
-    options: dict[str, Any], peft: bool, rewards: Any, model_path: str, tmp_path: Path
+    options: dict[str, Any], peft: bool, rewards: Any, policies: str, model_path: str, tmp_path: Path
 ) -> None:
     peft_config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM") if peft else None
     theirs_seen, ours_seen = Gradients(), Gradients()
@@ -105,6 +119,7 @@ def test_losses_gradients_and_weights_equal_plain_trl(
             model=model_path,
             env=OneShot if rewards is None else Unpaid,
             reward_funcs=rewards,
+            policies=policies,
             args=MultiAgentGRPOConfig(**arguments(tmp_path, **options)),
             train_dataset=Dataset.from_dict({"seed": SEEDS}),
             callbacks=[ours_seen],
@@ -116,9 +131,10 @@ def test_losses_gradients_and_weights_equal_plain_trl(
         for key in ("loss", "grad_norm", "reward", "reward_std", "entropy", "kl", "completions/mean_length"):
             assert one.get(key) == other.get(key), key
     assert len(ours[1]) == STEPS
-    for one, other in zip(theirs[1], ours[1], strict=True):
+    for one, other in zip(theirs[1], map(as_of_one, ours[1]), strict=True):
         assert one.keys() == other.keys()
         assert all(torch.equal(one[name], other[name]) for name in one)
     assert any(float(gradient.abs().max()) > 0 for step in ours[1] for gradient in step.values())
-    assert theirs[2].keys() == ours[2].keys()
-    assert all(torch.equal(theirs[2][name], ours[2][name]) for name in theirs[2])
+    weights = as_of_one(ours[2])
+    assert theirs[2].keys() == weights.keys()
+    assert all(torch.equal(theirs[2][name], weights[name]) for name in theirs[2])

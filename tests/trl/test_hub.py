@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from huggingface_hub import ModelCard
 
-from pettingllms_trl.hub import adapters_card
+from pettingllms_trl.hub import team_card
+from pettingllms_trl.policies import Policy, route
 
 
-def card(base_model: str | None) -> ModelCard:
+def card(base_model: str) -> ModelCard:
     return ModelCard(
-        adapters_card(
+        team_card(
             name="me/team",
-            base_model=base_model,
             environment="plan_path_v0",
-            of_agent={"drafter_0": "drafter", "planner_0": "planner"},
+            routing=route("lora", ["drafter_0", "planner_0"]),
+            sources={"drafter": base_model, "planner": base_model},
             tags=["trl", "at-grpo"],
         )
     )
@@ -21,8 +24,8 @@ def card(base_model: str | None) -> ModelCard:
 
 def test_the_card_names_every_agents_adapter_and_loads_by_its_folder() -> None:
     text = card("Qwen/Qwen3-1.7B").text
-    assert "| `drafter_0` | `drafter/` |" in text
-    assert "| `planner_0` | `planner/` |" in text
+    assert "| `drafter_0` | the LoRA adapter `drafter` | `drafter/` |" in text
+    assert "| `planner_0` | the LoRA adapter `planner` | `planner/` |" in text
     assert 'PeftModel.from_pretrained(base, "me/team", subfolder="drafter")' in text
     assert 'from_pretrained("Qwen/Qwen3-1.7B")' in text
 
@@ -35,5 +38,34 @@ def test_the_cards_metadata_are_what_the_hub_reads() -> None:
     }
 
 
-def test_a_base_in_a_local_folder_is_not_named_as_if_it_were_on_the_hub() -> None:
-    assert "base_model" not in card(None).data.to_dict()
+def test_a_base_in_a_local_folder_is_not_named_as_if_it_were_on_the_hub(tmp_path: Path) -> None:
+    assert "base_model" not in card(str(tmp_path)).data.to_dict()
+
+
+def test_the_card_of_a_mixture_says_who_is_not_there_and_loads_one_of_each_kind() -> None:
+    policies = {
+        "a": Policy(model="you/llama"),
+        "b": "coder",
+        "c": Policy(trainable=False),
+        "d": Policy(api=str),
+        "e": Policy(model="you/judge", trainable=False),
+    }
+    sources = {"a": "you/llama", "coder": "you/qwen", "base": "you/qwen", "e": "you/judge"}
+    routing = route(policies, list("abcde"))
+    made = ModelCard(team_card(name="me/team", environment="game", routing=routing, sources=sources, tags=["trl"]))
+    assert made.data.to_dict() == {
+        "library_name": "transformers",
+        "base_model": ["you/llama", "you/qwen"],
+        "tags": ["trl"],
+    }
+    for row in (
+        "| `a` | a full model of `you/llama` | `a/` |",
+        "| `b` | the LoRA adapter `coder` | `coder/` |",
+        "| `c` | the base model, not trained | not here |",
+        "| `d` | an API partner | not here |",
+        "| `e` | a full model of `you/judge`, not trained | not here |",
+    ):
+        assert row in made.text
+    assert 'model = AutoModelForCausalLM.from_pretrained("me/team", subfolder="a")' in made.text
+    assert 'base = AutoModelForCausalLM.from_pretrained("you/qwen")' in made.text
+    assert 'model = PeftModel.from_pretrained(base, "me/team", subfolder="coder")' in made.text

@@ -1,8 +1,8 @@
 """The private parts of TRL 1.16 and transformers 5 that `MultiAgentGRPOTrainer` overrides, calls or reads.
 
 Neither library promises anything about them. A failure here says what moved, before a training run shows it as a
-wrong number: read the new source, adapt the method of pettingllms_trl/trainer.py that stands on it, then the table
-here, then the pin of TRL in pyproject.toml.
+wrong number: read the new source, adapt the method of trainer.py or layouts.py that stands on it, then the table here,
+then the pin of TRL in pyproject.toml.
 """
 
 import ast
@@ -18,7 +18,9 @@ from transformers import Trainer
 from trl import GRPOTrainer
 from trl.trainer.utils import (
     RepeatSampler,
+    add_fused_lm_head,
     create_model_from_path,
+    disable_dropout_in_model,
     nanstd,
     repeat_iterable_dataset,
     shuffle_sequence_dict,
@@ -57,6 +59,9 @@ HOOKS = {  # of the transformers trainer, not overridden by TRL
     "_clip_grad_norm": ["self", "model"],
     "create_optimizer": ["self", "model="],
     "_load_from_checkpoint": ["self", "resume_from_checkpoint", "model="],
+    "_load_best_model": ["self"],
+    "_push_from_checkpoint": ["self", "checkpoint_folder"],
+    "_save": ["self", "output_dir=", "state_dict="],
     "_get_dataloader": [
         "self",
         "dataset",
@@ -69,6 +74,8 @@ HOOKS = {  # of the transformers trainer, not overridden by TRL
 }
 TRAINER_METHODS = HOOKS | {"training_step": ["self", "model", "inputs", "num_items_in_batch="]}
 UTILITIES = {
+    add_fused_lm_head: ["model", "temperature=", "cast_lm_head_to_fp32=", "outputs="],
+    disable_dropout_in_model: ["model"],
     create_model_from_path: ["model_id", "architecture=", "**kwargs"],
     nanstd: ["tensor", "dim=", "keepdim="],
     repeat_iterable_dataset: ["dataset", "mini_repeat_count", "batch_size=", "repeat_count="],
@@ -125,7 +132,7 @@ def moved(what: str, expected: object, found: object) -> str:
     return (
         f"{what} moved in trl {trl.__version__} / transformers {transformers.__version__}.\n"
         f"  expected: {expected}\n  found:    {found}\n"
-        "Look at pettingllms_trl/trainer.py, which stands on it; adapt that, then this test."
+        "Look at pettingllms_trl/trainer.py and layouts.py, which stand on it; adapt that, then this test."
     )
 
 
@@ -328,6 +335,9 @@ def test_the_constructor_sets_the_attributes_we_read_and_replace():
     expected = {
         "_buffered_inputs",
         "_current_train_step_time",
+        "aux_loss_enabled",
+        "generation_kwargs",
+        "router_aux_loss_coef",
         "_last_loaded_step",
         "_logs",
         "_metrics",
@@ -354,6 +364,28 @@ def test_the_constructor_sets_the_attributes_we_read_and_replace():
     assert expected <= found, moved(
         "the attributes GRPOTrainer.__init__ sets", expected, f"all but {sorted(expected - found)}"
     )
+
+
+def test_the_constructor_puts_the_fused_head_on_the_model_it_was_given_so_that_ours_is_to_be_taken_off_again():
+    found = ast.unparse(syntax_tree(GRPOTrainer.__init__))
+    expected = "self.model.get_base_model() if is_peft_model(self.model) else self.model"
+    assert expected in found, moved("where GRPOTrainer.__init__ puts the fused head", expected, "not in it")
+    found = ast.unparse(syntax_tree(add_fused_lm_head))
+    assert "model.forward = " in found, moved("how add_fused_lm_head does it", "model.forward = ...", "not in it")
+
+
+def test_the_reference_is_called_as_a_function_of_the_batch_where_there_is_one():
+    source = ast.unparse(syntax_tree(GRPOTrainer._generate_and_score_completions))
+    expected = "if self.ref_model is not None:"
+    assert expected in source, moved("the reference in GRPOTrainer._generate_and_score", expected, "not in it")
+    found = [
+        ast.unparse(node)
+        for node in ast.walk(syntax_tree(GRPOTrainer._get_per_token_logps_and_entropies))
+        if any(isinstance(part, ast.Name) and part.id == "model" for part in ast.iter_child_nodes(node))
+        and isinstance(node, ast.Call)
+    ]
+    expected = ["model(**model_inputs, labels=labels, fused_lm_head=True)"]
+    assert found == expected, moved("what _get_per_token_logps_and_entropies does to a model", expected, found)
 
 
 def test_trl_scales_the_loss_for_gradient_accumulation_itself():

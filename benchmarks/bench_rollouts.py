@@ -1,0 +1,224 @@
+"""What it saves that no instance waits for another, and what the loop of a rollout costs by itself.
+
+    PYTHONPATH=. python benchmarks/bench_rollouts.py --strict
+
+The same `play` is run on the same draws three times: without barriers; in lock-step, where the engine is given all
+instances' requests together and the environments are stepped in parallel meanwhile; and in lock-step with the
+environments stepped one after the other, as the reference does. README.md in this folder says what is modelled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from loop_cost import cost, profile
+from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload
+
+from pettingllms_trl.records import Episode
+from pettingllms_trl.rollout import play
+
+
+LARGE = Speed(name="8B", step_s=0.006, row_s=0.00003, prefill_s=0.020, max_num_seqs=256)
+SMALL = Speed(name="1.7B", step_s=0.0025, row_s=0.00001, prefill_s=0.004, max_num_seqs=256)
+HEADER = ("engine", "max seqs", "threads", "env s", "seed", "barriers", "seconds", "tok/s", "idle s", "bound s")
+FASTER, IDLE, OWN_SHARE = 1.5, 0.5, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What one rollout took, in seconds of its clock."""
+
+    seconds: float
+    busy: float
+    tokens: int
+    episodes: list[Episode]
+
+    @property
+    def idle(self) -> float:
+        """Seconds in which the engine had nothing to decode."""
+        return self.seconds - self.busy
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An engine, and the threads on which environments are stepped beside it."""
+
+    speed: Speed
+    num_threads: int
+    workload: Workload
+
+    def simulated(self, *, in_waves: bool, num_threads: int | None = None) -> Played:
+        """On a clock of its own."""
+        clock = SimulatedClock()
+        return self._played(clock, in_waves, crew=SimulatedThreads(clock, num_threads or self.num_threads))
+
+    def real(self, *, in_waves: bool) -> Played:
+        """On real threads, by the wall clock."""
+        return self._played(WallClock(), in_waves, num_threads=self.num_threads)
+
+    def _played(self, clock: Any, in_waves: bool, **options: Any) -> Played:
+        engine = SimulatedEngine(clock, self.speed, self.workload, in_waves=in_waves)
+        begin = clock.now()
+        rollout = play(
+            [{"seed": instance} for instance in range(self.workload.instances)],
+            make_env=partial(Game, self.workload, clock),
+            engine=engine,
+            sampling="tree",
+            num_candidates=self.workload.candidates,
+            seed=str(self.workload.seed),
+            **options,
+        )
+        assert rollout.retried == 0, "the simulated game failed"
+        return Played(clock.now() - begin, engine.busy, engine.tokens, rollout.episodes)
+
+    def bound(self) -> float:
+        """Seconds below which no order of work can get: the longest instance alone, or the engine always full."""
+        return max(self._engine_bound(), *map(self._instance_bound, range(self.workload.instances)))
+
+    def _instance_bound(self, instance: int) -> float:
+        """An instance that has engine and threads for itself."""
+        seconds, speed = 0.0, self.speed
+        for place in self.workload.places(instance):
+            lengths = [self.workload.num_tokens(place, k) for k in range(self.workload.candidates)]
+            seconds += speed.prefill_s + speed.step_s * max(lengths) + speed.row_s * sum(lengths)
+            seconds += sum(self.workload.step_seconds(place, k) for k in range(self.workload.candidates))
+        return seconds
+
+    def _engine_bound(self) -> float:
+        """Every step as full as it may be."""
+        places = [place for i in range(self.workload.instances) for place in self.workload.places(i)]
+        tokens = sum(self.workload.num_tokens(place, k) for place in places for k in range(self.workload.candidates))
+        speed = self.speed
+        return tokens * (speed.step_s / speed.max_num_seqs + speed.row_s) + speed.prefill_s * len(places)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A case without barriers beside lock-step, on the same draws."""
+
+    case: Case
+    free: Played
+    lockstep: Played
+    serial: Played | None = None
+
+    @property
+    def faster(self) -> float:
+        """Throughput without barriers over lock-step's."""
+        return self.lockstep.seconds / self.free.seconds
+
+    @property
+    def idle(self) -> float:
+        """Idle engine seconds without barriers over lock-step's."""
+        return self.free.idle / self.lockstep.idle
+
+    @property
+    def met(self) -> bool:
+        """Whether both reach their goals."""
+        return self.faster >= FASTER and self.idle <= IDLE
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Of the table."""
+        case, rows = self.case, []
+        least, most = case.workload.env_s
+        for name, played in (("none", self.free), ("lock-step", self.lockstep), ("lock-step, serial", self.serial)):
+            if played is not None:
+                engine = (case.speed.name, str(case.speed.max_num_seqs))
+                envs = (str(case.num_threads), f"{least:g}-{most:g}", str(case.workload.seed))
+                figures = (f"{played.seconds:.1f}", f"{played.tokens / played.seconds:.0f}", f"{played.idle:.1f}")
+                rows.append((*engine, *envs, name, *figures, f"{case.bound():.1f}"))
+        return rows
+
+
+def simulate(case: Case) -> Compared:
+    """A case on the simulated clock."""
+    free, lockstep = case.simulated(in_waves=False), case.simulated(in_waves=True)
+    serial = case.simulated(in_waves=True, num_threads=1)
+    assert free.episodes == lockstep.episodes == serial.episodes, "they shall differ in nothing but time"
+    return Compared(case, free, lockstep, serial)
+
+
+def in_real_time(case: Case) -> Compared:
+    """A case on real threads and by the wall clock."""
+    free, lockstep = case.real(in_waves=False), case.real(in_waves=True)
+    assert free.episodes == lockstep.episodes, "they shall differ in nothing but time"
+    return Compared(case, free, lockstep)
+
+
+# ---- The report -----------------------------------------------------------------------------------------------------
+
+
+def cases(seed: int) -> dict[str, Case]:
+    """The goal's first; then what changes with the engine, the threads and the environments."""
+    goal = Case(LARGE, 64, Workload(seed=seed))
+    return {
+        "8B": goal,
+        "1.7B": replace(goal, speed=SMALL),
+        "8B, 16 threads": replace(goal, num_threads=16),
+        "8B, 1024 sequences": replace(goal, speed=replace(LARGE, max_num_seqs=1024)),
+        "8B, quick environments": replace(goal, workload=replace(goal.workload, env_s=(0.0001, 0.001))),
+    }
+
+
+def real_case(seed: int) -> Case:
+    """Some seconds of it: decoding steps of a millisecond and more, environments of 5 to 50."""
+    speed = Speed(name="wall", step_s=0.001, row_s=0.00001, prefill_s=0.0005, max_num_seqs=64)
+    workload = Workload(instances=16, turns=2, candidates=4, tokens=60, longest=400, env_s=(0.005, 0.05), seed=seed)
+    return Case(speed, 16, workload)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """The rows under each other, each cell as wide as its column's widest."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def summary(name: str, compared: Sequence[Compared]) -> str:
+    """One line for several seeds: medians, and the least and the greatest."""
+    faster, idle = [c.faster for c in compared], [c.idle for c in compared]
+    bound = statistics.median(c.free.seconds / c.case.bound() for c in compared)
+    line = (
+        f"{name}: {statistics.median(faster):.2f}x lock-step's throughput ({min(faster):.2f}-{max(faster):.2f}), "
+        f"{statistics.median(idle):.2f} of its idle engine seconds ({min(idle):.2f}-{max(idle):.2f}), "
+        f"{bound:.2f}x the lower bound"
+    )
+    serial = [c.serial.seconds / c.free.seconds for c in compared if c.serial is not None]
+    return f"{line}; {statistics.median(serial):.1f}x the throughput of serial lock-step" if serial else line
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5, help="draws of lengths and times (5)")
+    parser.add_argument("--repeats", type=int, default=7, help="rollouts timed for the loop's own cost (7)")
+    parser.add_argument("--profile", metavar="ENV", help="print what takes longest in a rollout of it, and end")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 unless every goal is met")
+    options = parser.parse_args(arguments)
+    if options.seeds < 1 or options.repeats < 1:
+        parser.error(f"got --seeds {options.seeds} and --repeats {options.repeats}; expected 1 or more")
+    if options.profile:
+        profile(options.profile, 12)
+        return 0
+    compared: dict[str, list[Compared]] = {}
+    for seed in range(options.seeds):
+        for name, case in cases(seed).items():
+            compared.setdefault(name, []).append(simulate(case))
+    real = [in_real_time(real_case(seed)) for seed in range(min(options.seeds, 3))]
+    print(table([HEADER, *(row for group in (*compared.values(), real) for c in group for row in c.rows())]))
+    print("", *(summary(name, group) for name, group in compared.items()), summary("wall clock", real), sep="\n")
+    goal = next(iter(compared.values()))
+    step = statistics.median(c.free.seconds for c in goal)
+    costs = [cost(name, options.repeats) for name in ("plan_path", "sokoban")]
+    print("", *(c.line(step) for c in costs), sep="\n")
+    met = all(c.met for c in goal) and all(c.share(step) < OWN_SHARE for c in costs)
+    print(f"\n{FASTER}x, {IDLE} of the idle seconds, loop below {OWN_SHARE:.0%}: {'met' if met else 'MISSED'}")
+    return int(options.strict and not met)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Play with a model and keep what led to success, for a warm-up by imitation (rejection sampling).
+
+    python examples/collect_successes.py --model Qwen/Qwen3-1.7B --output successes.jsonl
+    pettingllms sft --env pettingllms/plan_path-v0 --imports pettingllms_envs --model_name_or_path Qwen/Qwen3-1.7B \
+        --policies lora --from successes.jsonl --output_dir outputs/warm
+
+The instances are of the train split, with seeds far from those of reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pettingllms_envs import plan_path_v0
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.demonstrations import FIRST_SEED, of_episodes, write
+
+
+def main() -> None:
+    """Play, keep, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="Qwen/Qwen3-1.7B")
+    parser.add_argument("--output", type=Path, default=Path("successes.jsonl"))
+    parser.add_argument("--instances", type=int, default=500)
+    parser.add_argument("--tries", type=int, default=4, help="episodes of each instance")
+    parser.add_argument("--tokens", type=int, default=4096, help="most that a reply may have")
+    options = parser.parse_args()
+
+    player = MultiAgentGRPOTrainer(  # without a train_dataset it plays, and does not train
+        model=options.model,
+        env=plan_path_v0.env,
+        args=MultiAgentGRPOConfig(
+            output_dir="outputs/player",
+            max_completion_length=options.tokens,
+            max_envs=64,  # episodes at once
+            chat_template_kwargs={"enable_thinking": False},
+            report_to="none",
+        ),
+    )
+    rows = [{"seed": FIRST_SEED + i, "split": "train"} for i in range(options.instances)]
+    episodes = player.play(rows, num_episodes=options.tries, name="collect")
+    kept = [demonstration for demonstration in of_episodes(episodes) if demonstration.success]
+    number = write(options.output, kept)
+    solved = sum(bool(episode.outcome["success"]) for episode in episodes)
+    print(f"{solved} of {len(episodes)} episodes succeeded; {number} decisions in {options.output}")
+
+
+if __name__ == "__main__":
+    main()

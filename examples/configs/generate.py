@@ -1,0 +1,178 @@
+"""Writes the configurations beside this file: every game x {L0, L1, L2, L3} x {1.7B, 8B}, in the paper's settings.
+
+    python examples/configs/generate.py
+
+Each file says all there is to say about its run, for that is what is copied, changed, and sent along with a result;
+TRL has no base files. So that 24 near-copies cannot drift apart, they are made here, and a test compares
+(`tests/trl/test_configs.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+
+FOLDER = Path(__file__).parent
+
+Lines: TypeAlias = tuple[tuple[str, str], ...]
+"""Lines of YAML, each with a comment or an empty one."""
+
+
+class Game(NamedTuple):
+    """An environment, with its settings as lines of YAML."""
+
+    env_id: str
+    settings: tuple[str, ...]
+
+
+class Layout(NamedTuple):
+    """Who plays, with which weights."""
+
+    what: str
+    workflow: str
+    policies: str
+    adapters: bool = False
+
+
+class Size(NamedTuple):
+    """A model, and how many of its sequences a forward pass holds."""
+
+    model: str
+    rows: int
+
+
+GAMES = {
+    "plan_path": Game("pettingllms/plan_path-v0", ("size: 10",)),
+    "sokoban": Game("pettingllms/sokoban-v0", ("size: 6", "boxes: 1")),
+    "sudoku": Game("pettingllms/sudoku-v0", ("size: 4",)),
+}
+LAYOUTS = {
+    "L0": Layout("a single agent", "single", "shared"),
+    "L1": Layout("a drafter and a planner share one model", "draft_plan", "shared"),
+    "L2": Layout("a drafter and a planner, an adapter each on one frozen model", "draft_plan", "lora", adapters=True),
+    "L3": Layout("a drafter and a planner, a whole model each", "draft_plan", "full"),
+}
+SIZES = {"1.7B": Size("Qwen/Qwen3-1.7B", 8), "8B": Size("Qwen/Qwen3-8B", 4)}
+
+NUM_GENERATIONS, GLOBAL_BATCH, MINI_BATCH = 4, 128, 64
+NUM_ROLLOUTS = 200  # the reference's `total_training_steps`
+ROWS = GLOBAL_BATCH // NUM_GENERATIONS
+UPDATES = NUM_ROLLOUTS * GLOBAL_BATCH // MINI_BATCH
+
+SAMPLING: Lines = (
+    ("sampling: tree", ""),
+    (f"num_generations: {NUM_GENERATIONS}", "K"),
+    ("temperature: 1.0", ""),
+    ("top_p: 1.0", ""),
+    ("max_completion_length: 4096", "prompts, some 1,100 characters here, have no limit (the paper's: 16384)"),
+    ("chat_template_kwargs:", ""),
+    ("  enable_thinking: false", "as in the reference's configurations"),
+)
+LOOKING: Lines = (
+    ("logging_steps: 1", ""),
+    ("report_to: none", "or wandb, tensorboard, trackio: what is installed"),
+    ("log_completions: true", "completions/*.parquet: every candidate, its reward and its advantage"),
+    ("num_completions_to_print: 0", "TRL's table shows rows at random; `num_trees` shows an episode"),
+    ("num_trees: 1", ""),
+    ("eval_strategy: steps", ""),
+    ("eval_steps: 50", ""),
+    ("save_steps: 50", ""),
+    ("save_total_limit: 2", ""),
+)
+
+WHOLE: Lines = (("dtype: float32", "the weights that AdamW changes; the passes run in bfloat16 (bf16: true)"),)
+LORA: Lines = (
+    ("lora_r: 16", ""),
+    ("lora_alpha: 32", ""),
+    ("lora_dropout: 0.0", "dropout would be on while it samples"),
+    ("lora_target_modules: all-linear", ""),
+    ("dtype: bfloat16", "of the frozen model; the adapters are float32"),
+)
+
+
+def files() -> Iterator[tuple[str, str]]:
+    """Each file's name and text."""
+    for game in GAMES:
+        for layout in LAYOUTS:
+            for size in SIZES:
+                yield f"{game}_{layout}_{size}.yaml", render(game, layout, size)
+
+
+def render(game_name: str, layout_name: str, size_name: str) -> str:
+    """A configuration, as the text of its file."""
+    game, layout, size = GAMES[game_name], LAYOUTS[layout_name], SIZES[size_name]
+    name = f"{game_name}_{layout_name}_{size_name}"
+    head = f"""\
+# {game_name}, {layout_name}: {layout.what}; {size.model}.
+#
+#     pettingllms train --config examples/configs/{name}.yaml
+#
+# AT-GRPO as in arXiv:2510.11062. Every field can be given on the command line, too, and that one counts.
+# Written by examples/configs/generate.py; change a copy, or the generator.
+"""
+    sections = {
+        "The environment": environment(game, layout),
+        "The team": (
+            (f"model_name_or_path: {size.model}", ""),
+            (f"policies: {layout.policies}", ""),
+            *(LORA if layout.adapters else WHOLE),
+        ),
+        "Sampling: K candidates for each decision, the best goes on": SAMPLING,
+        "The update": update(layout, size),
+        "Looking and keeping": ((f"output_dir: outputs/{name}", ""), *LOOKING),
+    }
+    return head + "".join(
+        f"\n# ---- {title} ----\n" + "".join(f"{line:<40}# {why}".rstrip(" #") + "\n" for line, why in lines)
+        for title, lines in sections.items()
+    )
+
+
+def environment(game: Game, layout: Layout) -> Lines:
+    """What is played, on which instances."""
+    return (
+        ("imports: [pettingllms_envs]", "installed packages, imported first: they register the environment"),
+        (f"env_id: {game.env_id}", ""),
+        ("env_kwargs:", ""),
+        (f"  workflow: {layout.workflow}", ""),
+        *((f"  {setting}", "") for setting in game.settings),
+        ("  num_turns: 4", "T"),
+        ("  alpha: 1.0", "of alpha * team + local"),
+        (f"train_seeds: [0, {NUM_ROLLOUTS * ROWS}]", f"{NUM_ROLLOUTS} rollouts of {ROWS} instances, none twice"),
+        ("train_split: train", ""),
+        ("eval_seeds: [0, 200]", ""),
+        ("eval_split: validation", "no symmetric copy of an instance that is trained on"),
+    )
+
+
+def update(layout: Layout, size: Size) -> Lines:
+    """How the weights change."""
+    steps = MINI_BATCH // size.rows
+    rate = "the paper's, for whole models; adapters usually take ten times that" if layout.adapters else "the paper's"
+    return (
+        ("credit: at_grpo", ""),
+        ("learning_rate: 1.0e-6", rate),
+        ("lr_scheduler_type: constant", ""),
+        ("beta: 0.0", "no KL term"),
+        ("epsilon: 0.2", "clip range"),
+        (f"generation_batch_size: {GLOBAL_BATCH}", f"global batch: {ROWS} instances x K, at each of their decisions"),
+        (f"per_device_train_batch_size: {size.rows}", "sequences in a forward pass"),
+        (
+            f"gradient_accumulation_steps: {steps}",
+            f"{steps} x {size.rows} x processes = {MINI_BATCH}, the mini-batch; on 8 processes: {steps // 8}",
+        ),
+        (f"max_steps: {UPDATES}", "two updates a rollout"),
+        ("bf16: true", ""),
+        ("seed: 0", ""),
+    )
+
+
+def main() -> None:
+    """Write them all."""
+    for name, text in files():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

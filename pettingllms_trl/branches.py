@@ -1,0 +1,102 @@
+"""What each candidate of a decision leads to, all of them played from the same state."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pettingzoo import AECEnv
+
+from pettingllms_trl.records import Candidate, Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What a candidate led to: every agent's reward, the outcome so far, and the state it reached.
+
+    That state is a snapshot, or, of an environment that makes none, a copy of all of it.
+    """
+
+    candidate: Candidate
+    rewards: Mapping[str, float]
+    outcome: Mapping[str, Any]
+    over: bool
+    snapshot: Any
+    copy: AECEnv | None
+
+    def resume(self, env: AECEnv) -> AECEnv:
+        """An environment in that state: the one given, put back, or the copy."""
+        if self.copy is not None:
+            return self.copy
+        env.unwrapped.restore(self.snapshot)
+        return env
+
+
+def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) -> Iterator[Branch]:
+    """Step each completion from the environment's present state; no branch sees another's.
+
+    An environment with `snapshot()` and `restore()` goes back and forth; any other is deep-copied.
+    """
+    game = env.unwrapped
+    if hasattr(game, "snapshot") and hasattr(game, "restore"):
+        before = game.snapshot()
+        for k, completion in enumerate(completions):
+            if k:
+                game.restore(before)
+            yield _step(env, agent, completion, restorable=True)
+    else:
+        for k, completion in enumerate(completions):
+            last = k == len(completions) - 1
+            yield _step(env if last else copy.deepcopy(env), agent, completion, restorable=False)
+
+
+def check_rewards(branch: Branch, agent: str) -> None:
+    """
+    Raises:
+        ValueError: The environment gave a reward that is not a finite number.
+    """
+    if not all(map(math.isfinite, branch.rewards.values())):
+        said = branch.candidate.completion.text[:200]
+        raise ValueError(
+            f"the environment gave {dict(branch.rewards)} after {agent!r} said {said!r}; rewards must be finite"
+        )
+
+
+def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch:
+    """The branch with further rewards for the agent that acted."""
+    candidate, extra = branch.candidate, sum(more.values())
+    return replace(
+        branch,
+        candidate=replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more}),
+        rewards={**branch.rewards, agent: branch.rewards[agent] + extra},
+    )
+
+
+def state_hash(env: AECEnv) -> str | None:
+    """Digest of the environment's state, or `None` where it has no `state_hash`."""
+    game = env.unwrapped
+    return game.state_hash() if hasattr(game, "state_hash") else None
+
+
+def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) -> Branch:
+    env.step(completion.text)
+    rewards = {name: float(reward) for name, reward in env.rewards.items()}
+    info = env.infos.get(agent, {})  # read now: an agent that is done takes its info along when it leaves
+    candidate = Candidate(
+        completion=completion,
+        reward=rewards[agent],
+        parts=dict(info.get("rewards", {})),
+        state=state_hash(env),
+    )
+    terminations, truncations = env.terminations, env.truncations  # once: an environment may make them when asked
+    return Branch(
+        candidate,
+        rewards,
+        outcome=dict(info.get("outcome", {})),
+        over=all(terminations[name] or truncations[name] for name in env.agents),
+        snapshot=env.unwrapped.snapshot() if restorable else None,
+        copy=None if restorable else env,
+    )

@@ -1,0 +1,285 @@
+"""Checkpoint folders that are whole or not there: written aside, flushed, listed with checksums, then renamed.
+
+    out/
+      checkpoint-20/                          whole: manifest.json has the size and the CRC-32 of every file
+      checkpoint-30.corrupt/                  did not verify; kept to be looked at, never resumed from
+      _tmp-checkpoint-40-7012/checkpoint-40/  being written by process 7012, which holds the lock beside it
+
+A process killed at any moment leaves the older checkpoints as they were and at most a temporary folder, which the next
+run sweeps away. What the disk does to a checkpoint later, a flipped bit or a lost page, is found before anything is
+loaded from it: safetensors and torch.load notice a truncated file, but not a changed byte.
+
+The names of temporary folders begin with `_`, which transformers keeps out of its uploads to the Hub.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import warnings
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_TEMPORARY = "_tmp-"
+_LOCK = "lock"
+_CHUNK = 1 << 20
+
+
+class CorruptCheckpoint(RuntimeError):
+    """A checkpoint that is not what was saved. The message names the file and says what is wrong with it."""
+
+
+class NoManifest(CorruptCheckpoint):
+    """A folder that was not saved by this package, so that nothing can be said of it."""
+
+
+@contextmanager
+def staged(final: Path, *, about: Mapping[str, Any]) -> Iterator[Path]:
+    """A folder to write a checkpoint into; at the end of the block it is put in its place, in one step.
+
+    The folder already bears its final name, inside a temporary one. If the block raises, the temporary folder is
+    removed and what stood at `final` still does; otherwise `final` is replaced.
+
+    Args:
+        final: Where the checkpoint is to be. Parents are made.
+        about: What the manifest shall say besides the files: the step, versions of packages. JSON.
+    """
+    temporary = _temporary(final)
+    folder = temporary / final.name
+    folder.mkdir()
+    try:
+        with _locked(temporary):
+            yield folder
+            _seal(folder, about)
+            _put(folder, final)
+    except Exception as error:
+        error.add_note(f"{final} was not saved; the checkpoints beside it are as they were.")
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def verify(folder: Path) -> None:
+    """Read every file of a checkpoint and compare it with the manifest. Files that it does not list are passed over.
+
+    Raises:
+        NoManifest: There is none.
+        CorruptCheckpoint: The manifest or a file is not what was saved.
+        ValueError: The manifest is of another format than this version writes.
+    """
+    for name, expected in _manifest(folder)["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise CorruptCheckpoint(f"{folder}: {name} is missing")
+        size = path.stat().st_size
+        if size != expected["size"]:
+            raise CorruptCheckpoint(f"{folder}: {name} has {size} bytes, expected {expected['size']}")
+        found = _crc32_of(path)
+        if found != expected["crc32"]:
+            raise CorruptCheckpoint(f"{folder}: {name} has the CRC-32 {found}, expected {expected['crc32']}")
+
+
+def checkpoints(output_dir: Path) -> list[Path]:
+    """The folders named `checkpoint-<step>`, by step."""
+    if not output_dir.is_dir():
+        return []
+    steps = {path: match for path in output_dir.iterdir() if (match := _CHECKPOINT.fullmatch(path.name))}
+    return sorted((path for path in steps if path.is_dir()), key=lambda path: int(steps[path][1]))
+
+
+def newest(output_dir: Path) -> Path | None:
+    """The newest checkpoint that verifies, or `None` where nothing was ever saved.
+
+    One that does not verify is renamed `checkpoint-<step>.corrupt`, with a warning that says why, and the next older
+    one is tried. One without a manifest was not saved by this package: it is passed over, and resumed from only where
+    it is asked for by its path.
+
+    Raises:
+        CorruptCheckpoint: There are checkpoints, but none verifies; so that a run never starts anew unasked.
+    """
+    sweep(output_dir)
+    passed_over = [f"{path} was found corrupt before" for path in sorted(output_dir.glob("checkpoint-*.corrupt*"))]
+    for folder in reversed(checkpoints(output_dir)):
+        try:
+            verify(folder)
+        except NoManifest as error:
+            passed_over.append(str(error))
+            warnings.warn(f"passed over: {error}", stacklevel=2)
+        except CorruptCheckpoint as error:
+            passed_over.append(str(error))
+            aside = _free(folder.with_name(f"{folder.name}.corrupt"))
+            folder.rename(aside)
+            warnings.warn(f"{error}. Renamed to {aside.name}; the next older checkpoint is tried.", stacklevel=2)
+        else:
+            return folder
+    if passed_over:
+        raise CorruptCheckpoint(
+            f"no checkpoint in {output_dir} can be resumed from, expected at least one that verifies:\n  "
+            + "\n  ".join(passed_over)
+            + "\nName one by its path to use it nevertheless, or move these away to start anew."
+        )
+    return None
+
+
+def sweep(output_dir: Path) -> None:
+    """Clear away what dead processes left half done; a save that had only to be put in its place is put there."""
+    for temporary in sorted(output_dir.glob(f"{_TEMPORARY}checkpoint-*")):
+        if _is_locked(temporary):
+            continue
+        name = temporary.name.removeprefix(_TEMPORARY).rpartition("-")[0]
+        with suppress(CorruptCheckpoint):
+            verify(temporary / name)
+            if not (output_dir / name).exists():
+                _put(temporary / name, output_dir / name)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def rotate(output_dir: Path, *, saved: Path, keep: int | None, protected: Collection[Path] = ()) -> None:
+    """Delete the checkpoints of the lowest steps until `keep` are left, once the one just saved is proved whole.
+
+    Args:
+        output_dir: Where they are.
+        saved: The one just saved; always kept.
+        keep: How many to keep, `None` or 0: all.
+        protected: Others to be kept: the best so far.
+
+    Raises:
+        CorruptCheckpoint: `saved` does not verify. Nothing was deleted.
+    """
+    if not keep:
+        return
+    present = checkpoints(output_dir)
+    spared = {saved, *protected}
+    doomed = [path for path in present if path not in spared][: max(len(present) - keep, 0)]
+    if doomed:
+        verify(saved)
+    for path in doomed:
+        # Renamed first: one that is half deleted must not pass for one that went bad.
+        temporary = _temporary(path)
+        path.rename(temporary / "discarded")
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary(final: Path) -> Path:
+    """A new, empty folder beside a checkpoint's place, named after it and this process."""
+    temporary = final.parent / f"{_TEMPORARY}{final.name}-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)  # a dead process may have had the same number
+    temporary.mkdir(parents=True)
+    return temporary
+
+
+def _seal(folder: Path, about: Mapping[str, Any]) -> None:
+    """Flush all that was written to the disk, then list it in the manifest, which is written last."""
+    written = sorted(folder.rglob("*"))
+    for path in written:
+        _flush(path)
+    files = {
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "crc32": _crc32_of(path)}
+        for path in written
+        if path.is_file()
+    }
+    content = {"format": FORMAT, **about, "files": files}
+    manifest = folder / MANIFEST
+    manifest.write_text(json.dumps({**content, "crc32": _crc32(json.dumps(content))}, indent=1), encoding="utf-8")
+    _flush(manifest)
+    _flush(folder)
+
+
+def _put(folder: Path, final: Path) -> None:
+    """Rename a sealed folder to its final name; what has that name is kept beside it until that is done."""
+    replaced = folder.with_name("replaced")
+    if final.exists():
+        final.rename(replaced)
+    try:
+        folder.rename(final)
+    except OSError:
+        if replaced.exists():
+            replaced.rename(final)
+        raise
+    _flush(final.parent)
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NoManifest(
+            f"{folder} has no {MANIFEST}: it was not saved by MultiAgentGRPOTrainer, and may be incomplete"
+        ) from None
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{folder}: {MANIFEST} is no JSON ({error})") from None
+    # With its own checksum right, the rest of it need not be doubted.
+    if not isinstance(content, dict) or content.pop("crc32", None) != _crc32(json.dumps(content)):
+        raise CorruptCheckpoint(f"{folder}: {MANIFEST} does not match its own CRC-32")
+    if content["format"] != FORMAT:
+        raise ValueError(
+            f"{folder} is of the format {content['format']}, expected {FORMAT}. Resume with the version of "
+            "pettingllms that saved it."
+        )
+    return content
+
+
+def _crc32(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def _crc32_of(path: Path) -> str:
+    value = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            value = zlib.crc32(chunk, value)
+    return f"{value:08x}"
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file, or the list of names in a folder, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems cannot flush a folder.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _free(path: Path) -> Path:
+    """The path, or where it is taken the first of `path.2`, `path.3`, ... that is not."""
+    free, number = path, 1
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}.{number}")
+    return free
+
+
+@contextmanager
+def _locked(temporary: Path) -> Iterator[None]:
+    """Hold the lock of a temporary folder. The kernel lets go of it when the process dies, however it dies.
+
+    A process number would not do: containers give the same few numbers again and again.
+    """
+    with (temporary / _LOCK).open("a") as lock:
+        with suppress(OSError):  # a file system without locks: `sweep` will leave the folder alone
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def _is_locked(temporary: Path) -> bool:
+    with (temporary / _LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False

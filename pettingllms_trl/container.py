@@ -1,0 +1,72 @@
+"""One model that is several: what a `Trainer` takes for its model where policies have full models of their own.
+
+The trainer keeps one optimizer, one checkpoint, one gradient for all; a forward pass goes to the model that is active.
+
+    team = TeamModel({"base": peft_model, "planner": qwen, "coder": llama})
+    team.active = "planner"
+    team(input_ids=...)  # qwen's; the others get no gradient
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+
+class TeamModel(PreTrainedModel):
+    """Models of any architecture, of which one at a time is active.
+
+    Args:
+        models: By name, at least one. The first is active, and the config is a copy of its config: what a trainer
+            asks it for (a model's type, a hub id) has no better answer.
+    """
+
+    config_class = PreTrainedConfig
+    base_model_prefix = ""
+    supports_gradient_checkpointing = True
+    # Each model chose its attention when it was loaded.
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+
+    def __init__(self, models: Mapping[str, PreTrainedModel | PeftModel]) -> None:
+        name, first = next(iter(models.items()))
+        super().__init__(copy.deepcopy(first.config))
+        self.active = name
+        self.generation_config = copy.deepcopy(first.generation_config)
+        self.models = nn.ModuleDict(models)
+        self._no_split_modules = sorted({name for m in models.values() for name in m._no_split_modules or ()})
+
+    @property
+    def active_model(self) -> Any:
+        return self.models[self.active]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The active model's."""
+        return self.active_model(*args, **kwargs)
+
+    def generate(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """The active model's."""
+        return self.active_model.generate(*args, **kwargs)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The active model's."""
+        return self.active_model.get_input_embeddings()
+
+    def get_output_embeddings(self) -> nn.Module:
+        """The active model's."""
+        return self.active_model.get_output_embeddings()
+
+    def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:
+        """Each model to a folder of its name."""
+        model: Any
+        for name, model in self.models.items():
+            model.save_pretrained(Path(save_directory) / name, **kwargs)

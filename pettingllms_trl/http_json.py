@@ -1,0 +1,108 @@
+"""JSON to a server and back, by the standard library: patient with connections, never with refusals."""
+
+from __future__ import annotations
+
+import json
+import time
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds, doubled from one to the other
+
+
+class ServerUnreachable(ConnectionError):
+    """A server did not answer for as long as we were to wait. No fault of a model, an environment or a prompt."""
+
+
+class ServerRefused(RuntimeError):
+    """A server answered that it will not do what it was asked.
+
+    Args:
+        status: Of HTTP, 400 to 499.
+        message: In the server's words.
+    """
+
+    def __init__(self, url: str, status: int, message: str) -> None:
+        super().__init__(f"{url} refused ({status}): {message}")
+        self.status = status
+        self.message = message
+
+
+class Server:
+    """A place that speaks JSON over HTTP.
+
+    Args:
+        url: `http://host:port` or `https://...`, with or without a path.
+        patience: Seconds for which connections that fail, and answers of 500 and above, are tried again.
+        answer_within: Seconds in which an answer must begin.
+
+    Raises:
+        ValueError: `url` is none.
+    """
+
+    def __init__(self, url: str, *, patience: float, answer_within: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or parts.hostname is None:
+            raise ValueError(f"server {url!r}, expected http://host:port. Check vllm_server_base_url.")
+        self.url = url.rstrip("/")
+        self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._address = (parts.hostname, parts.port)
+        self._prefix = parts.path.rstrip("/")
+        self._patience, self._answer_within = patience, answer_within
+
+    def get(self, path: str) -> Any:
+        """See `post`."""
+        return self._patiently("GET", path, None)
+
+    def post(self, path: str, body: Any) -> Any:
+        """What the server answers: JSON, or text where it is none.
+
+        A request is sent again when its connection breaks, so it may be carried out twice.
+
+        Raises:
+            ServerUnreachable: All was tried for as long as `patience` says.
+            ServerRefused: The server answered that the request is wrong.
+        """
+        return self._patiently("POST", path, json.dumps(body))
+
+    def _patiently(self, method: str, path: str, body: str | None) -> Any:
+        began, pause = time.monotonic(), FIRST_PAUSE
+        while True:
+            try:
+                status, text = self._once(method, path, body)
+            except (OSError, HTTPException) as error:
+                trouble = f"{type(error).__name__}: {error}"
+            else:
+                if status < 300:
+                    return _read(text)
+                if status < 500:
+                    raise ServerRefused(self.url + path, status, text)
+                trouble = f"status {status}: {text}"
+            if time.monotonic() - began + pause > self._patience:
+                raise ServerUnreachable(
+                    f"{self.url}{path} did not answer for {self._patience:g} s, the last time with {trouble}. See "
+                    "whether the server runs; it is waited for as long as vllm_server_timeout says."
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _once(self, method: str, path: str, body: str | None) -> tuple[int, str]:
+        connection = self._connection(*self._address, timeout=self._patience)
+        try:
+            connection.connect()
+            connection.sock.settimeout(self._answer_within)
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, self._prefix + path, body=body, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -1,0 +1,370 @@
+"""`Layouts`: a `GRPOTrainer` that trains the weights of several policies, each with settings of its own.
+
+| what                            | how                                                                            |
+|---------------------------------|--------------------------------------------------------------------------------|
+| one Trainer, one optimizer      | a `PeftModel` with adapters, or a `TeamModel` of full models (`weights.py`)    |
+| tokenizer, special tokens, beta | attributes of `GRPOTrainer`, set when a policy becomes active (`voices.py`)    |
+| learning rate, clipping         | parameter groups by policy, norms by policy                                    |
+| KL reference                    | of a fresh adapter the base, of any other policy a frozen copy of its weights  |
+| folders                         | `<dir>/<policy>/`, loaded alone by `from_pretrained`, with its tokenizer       |
+
+Where one model plays all (`policies="shared"`), all of this is TRL's own, and its weights are at the root.
+`MultiAgentGRPOTrainer` says what is trained on; this class, which weights.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from accelerate.utils import set_seed
+from peft import PeftConfig, PeftModel
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.trainer_utils import HubStrategy
+from trl import GRPOTrainer
+from trl.trainer.utils import (
+    add_fused_lm_head,
+    create_model_from_path,
+    disable_dropout_in_model,
+    get_config_model_id,
+)
+
+from pettingllms_trl import voices, weights
+from pettingllms_trl.adapters import acting_as
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.container import TeamModel
+from pettingllms_trl.hub import team_card
+from pettingllms_trl.policies import BASE, Policy, Routing
+
+
+class Layouts(GRPOTrainer):
+    """See the head of this file.
+
+    Args:
+        model: As in [`MultiAgentGRPOTrainer`], as are the others.
+        routing: Who is played by what.
+        kwargs: The rest of `GRPOTrainer`'s.
+    """
+
+    _tag_names: ClassVar[list[str]]
+    # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
+    _environment_name: str
+    processing_class: Any
+    ref_model: Any
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel | PeftModel | None,
+        routing: Routing,
+        *,
+        args: MultiAgentGRPOConfig,
+        processing_class: PreTrainedTokenizerBase | None,
+        peft_config: PeftConfig | None,
+        quantization_config: Any,
+        **kwargs: Any,
+    ) -> None:
+        _check_settings(routing, args, processing_class)
+        weights.check(routing, model, peft_config, quantization_config)
+        self.routing = routing
+        self._policies = {policy.name: policy for policy in routing.policies}
+        self._is_plain = not (routing.adapters or routing.full)
+        betas = {policy.name: args.beta if policy.beta is None else policy.beta for policy in routing.trained}
+        load_tokenizer = cache(partial(_load_tokenizer, args, model))
+        if routing.full and not routing.uses_model:
+            processing_class = voices.tokenizer_of(routing.full[0], None, load_tokenizer)
+        elif routing.full and processing_class is None:
+            processing_class = load_tokenizer(_source(model))
+        references: Mapping[str, weights.Reference] = {}
+        if not self._is_plain:
+            # Seeded before adapters are drawn, or equal seeds start from different ones (huggingface/trl#6688).
+            set_seed(args.seed)
+            assembled = weights.assemble(
+                routing,
+                model,
+                peft_config=peft_config,
+                load=partial(_load_model, args, model, quantization_config, several=bool(routing.full)),
+                with_reference=[name for name, beta in betas.items() if beta],
+            )
+            model, references = assembled.model, assembled.references
+            peft_config = quantization_config = None
+        # TRL makes one reference, from the model's path or of the adapter "default": right for a plain model alone.
+        with instead(args, beta=betas.get(BASE, 0.0) if self._is_plain else 0.0):
+            super().__init__(
+                model=model,
+                args=args,
+                processing_class=processing_class,
+                peft_config=peft_config,
+                quantization_config=quantization_config,
+                **kwargs,
+            )
+        if isinstance(self.model, TeamModel):
+            # TRL has put a fused head on the container, which would scale every model's logits as the first one's.
+            del self.model.forward
+            for each in self.model.models.values():
+                self._fuse(each, "log_probs", "entropy")
+        ready = self._make_references(references)
+        self._voices = {
+            policy.name: self._voice_of(
+                policy,
+                voices.tokenizer_of(policy, self.processing_class, load_tokenizer),
+                beta=betas.get(policy.name, 0.0),
+                ref_model=self.ref_model if self._is_plain else ready.get(policy.name),
+            )
+            for policy in routing.policies
+            if policy.api is None
+        }
+        self._activate(next(iter(self._voices)))
+
+    # ---- One policy at a time -------------------------------------------------------------------------------------
+
+    def _activate(self, name: str) -> None:
+        """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
+        weights.route_to(
+            self.accelerator.unwrap_model(self.model), self._policies[name], self.routing.trained_adapters
+        )
+        voice = self._voices[name]
+        self.processing_class, self._tokenizer = voice.processing_class, voice.tokenizer
+        self.eos_token_ids, self.generation_config = voice.eos_token_ids, voice.generation_config
+        self.beta, self.ref_model = voice.beta, voice.ref_model
+        self.router_aux_loss_coef, self.aux_loss_enabled = voice.router_aux_loss_coef, voice.aux_loss_enabled
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+        # accelerate gives training's precision to the forward of the outermost model, which an inner model's
+        # `generate` never calls: it would sample from another distribution than is trained.
+        with self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext():
+            return super()._generate_single_turn(*args, **kwargs)
+
+    @contextmanager
+    def _as_it_is(self, policy: Policy) -> Iterator[None]:
+        """A frozen partner plays without dropout; one that is the base, without the adapters of others."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            if policy.is_base and self.routing.adapters:
+                base = weights.weights_of(self.accelerator.unwrap_model(self.model), policy)
+                with acting_as(base, None, self.routing.trained_adapters):
+                    yield
+            else:
+                yield
+        finally:
+            self.model.train(training)
+
+    def _voice_of(self, policy: Policy, tokenizer: Any, **of_reference: Any) -> voices.Voice:
+        if tokenizer is self.processing_class and not isinstance(self.model, TeamModel):
+            # TRL's constructor derived it from this very model and tokenizer.
+            return voices.Voice(
+                processing_class=tokenizer,
+                tokenizer=self._tokenizer,
+                eos_token_ids=self.eos_token_ids,
+                generation_config=self.generation_config,
+                router_aux_loss_coef=self.router_aux_loss_coef,
+                aux_loss_enabled=self.aux_loss_enabled,
+                **of_reference,
+            )
+        voices.check_chat_template(tokenizer)
+        model = weights.weights_of(self.model, policy)
+        eos_token_ids = voices.eos_token_ids(model, tokenizer)
+        if policy.tokenizer is None or policy.adapter is None:  # an adapter's own is not its base's
+            voices.agree(model, tokenizer)
+        coefficient, enabled = voices.router_loss(model, self.args.router_aux_loss_coef)
+        return voices.Voice(
+            processing_class=tokenizer,
+            tokenizer=tokenizer,
+            eos_token_ids=eos_token_ids,
+            generation_config=voices.generation_config(self.args, self.generation_kwargs, tokenizer, eos_token_ids),
+            router_aux_loss_coef=coefficient,
+            aux_loss_enabled=enabled,
+            **of_reference,
+        )
+
+    # ---- References -----------------------------------------------------------------------------------------------
+
+    def _make_references(self, kept: Mapping[str, weights.Reference]) -> dict[str, Callable[..., Any]]:
+        """What TRL takes each policy's KL divergence to: a function of a batch that it calls as a model."""
+        full = {id(model): model for model in kept.values() if isinstance(model, PreTrainedModel)}
+        ready = {key: self._make_ready(model) for key, model in full.items()}
+        return {
+            name: ready[id(reference)]
+            if id(reference) in ready
+            else partial(self._forward_as, self._policies[name], reference)
+            for name, reference in kept.items()
+        }
+
+    def _make_ready(self, reference: PreTrainedModel) -> Any:
+        """A copy of a full model, prepared as TRL's constructor does its reference."""
+        if self.args.disable_dropout:
+            disable_dropout_in_model(reference)
+        self._fuse(reference, "log_probs")
+        return self.accelerator.prepare_model(reference, evaluation_mode=True)
+
+    def _forward_as(self, policy: Policy, adapter: str | None, **inputs: Any) -> Any:
+        """A forward pass of an adapter's reference: another adapter, or the base without any."""
+        model = weights.weights_of(self.accelerator.unwrap_model(self.model), policy)
+        with acting_as(model, adapter, self.routing.trained_adapters):
+            return self.model(**inputs)
+
+    def _fuse(self, model: Any, *outputs: str) -> None:
+        base = model.get_base_model() if isinstance(model, PeftModel) else model
+        add_fused_lm_head(base, temperature=self.temperature, outputs=outputs)
+
+    # ---- The optimizer --------------------------------------------------------------------------------------------
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """The inherited optimizer, its parameter groups split by policy, each with its own learning rate."""
+        fresh = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        if fresh and any(policy.learning_rate is not None for policy in self.routing.trained):
+            groups = []
+            for policy in self.routing.trained:
+                own = {id(p) for p in self._parameters_of(policy)}
+                rate = self.args.learning_rate if policy.learning_rate is None else policy.learning_rate
+                for group in optimizer.param_groups:
+                    params = [p for p in group["params"] if id(p) in own]
+                    groups.append({**group, "params": params, "lr": rate})
+            optimizer.param_groups = groups
+        return optimizer
+
+    def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
+        """Each policy's gradients are clipped by their own norm. Returns the norm of all of them, before clipping."""
+        trained = self.routing.trained
+        if len(trained) == 1 and trained[0].max_grad_norm is None:
+            return super()._clip_grad_norm(model)
+        self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
+        norms = []
+        for policy in trained:
+            limit = self.args.max_grad_norm if policy.max_grad_norm is None else policy.max_grad_norm
+            norm = torch.nn.utils.clip_grad_norm_(self._parameters_of(policy), limit)
+            self._metrics["train"][f"policy/{policy.name}/grad_norm"].append(float(norm))
+            norms.append(norm)
+        return torch.stack(norms).norm()
+
+    def _parameters_of(self, policy: Policy) -> list[torch.nn.Parameter]:
+        return weights.parameters_of(self.accelerator.unwrap_model(self.model), policy)
+
+    # ---- Disk -----------------------------------------------------------------------------------------------------
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        if self._is_plain:
+            super()._save(output_dir, state_dict)
+        elif self.args.should_save:
+            folder = Path(output_dir or self.args.output_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            weights.save(self.accelerator.unwrap_model(self.model), self.routing.trained, folder, state_dict)
+            for policy in self.routing.trained:
+                self._voices[policy.name].processing_class.save_pretrained(folder / policy.name)
+            torch.save(self.args, folder / TRAINING_ARGS_NAME)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if self._is_plain:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            own = self.accelerator.unwrap_model(self.model if model is None else model)
+            weights.restore(own, self.routing.trained, Path(resume_from_checkpoint))
+
+    def _load_best_model(self) -> None:
+        if self._is_plain or self.is_deepspeed_enabled or self.is_fsdp_enabled:
+            super()._load_best_model()
+        else:  # transformers looks for weights at the root only, and goes on without
+            self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """The inherited uploads the output folder, after it copied weights there from the checkpoint's root alone."""
+        pushes = self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END
+        if pushes and not self._is_plain:
+            for policy in self.routing.trained:
+                source, target = Path(checkpoint_folder) / policy.name, Path(self.args.output_dir) / policy.name
+                shutil.copytree(source, target, dirs_exist_ok=True)
+        super()._push_from_checkpoint(checkpoint_folder)
+
+    def create_model_card(
+        self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
+    ) -> None:
+        """TRL's; where policies have weights of their own, a card that says which plays whom and how to load it."""
+        if self._is_plain:
+            super().create_model_card(model_name, dataset_name, tags)
+        elif self.is_world_process_zero():
+            card = team_card(
+                name=model_name or Path(self.args.output_dir).name,
+                environment=self._environment_name,
+                routing=self.routing,
+                sources={
+                    policy.name: get_config_model_id(weights.weights_of(self.model, policy).config)
+                    for policy in self.routing.policies
+                    if policy.api is None
+                },
+                tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
+            )
+            path = Path(self.args.output_dir) / "README.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(card, encoding="utf-8")
+
+
+@contextmanager
+def instead(args: MultiAgentGRPOConfig, **values: Any) -> Iterator[None]:
+    """Other arguments for a while: to hide from TRL's constructor what is not left to it."""
+    before = {name: getattr(args, name) for name in values}
+    for name, value in values.items():
+        setattr(args, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(args, name, value)
+
+
+def _check_settings(routing: Routing, args: MultiAgentGRPOConfig, processing_class: Any) -> None:
+    used = routing.uses_model or any(policy.tokenizer is processing_class for policy in routing.full)
+    if processing_class is not None and not used:
+        raise ValueError(
+            "processing_class is the tokenizer of the trainer's model, but every policy has a model of its own. Give "
+            "it to those it is for: Policy(model=..., tokenizer=...)."
+        )
+    for policy in routing.trained:
+        if policy.max_grad_norm is not None and not args.max_grad_norm:
+            raise ValueError(
+                f"policy {policy.name!r} has max_grad_norm={policy.max_grad_norm}, but args.max_grad_norm is "
+                f"{args.max_grad_norm}, which switches clipping off for all. Set args.max_grad_norm, too."
+            )
+    if routing.full and args.cast_lm_head_to_fp32:
+        raise ValueError(
+            "cast_lm_head_to_fp32=True and several models, expected one: TRL casts one head. Leave it False; to have "
+            "heads in float32, load the models so (args.model_init_kwargs)."
+        )
+
+
+def _load_model(
+    args: MultiAgentGRPOConfig, own: Any, quantization_config: Any, source: str, is_base: bool, *, several: bool
+) -> PreTrainedModel:
+    """A model of the Hub or a folder, as TRL loads one; `own` is the trainer's, whose revision is no other model's."""
+    kwargs = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
+    if source != own:
+        kwargs.pop("revision", None)
+    if is_base and quantization_config is not None:
+        kwargs["quantization_config"] = quantization_config
+    if several:  # or the first would be spread over all devices
+        kwargs.setdefault("device_map", None)
+    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):  # as TRL; "auto" fails there
+        kwargs["device_map"] = None
+    return create_model_from_path(source, **kwargs)
+
+
+def _source(model: Any) -> str:
+    """The id or path that a model is, or was loaded from."""
+    return model if isinstance(model, str) else get_config_model_id(model.config)
+
+
+def _load_tokenizer(args: MultiAgentGRPOConfig, own: Any, source: str) -> PreTrainedTokenizerBase:
+    revision = (args.model_init_kwargs or {}).get("revision") if source == own else None
+    return AutoTokenizer.from_pretrained(
+        source,
+        truncation_side="left",
+        padding_side="left",
+        trust_remote_code=args.trust_remote_code,
+        **({"revision": revision} if revision else {}),
+    )

@@ -1,0 +1,247 @@
+"""The arguments of the commands: every field from a YAML file (`--config`) or from the command line, which wins.
+
+TRL's own parser and dataclasses, plus what TRL cannot know: the environment and who plays in it. In the YAML file
+`env` is TRL's mapping of environment *variables*; the environment to be played is `env_id`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from peft import PeftConfig
+from transformers.integrations import get_available_reporting_integrations
+from trl import ModelConfig, TrlParser, get_peft_config
+
+from pettingllms_trl.policies import Policy
+
+
+@dataclass
+class TeamArguments:
+    r"""
+    The team: an environment and the policies of its agents.
+
+    Args:
+        env_id (`str`):
+            An id of PettingZoo's AEC registry, such as `"pettingllms/sokoban-v0"`.
+        env_kwargs (`dict`, *optional*):
+            What the environment is made with, such as `{"size": 6}`.
+        imports (`list[str]`, *optional*):
+            Installed packages to import first, because they register the environment: `["pettingllms_envs"]`. This
+            runs their code. Nothing else that a configuration names is imported, but for `reward_funcs` and `credit`.
+        policies (`str` or `dict`, *optional*, defaults to `"shared"`):
+            `"shared"` (L1), `"lora"` (L2), `"full"` (L3), or a mapping from agents or roles to the name of an adapter
+            or to the fields of a [`Policy`].
+    """
+
+    env_id: str | None = field(
+        default=None,
+        metadata={"aliases": ["--env"], "help": "An id of PettingZoo's AEC registry: pettingllms/sokoban-v0."},
+    )
+    env_kwargs: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": "What the environment is made with: '{\"size\": 6}'."}
+    )
+    imports: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Installed packages to import first, which register the environment: pettingllms_envs."},
+    )
+    policies: dict[str, Any] | str | None = field(
+        default="shared",
+        metadata={"help": "'shared', 'lora', 'full', or a mapping from agents or roles to adapters or policies."},
+    )
+
+    def __post_init__(self) -> None:
+        if self.env_id is None:
+            raise ValueError("no env_id; expected an id of PettingZoo's registry. Add env_id: pettingllms/sokoban-v0.")
+        self.env_kwargs = mapping("env_kwargs", self.env_kwargs) or {}
+        if not isinstance(self.policies, str) or self.policies.lstrip().startswith("{"):
+            self.policies = policies(mapping("policies", self.policies) or {})
+
+
+@dataclass
+class TeamModelConfig(ModelConfig):
+    """TRL's `ModelConfig` with the defaults of [`MultiAgentGRPOTrainer`]'s adapters: every linear layer, no dropout,
+    which TRL would leave on while it samples."""
+
+    lora_dropout: float = field(default=0.0, metadata={"help": "LoRA dropout."})
+    lora_target_modules: list[str] | None = field(
+        default_factory=lambda: ["all-linear"], metadata={"help": "LoRA target modules."}
+    )
+
+
+def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description: str | None = None) -> tuple[Any, ...]:
+    """The arguments as one object of each kind.
+
+    Raises:
+        ValueError: A field is unknown or has a value that it cannot have, or the YAML file is none.
+        OSError: The YAML file cannot be read.
+    """
+    argv = [part for given in argv for part in _apart(given)]
+    known = [f.name for kind in kinds for f in dataclasses.fields(kind) if f.init]
+    if "--config" in argv:
+        _check_config(argv, known)
+    parser = _Parser(kinds, prog=prog, description=description, allow_abbrev=False)
+    *parsed, unread = parser.parse_args_and_config(argv, return_remaining_strings=True)
+    if unread:
+        _refuse(unread[0], [f"--{name}" for name in known], "the command line")
+    return tuple(parsed)
+
+
+def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
+    """A field whose value is a mapping, in YAML or as JSON on the command line."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{name} is {given!r}; expected JSON ({error}). Write --{name} '{{\"a\": 1}}'.") from None
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"{name} is {given!r}; expected a mapping. Write {name}: {{a: 1}} in the YAML file.")
+    return None if given is None else dict(given)
+
+
+def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
+    """Names of adapters as they are, the fields of a policy as a `Policy`."""
+    known = [f.name for f in dataclasses.fields(Policy) if f.name != "api"]  # a function, for Python
+    made: dict[str, str | Policy] = {}
+    for who, what in given.items():
+        if isinstance(what, Mapping):
+            for name in what:
+                if name not in known:
+                    _refuse(name, known, f"policies[{who!r}]")
+            made[who] = Policy(**what)
+        elif isinstance(what, str):
+            made[who] = what
+        else:
+            raise ValueError(
+                f"policies[{who!r}] is {what!r}; expected the name of an adapter, or a mapping with some of "
+                f"{', '.join(known)}. Write {who}: {{adapter: {who}}}."
+            )
+    return made
+
+
+def has_adapters(given: str | Mapping[str, str | Policy]) -> bool:
+    """Whether some of the policies are adapters."""
+    if isinstance(given, str):
+        return given == "lora"
+    return any(isinstance(policy, str) or policy.adapter is not None for policy in given.values())
+
+
+def peft_config(config: ModelConfig, given: str | Mapping[str, str | Policy]) -> PeftConfig | None:
+    """The configuration of the adapters; where the policies have none, as `use_peft` says."""
+    return get_peft_config(dataclasses.replace(config, use_peft=True) if has_adapters(given) else config)
+
+
+def model_init_kwargs(config: ModelConfig, args: Any) -> dict[str, Any]:
+    """What the model is loaded with, as TRL's scripts put it together."""
+    return {
+        "revision": config.model_revision,
+        "trust_remote_code": args.trust_remote_code,
+        "attn_implementation": config.attn_implementation,
+        "dtype": config.dtype,
+        **(args.model_init_kwargs or {}),
+    }
+
+
+def check_model(config: ModelConfig) -> None:
+    """Raises `ValueError` where no model is named."""
+    if config.model_name_or_path is None:
+        raise ValueError(
+            "no model_name_or_path; expected a model of the Hub or a folder. Add model_name_or_path: Qwen/Qwen3-1.7B."
+        )
+
+
+def check_reports(args: Any) -> None:
+    """Raises `ValueError` where logs are to go somewhere whose package is not installed."""
+    available = get_available_reporting_integrations()
+    for name in args.report_to:
+        if name not in available:
+            raise ValueError(
+                f"report_to names {name!r}; expected a tracker that is installed ({', '.join(available) or 'none'} "
+                f"here). pip install {name}, or set report_to: none."
+            )
+
+
+def import_packages(names: Sequence[str]) -> None:
+    """Import what the user named. Raises `ImportError` in three parts."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ImportError(
+                f"imports names {name!r}: {error}; expected a package that is installed. Install it, or mend the name."
+            ) from error
+
+
+def function(field_name: str, path: str) -> Any:
+    """The function at a dotted path, as TRL's scripts take reward functions; the working directory is searched, too.
+
+    Raises:
+        ValueError: There is none.
+    """
+    module, dot, name = path.rpartition(".")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name) if dot else None
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{field_name} names {path!r}: {error}; expected the path of a function, such as my_module.my_function. "
+            "Install its package, or start the command in the folder that has the module."
+        ) from error
+    if not callable(found):
+        raise ValueError(
+            f"{field_name} names {path!r}; expected the path of a function, such as my_module.my_function. Mend it."
+        )
+    return found
+
+
+class _Parser(TrlParser):
+    """TRL's, which would print a usage of some hundred lines before every error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; expected a value of that kind. `{self.prog} --help` shows every field.")
+
+
+def _apart(given: str) -> list[str]:
+    """TRL looks for `--config` as an argument of its own."""
+    return given.split("=", 1) if given.startswith("--config=") else [given]
+
+
+def _check_config(argv: Sequence[str], known: Sequence[str]) -> None:
+    place = argv.index("--config") + 1
+    if place == len(argv):
+        raise ValueError("--config has no value; expected the path of a YAML file. Write --config my_run.yaml.")
+    path = Path(argv[place])
+    try:
+        config = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"--config is {str(path)!r}: {error.strerror}; expected the path of a YAML file. Mend the path."
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"--config is {str(path)!r}: {error}; expected YAML. Mend the file.") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} has a {type(config).__name__}; expected lines such as `env_id: ...`. Mend the file.")
+    if not isinstance(config.get("env", {}), dict):
+        raise ValueError(
+            f"{path} has env: {config['env']!r}; TRL expected a mapping of environment variables there. The "
+            "environment to be played is env_id."
+        )
+    for name in config:
+        if name not in (*known, "env"):
+            _refuse(str(name), known, str(path))
+
+
+def _refuse(given: str, known: Sequence[str], where: str) -> NoReturn:
+    near = difflib.get_close_matches(given, known, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else "Remove it; --help shows every field."
+    raise ValueError(f"{where} has {given!r}; expected a field that is known. {hint}")

@@ -1,0 +1,86 @@
+"""Sampled trees to look at: an episode, its decisions, and at each the candidates with their rewards and advantages.
+
+They are drawn from the table that TRL writes with `log_completions=True` (`completions/completions_<step>.parquet`),
+so one from long ago can be looked at, too:
+
+    for tree in trees(pandas.read_parquet("outputs/run/completions/completions_00010.parquet")):
+        rich.print(tree)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
+from transformers import TrainerCallback
+
+from pettingllms_trl.records import Message
+
+
+WIDTH = 100  # characters of a reply
+
+
+def trees(table: pandas.DataFrame) -> Iterator[Tree]:
+    """A tree for each episode of a completions table, in the order of the instances.
+
+    Agents that decide in the same turn come in the order in which the table names them first.
+    """
+    order = {agent: i for i, agent in enumerate(dict.fromkeys(table["agent"]))}
+    for (instance, episode), rows in table.groupby(["instance", "episode"]):
+        tree = Tree(Text(f"step {rows['step'].iloc[0]}, instance {instance}, episode {episode}", style="bold"))
+        decisions = rows.groupby(["turn", rows["agent"].map(order)])
+        for (turn, _), candidates in decisions:
+            branch = tree.add(Text(f"turn {turn}, {candidates['agent'].iloc[0]}"))
+            for candidate in candidates.to_dict("records"):
+                branch.add(_line(candidate))
+        yield tree
+
+
+class PrintTrees(TrainerCallback):
+    """Prints the first trees of a training's completions table each time that a new one is there.
+
+    Args:
+        number: How many.
+        console: Where to. `None`: the standard output.
+    """
+
+    def __init__(self, number: int, console: Console | None = None) -> None:
+        self._number = number
+        self._console = console or Console()
+        self._printed: Path | None = None
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The table of the step before: TRL writes it after its callbacks have seen the log."""
+        self._print(args, state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The last one."""
+        self._print(args, state)
+
+    def _print(self, args: Any, state: Any) -> None:
+        path = Path(args.output_dir) / "completions" / f"completions_{state.global_step:05d}.parquet"
+        if not state.is_world_process_zero or path == self._printed or not path.is_file():
+            return
+        self._printed = path
+        for tree in islice(trees(pandas.read_parquet(path)), self._number):
+            self._console.print(tree)
+
+
+def _line(candidate: dict[str, Any]) -> Text:
+    """`> -0.20 (+0.00) Moves: R U`: played on or not, reward, advantage, the end of the reply, where its answer is."""
+    said = " ".join(_content(candidate["completion"]).split())
+    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in said)
+    shown = shown if len(shown) <= WIDTH else f"... {shown[-WIDTH:]}"
+    mark = ">" if candidate["chosen"] else " "
+    text = f"{mark} {candidate['environment']:+.2f} ({candidate['advantage']:+.2f}) {shown}"
+    return Text(text, style="bold" if candidate["chosen"] else "", overflow="ellipsis", no_wrap=True)
+
+
+def _content(completion: list[Message]) -> str:
+    return "\n".join(message["content"] for message in completion)

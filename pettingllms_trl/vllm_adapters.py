@@ -1,0 +1,153 @@
+"""Adapters on their way to vLLM: each update is written to a folder of its own and never overwritten.
+
+vLLM takes an adapter by name and path, and keeps what it computed under both: keys and values of prompts that it has
+seen (`vllm/v1/core/kv_cache_utils.py`), and the weights it has read. New weights under an old name are therefore
+served stale, in part or whole, and nothing says so. A new version is a new name at a new path.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from peft import LoraConfig, PeftConfig
+from safetensors.torch import save_file
+from torch import Tensor, zeros_like
+
+
+# What `--max-lora-rank` may be (vllm/config/lora.py: MaxLoRARanks).
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# Fields of LoraConfig that are more than lora_B·lora_A, where they are set.
+NOT_SERVED = (
+    "modules_to_save",
+    "use_dora",
+    "bias",
+    "lora_bias",
+    "target_parameters",
+    "trainable_token_indices",
+    "layer_replication",
+    "use_qalora",
+    "use_bdlora",
+    "alora_invocation_tokens",
+    "arrow_config",
+    "kasa_config",
+    "velora_config",
+    "monteclora_config",
+)
+# Initialisations that leave the base model as it is; the others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) train on a
+# changed base, of which vLLM, which reads its own from disk, knows nothing.
+PLAIN_INITIALISATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
+
+
+class StaleWeights(RuntimeError):
+    """Weights other than the current ones were about to be used, or were."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterVersion:
+    """An adapter as it was at one moment, on disk.
+
+    Args:
+        policy: Whose it is.
+        number: Counts the policy's versions from 1.
+        path: Folder with `adapter_config.json` and `adapter_model.safetensors`.
+    """
+
+    policy: str
+    number: int
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.policy}-v{self.number}"
+
+
+class AdapterStore:
+    """A folder of adapter versions, removed when the store is closed, is forgotten, or the process ends.
+
+    Args:
+        root: Folder in which the store makes its own, under a name that nobody else has.
+    """
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="adapters-", dir=root))
+        self.folder.chmod(0o755)  # a server may run as somebody else
+        self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._numbers: Counter[str] = Counter()
+
+    def write(self, policy: str, config: PeftConfig, state: Mapping[str, Tensor]) -> AdapterVersion:
+        """The next version of a policy's adapter.
+
+        Args:
+            policy: Name of the policy.
+            config: As PEFT resolved it: `model.peft_config[adapter]`.
+            state: `peft.get_peft_model_state_dict(model, adapter_name=adapter)`.
+        """
+        self._numbers[policy] += 1
+        version = AdapterVersion(policy, self._numbers[policy], self.folder / f"{policy}-v{self._numbers[policy]}")
+        draft = self.folder / f".{version.name}"
+        draft.mkdir()
+        config.save_pretrained(str(draft))
+        save_file(
+            {name: t.detach().cpu().contiguous() for name, t in state.items()}, draft / "adapter_model.safetensors"
+        )
+        draft.rename(version.path)  # a server that looks meanwhile sees nothing, or all
+        return version
+
+    def write_zero(self, policy: str, config: PeftConfig, like: Mapping[str, Tensor]) -> AdapterVersion:
+        """An adapter that changes nothing, shaped as another: how the base itself is served beside adapters.
+
+        vLLM computes rows without an adapter with somebody else's, when they share a batch with rows that have one on
+        a CPU (vllm-project/vllm#48421).
+        """
+        return self.write(policy, config, {name: zeros_like(t) for name, t in like.items()})
+
+    def remove(self, version: AdapterVersion) -> None:
+        """Once no request uses it."""
+        shutil.rmtree(version.path)
+
+
+def check_adapters(configs: Mapping[str, PeftConfig]) -> int:
+    """The rank vLLM must be started for, to serve all of these: the least of `RANKS` that none exceeds.
+
+    Args:
+        configs: Of each policy that is an adapter; at least one.
+
+    Raises:
+        ValueError: One has what vLLM cannot serve, and would leave out without a word or refuse in the middle of a
+            run.
+    """
+    largest = 1
+    for policy, config in configs.items():
+        if not isinstance(config, LoraConfig):
+            raise ValueError(
+                f"policy {policy!r} is trained by a {type(config).__name__}, but vLLM serves LoRA adapters only. Use "
+                "a LoraConfig, or use_vllm=False."
+            )
+        for what in _unservable(config):
+            raise ValueError(
+                f"the adapter of policy {policy!r} has {what}, which vLLM does not serve: it samples from the model "
+                "on disk plus lora_B·lora_A of its linear layers. Leave it out of peft_config, or use_vllm=False."
+            )
+        largest = max([largest, config.r, *config.rank_pattern.values()])
+    if largest > RANKS[-1]:
+        raise ValueError(f"an adapter has rank {largest}, but vLLM serves {RANKS[-1]} at most. Choose a smaller r.")
+    return next(rank for rank in RANKS if rank >= largest)
+
+
+def _unservable(config: LoraConfig) -> list[str]:
+    """What vLLM would not apply, in the words of the configuration."""
+    found = [f"{name}={value!r}" for name in NOT_SERVED if (value := getattr(config, name)) and value != "none"]
+    if config.init_lora_weights not in PLAIN_INITIALISATIONS:
+        found.append(f"init_lora_weights={config.init_lora_weights!r}")
+    targets = config.target_modules or []
+    targets = [targets] if isinstance(targets, str) else sorted(targets)
+    if any("lm_head" in name or "embed_tokens" in name for name in targets):
+        found.append(f"target_modules={targets!r}")
+    return found

@@ -1,0 +1,132 @@
+"""A small training run that tests kill, damage and resume: two adapters, a save after every step."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+
+from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.checkpoints import newest
+from pettingllms_trl.health import coordinates
+from pettingllms_trl.order import EpochSampler
+from pettingllms_trl.records import Decision
+from pettingllms_trl.survival import Survives
+from strangers import Relay
+
+
+BRIEF = partial(Relay, 1)
+
+
+class Mortal(Survives, MultiAgentGRPOTrainer):
+    """Keeps the episodes of every rollout."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.rollouts: list[list[Episode]] = []
+        super().__init__(*args, **kwargs)
+
+    def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
+        self.rollouts.append(super()._play(*args, **kwargs))
+        return self.rollouts[-1]
+
+    # Until the trainer does these itself:
+
+    def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
+        sampler = super()._get_train_sampler(dataset)
+        sampler.__class__ = EpochSampler
+        return sampler
+
+    def _replay_policy(self, policy: Any, decisions: Sequence[Decision], advantages: Any) -> dict[str, Any]:
+        batch = super()._replay_policy(policy, decisions, advantages)
+        return {**batch, **coordinates(decisions, list(self.routing.of_agent))}
+
+    def _batches(self, decisions: Sequence[Decision]) -> Any:
+        steps = super()._batches(decisions)
+        self._watch(decisions, [piece["advantages"].tolist() for step in steps for piece in step])
+        return steps
+
+
+def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **options: Any) -> Mortal:
+    """A trainer of `steps` steps, 2 rows of 4 candidates, each saved; `options` go where they belong."""
+    own = {name: options.pop(name) for name in ("policies", "credit", "callbacks", "eval_dataset") if name in options}
+    arguments = {
+        "output_dir": str(path),
+        "per_device_train_batch_size": 8,
+        "num_generations": 4,
+        "max_completion_length": 8,
+        "max_steps": steps,
+        "learning_rate": 1e-2,
+        "lr_scheduler_type": "cosine",
+        "logging_steps": 1,
+        "save_strategy": "steps",
+        "save_steps": 1,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "seed": 7,
+    }
+    adapters = own.setdefault("policies", "lora") != "shared"
+    # Dropout, so that a random state that was not restored would show.
+    config = LoraConfig(r=4, lora_dropout=0.1, target_modules="all-linear", task_type="CAUSAL_LM")
+    return Mortal(
+        model=model,
+        env=env,
+        args=MultiAgentGRPOConfig(**{**arguments, **options}),
+        train_dataset=Dataset.from_dict({"seed": range(12)}),
+        peft_config=config if adapters else None,
+        **own,
+    )
+
+
+def weights(trainer: Mortal) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Whether weights are the same to the last bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+LIVE = {"steps": 8, "steps_per_generation": 2, "gradient_accumulation_steps": 1, "save_total_limit": 2}
+"""Every other save lies inside a generation; the last steps are of a second epoch."""
+
+
+def live(model_path: str, path: Path, says: Connection, slowly: bool) -> None:
+    """Train in a process of its own, from the newest checkpoint there is. Says when training and each save begin.
+
+    Args:
+        slowly: Each file operation in a save takes 4 ms more, so that a kill finds it in the middle.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+    trainer = mortal(model_path, path, **LIVE)
+    save = trainer._save_checkpoint
+    saving = False
+
+    def save_and_say(*args: Any) -> None:
+        nonlocal saving
+        says.send("saving")
+        saving = True
+        save(*args)
+        saving = False
+        says.send("saved")
+
+    def dawdle(event: str, _: Any) -> None:
+        if saving and (event == "open" or event.startswith(("os.", "shutil.", "fcntl."))):
+            time.sleep(0.004)
+
+    trainer._save_checkpoint = save_and_say
+    if slowly:
+        sys.addaudithook(dawdle)
+    says.send("training")
+    checkpoint = newest(path)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    says.send("done")

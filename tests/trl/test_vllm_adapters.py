@@ -1,0 +1,97 @@
+"""Adapters on disk for vLLM, and which of them it serves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, PromptTuningConfig, TaskType
+from safetensors.torch import load_file
+
+from pettingllms_trl.vllm_adapters import AdapterStore, check_adapters
+
+
+PLAIN = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj"], task_type="CAUSAL_LM")
+STATE = {
+    "base_model.model.q_proj.lora_A.weight": torch.ones(4, 2),
+    "base_model.model.q_proj.lora_B.weight": torch.ones(2, 4),
+}
+
+
+def test_every_version_is_a_folder_of_its_own_with_what_vllm_reads(tmp_path: Path) -> None:
+    store = AdapterStore(tmp_path)
+    first = store.write("opener", PLAIN, STATE)
+    second = store.write("opener", PLAIN, {name: 2 * tensor for name, tensor in STATE.items()})
+    other = store.write("closer", PLAIN, STATE)
+    assert [v.name for v in (first, second, other)] == ["opener-v1", "opener-v2", "closer-v1"]
+    assert [v.number for v in (first, second, other)] == [1, 2, 1]
+    for version, value in ((first, 1.0), (second, 2.0), (other, 1.0)):
+        assert sorted(p.name for p in version.path.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+        assert json.loads((version.path / "adapter_config.json").read_text())["r"] == 4
+        found = load_file(version.path / "adapter_model.safetensors")
+        assert found.keys() == STATE.keys()
+        assert all(torch.equal(tensor, torch.full_like(tensor, value)) for tensor in found.values())
+    store.remove(first)
+    assert sorted(p.name for p in store.folder.iterdir()) == ["closer-v1", "opener-v2"]
+
+
+def test_an_adapter_of_zeros_has_the_names_and_shapes_of_another(tmp_path: Path) -> None:
+    store = AdapterStore(tmp_path)
+    version = store.write_zero("partner", PLAIN, STATE)
+    found = load_file(version.path / "adapter_model.safetensors")
+    assert {name: tuple(t.shape) for name, t in found.items()} == {name: tuple(t.shape) for name, t in STATE.items()}
+    assert not any(tensor.any() for tensor in found.values())
+
+
+def test_stores_in_one_place_keep_apart_and_leave_nothing_behind(tmp_path: Path) -> None:
+    one, other = AdapterStore(tmp_path / "run"), AdapterStore(tmp_path / "run")
+    assert one.write("opener", PLAIN, STATE).path != other.write("opener", PLAIN, STATE).path
+    one.close()
+    assert [p.name for p in (tmp_path / "run").iterdir()] == [other.folder.name]
+    del other
+    assert not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "rank"),
+    [
+        ([{"r": 1}], 1),
+        ([{"r": 4}], 8),
+        ([{"r": 8}], 8),
+        ([{"r": 4}, {"r": 33}], 64),
+        ([{"r": 4, "rank_pattern": {"q_proj": 20}}], 32),
+        ([{"r": 512, "use_rslora": True, "init_lora_weights": "gaussian"}], 512),
+    ],
+)
+def test_the_rank_is_the_least_that_vllm_offers_and_no_adapter_exceeds(
+    options: list[dict[str, Any]], rank: int
+) -> None:
+    assert check_adapters({f"role{i}": LoraConfig(**o) for i, o in enumerate(options)}) == rank
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"use_dora": True}, "use_dora=True"),
+        ({"modules_to_save": ["lm_head"]}, r"modules_to_save=\['lm_head'\]"),
+        ({"bias": "lora_only"}, "bias='lora_only'"),
+        ({"lora_bias": True}, "lora_bias=True"),
+        ({"target_parameters": ["experts.gate"]}, r"target_parameters=\['experts.gate'\]"),
+        ({"trainable_token_indices": [3]}, r"trainable_token_indices=\[3\]"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights='pissa'"),
+        ({"target_modules": ["q_proj", "lm_head"]}, r"target_modules=\['lm_head', 'q_proj'\]"),
+    ],
+)
+def test_what_vllm_would_leave_out_is_refused_at_the_door(options: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=rf"adapter of policy 'closer' has {what}, which vLLM does not serve"):
+        check_adapters({"opener": LoraConfig(), "closer": LoraConfig(**options)})
+
+
+def test_adapters_that_are_not_lora_or_too_wide_are_refused() -> None:
+    with pytest.raises(ValueError, match="policy 'opener' is trained by a PromptTuningConfig, but vLLM serves LoRA"):
+        check_adapters({"opener": PromptTuningConfig(task_type=TaskType.CAUSAL_LM, num_virtual_tokens=2)})
+    with pytest.raises(ValueError, match=r"an adapter has rank 513, but vLLM serves 512 at most. Choose a smaller r"):
+        check_adapters({"opener": LoraConfig(r=513)})
