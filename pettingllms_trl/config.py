@@ -76,7 +76,6 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 raise ValueError(f"{name}={value}, expected a positive number, or None for no bound")
         super().__post_init__()
         unsupported = {
-            "use_vllm": self.use_vllm,
             "use_adaptive_entropy": self.use_adaptive_entropy,
             "sync_ref_model": self.sync_ref_model,
         }

@@ -13,37 +13,42 @@ from __future__ import annotations
 import time
 import warnings
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from accelerate.utils import gather
+from accelerate.utils import gather, set_seed
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOTrainer
-from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset, shuffle_sequence_dict
+from trl.trainer.utils import RepeatSampler, get_config_model_id, repeat_iterable_dataset, shuffle_sequence_dict
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engine import Request, Sampled, Waves
+from pettingllms_trl.engine import Engine, Request, Sampled, Waves
 from pettingllms_trl.environment import check_env, env_maker
 from pettingllms_trl.generation import sample
+from pettingllms_trl.health import coordinates
 from pettingllms_trl.layouts import Layouts, instead
 from pettingllms_trl.metrics import of_episodes
+from pettingllms_trl.order import EpochSampler
 from pettingllms_trl.partners import ask
 from pettingllms_trl.policies import Policy, route
 from pettingllms_trl.records import Decision, Episode, check_groups
 from pettingllms_trl.reward_functions import RewardFunction, judge, weighted
 from pettingllms_trl.rollout import MakeEnv, play
 from pettingllms_trl.run import Choice, Row
+from pettingllms_trl.serving import Server, check_served
+from pettingllms_trl.survival import Survives
 from pettingllms_trl.voices import check_chat_template
 
 
-class MultiAgentGRPOTrainer(Layouts):
+class MultiAgentGRPOTrainer(Survives, Layouts):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
     [Stronger Together](https://huggingface.co/papers/2510.11062)).
@@ -152,7 +157,9 @@ class MultiAgentGRPOTrainer(Layouts):
                 "trainable=True."
             )
         self._can_train = train_dataset is not None
-        with instead(args, reward_weights=None):  # of the user's reward functions, which are not TRL's to call
+        check_served(routing, args)
+        # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
+        with instead(args, reward_weights=None, use_vllm=False):
             super().__init__(
                 model,
                 routing,
@@ -166,6 +173,7 @@ class MultiAgentGRPOTrainer(Layouts):
                 quantization_config=quantization_config,
                 peft_config=peft_config,
             )
+        self._server = self._serve(args) if args.use_vllm else None
         self.rollout_func = _replay  # set here, since TRL warns of an experiment when it is given to __init__
         check_chat_template(self._tokenizer)
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
@@ -173,6 +181,28 @@ class MultiAgentGRPOTrainer(Layouts):
             self._logs[name] = deque()
         for name in ("rewards", "extra"):
             self._logs[name] = defaultdict(deque)
+
+    def _serve(self, args: MultiAgentGRPOConfig) -> Server:
+        model = self.accelerator.unwrap_model(self.model)
+        name = get_config_model_id(model.config)
+        if not name:
+            raise ValueError(
+                "use_vllm=True with a model that was not loaded from a folder or the Hub; vLLM loads it anew from "
+                "there. Save it (model.save_pretrained) and give the folder."
+            )
+        server = Server(
+            args,
+            self.routing,
+            model,
+            name=name,
+            dtype="auto" if args.bf16 or args.fp16 else "float32",
+            tokenize=lambda messages: self._tokenize_prompts([list(messages)])[0][0],
+            decode=lambda ids: self.processing_class.decode(ids, skip_special_tokens=True),
+            stop_token_ids=self.eos_token_ids,
+        )
+        set_seed(args.seed, device_specific=True)  # vLLM has seeded the process anew
+        self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
+        return server
 
     # ---- Playing --------------------------------------------------------------------------------------------------
 
@@ -200,20 +230,22 @@ class MultiAgentGRPOTrainer(Layouts):
     def _play(
         self, rows: Sequence[Row], *, sampling: Any, num_candidates: int, name: str, max_envs: int | None = None
     ) -> list[Episode]:
-        rollout = play(
-            rows,
-            make_env=self._make_env,
-            pool=self._envs,
-            engine=Waves(self._sample),
-            judge=self._judge if self._user_rewards else None,
-            sampling=sampling,
-            num_candidates=num_candidates,
-            seed=f"{self.args.seed}/{name}",
-            default_env_seed=self.args.seed,
-            max_envs=max_envs or self.args.max_envs,
-            max_turns=self.args.max_turns,
-            num_threads=self.args.num_threads,
-        )
+        seed = f"{self.args.seed}/{name}"
+        with self._sampling(seed) as engine:
+            rollout = play(
+                rows,
+                make_env=self._make_env,
+                pool=self._envs,
+                engine=engine,
+                judge=self._judge if self._user_rewards else None,
+                sampling=sampling,
+                num_candidates=num_candidates,
+                seed=seed,
+                default_env_seed=self.args.seed,
+                max_envs=max_envs or self.args.max_envs,
+                max_turns=self.args.max_turns,
+                num_threads=self.args.num_threads,
+            )
         for reason in rollout.dropped.values():
             warnings.warn(
                 f"an instance was dropped, its environment having failed three times: {reason}", stacklevel=2
@@ -222,6 +254,17 @@ class MultiAgentGRPOTrainer(Layouts):
         self._metrics[mode]["rollout/dropped"].append(len(rollout.dropped))
         self._metrics[mode]["rollout/retried"].append(rollout.retried)
         return rollout.episodes
+
+    @contextmanager
+    def _sampling(self, seed: str) -> Iterator[Engine]:
+        """What samples for a rollout, with the weights of now."""
+        if self._server is None:
+            yield Waves(self._sample)
+            return
+        self._server.renew(self.accelerator.unwrap_model(self.model), self.state.global_step)
+        self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
+        with self._server.engine.rollout(seed):
+            yield self._server.engine
 
     def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy after another."""
@@ -286,7 +329,7 @@ class MultiAgentGRPOTrainer(Layouts):
         return self.args.generation_batch_size // self.num_generations
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[Any]:
-        return RepeatSampler(
+        return EpochSampler(
             data_source=self.train_dataset if dataset is None else dataset,
             mini_repeat_count=1,
             batch_size=self._rows_per_generation,
@@ -328,6 +371,7 @@ class MultiAgentGRPOTrainer(Layouts):
         decisions = [decision for decision in decisions if of_agent[decision.agent] in names]
         advantages = self._credit(decisions)
         credits.check_advantages(advantages, decisions)
+        self._watch(decisions, advantages)
         for log in (self._logs["prompt"], self._logs["completion"], self._logs["advantages"]):
             log.clear()
         self._logs["rewards"].clear()
@@ -382,6 +426,7 @@ class MultiAgentGRPOTrainer(Layouts):
         if len(decisions[0].candidates) == 1:  # TRL finds each group of one to be constant
             del self._metrics["train"]["frac_reward_zero_std"]
         flat = [value for values in advantages for value in values]
+        batch |= coordinates(decisions, list(self.routing.of_agent))
         batch["advantages"] = torch.tensor(flat, dtype=torch.float32, device=self.accelerator.device)
         logged = self._logs["advantages"]
         for _ in flat:

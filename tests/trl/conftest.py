@@ -59,3 +59,29 @@ def model_path(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.Temp
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def base_path(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A random Qwen3 whose heads vLLM's CPU kernels take (64; of 16 they say "Unsupported head size")."""
+    path = tmp_path_factory.mktemp("base")
+    torch.manual_seed(0)
+    Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=64,
+            max_position_embeddings=1024,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+            initializer_range=0.1,  # at 0.02 the norms of queries and keys divide by next to nothing
+        )
+    ).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return str(path)

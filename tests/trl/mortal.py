@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,17 +16,13 @@ from peft import LoraConfig
 
 from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints import newest
-from pettingllms_trl.health import coordinates
-from pettingllms_trl.order import EpochSampler
-from pettingllms_trl.records import Decision
-from pettingllms_trl.survival import Survives
 from strangers import Relay
 
 
 BRIEF = partial(Relay, 1)
 
 
-class Mortal(Survives, MultiAgentGRPOTrainer):
+class Mortal(MultiAgentGRPOTrainer):
     """Keeps the episodes of every rollout."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -37,22 +32,6 @@ class Mortal(Survives, MultiAgentGRPOTrainer):
     def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
         self.rollouts.append(super()._play(*args, **kwargs))
         return self.rollouts[-1]
-
-    # Until the trainer does these itself:
-
-    def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
-        sampler = super()._get_train_sampler(dataset)
-        sampler.__class__ = EpochSampler
-        return sampler
-
-    def _replay_policy(self, policy: Any, decisions: Sequence[Decision], advantages: Any) -> dict[str, Any]:
-        batch = super()._replay_policy(policy, decisions, advantages)
-        return {**batch, **coordinates(decisions, list(self.routing.of_agent))}
-
-    def _batches(self, decisions: Sequence[Decision]) -> Any:
-        steps = super()._batches(decisions)
-        self._watch(decisions, [piece["advantages"].tolist() for step in steps for piece in step])
-        return steps
 
 
 def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **options: Any) -> Mortal:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engine import Request, Sampled
@@ -39,32 +39,6 @@ TEAM = {"opener_0": "opener", "closer_0": "closer", "partner_0": "partner"}  # t
 def config(path: Path, **options: Any) -> MultiAgentGRPOConfig:
     options = {"max_completion_length": 16, "seed": 3, "vllm_max_model_length": 512, **options}
     return MultiAgentGRPOConfig(str(path), use_cpu=True, bf16=False, report_to="none", **options)
-
-
-@pytest.fixture(scope="module")
-def base_path(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A random Qwen3 whose heads vLLM's CPU kernels take (64; of 16 they say "Unsupported head size")."""
-    path = tmp_path_factory.mktemp("base")
-    torch.manual_seed(0)
-    Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=64,
-            intermediate_size=128,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=64,
-            max_position_embeddings=1024,
-            tie_word_embeddings=True,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            bos_token_id=None,
-            initializer_range=0.1,  # at 0.02 the norms of queries and keys divide by next to nothing
-        )
-    ).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return str(path)
 
 
 @pytest.fixture(scope="module")
