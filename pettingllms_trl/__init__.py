@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pettingllms_trl.config import MultiAgentGRPOConfig
+    from pettingllms_trl.curriculum import Curriculum
     from pettingllms_trl.policies import Policy
     from pettingllms_trl.records import Candidate, Completion, Decision, Episode
     from pettingllms_trl.trainer import MultiAgentGRPOTrainer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Candidate",
     "Completion",
+    "Curriculum",
     "Decision",
     "Episode",
     "MultiAgentGRPOConfig",
@@ -28,6 +30,7 @@ __all__ = [
 _MODULES = {
     "Candidate": "records",
     "Completion": "records",
+    "Curriculum": "curriculum",
     "Decision": "records",
     "Episode": "records",
     "MultiAgentGRPOConfig": "config",

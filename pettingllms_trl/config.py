@@ -32,6 +32,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
         num_threads (`int`, *optional*, defaults to `0`):
             Threads on which environments are stepped, beside each other and the engine: for environments that wait,
             for a sandbox, a search, a game server. With `0` they are stepped one after the other.
+        num_continuations (`int`, *optional*, defaults to `0`):
+            How often each candidate's branch is played to its end by the current policies in training, for
+            `credit="counterfactual"`. Costs `num_generations * num_continuations` episodes for each decision.
         check_groups (`bool`, *optional*, defaults to `False`):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
@@ -50,6 +53,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
     )
     max_turns: int | None = field(
         default=None, metadata={"help": "Decisions an agent may take in an episode. None: the environment decides."}
+    )
+    num_continuations: int = field(
+        default=0, metadata={"help": "How often each candidate's branch is played to its end, for `counterfactual`."}
     )
     num_threads: int = field(
         default=0, metadata={"help": "Threads on which environments are stepped. 0: one after the other."}
@@ -74,6 +80,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
             value: Any = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value}, expected a positive number, or None for no bound")
+        if self.num_continuations < 0:
+            raise ValueError(f"num_continuations={self.num_continuations}, expected 0 or more")
         super().__post_init__()
         unsupported = {
             "use_adaptive_entropy": self.use_adaptive_entropy,

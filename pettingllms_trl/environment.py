@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pettingzoo
 from pettingzoo import AECEnv
 
+from pettingllms_trl.curriculum import Curriculum
 from pettingllms_trl.rollout import MakeEnv
 from pettingllms_trl.run import Row, prompt_of
 
@@ -57,3 +58,21 @@ def check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> AECEnv:
     for agent in env.agents:
         prompt_of(env.observe(agent), agent=agent)
     return env
+
+
+def check_levels(env: AECEnv, curriculum: Curriculum) -> None:
+    """Raise `ValueError` for levels that the environment says it does not know."""
+    known = env.metadata.get("reset_options")
+    if known is None:
+        return
+    if curriculum.field not in known:
+        raise ValueError(
+            f"the curriculum's field is {curriculum.field!r}, which the environment does not take. Known: "
+            f"{', '.join(known)}. Set Curriculum(field=...)."
+        )
+    legal = dict(known)[curriculum.field] if isinstance(known, Mapping) else ()
+    unknown = [level for level in curriculum.levels if legal and level not in legal]
+    if unknown:
+        raise ValueError(
+            f"the curriculum has the levels {unknown}; the environment's {curriculum.field} is one of {list(legal)}."
+        )

@@ -22,7 +22,8 @@ class Completion:
     """What a policy sampled after one prompt.
 
     Args:
-        ids: The sampled token ids, the end-of-turn token included where one was sampled. Never empty.
+        ids: The sampled token ids, the end-of-turn token included where one was sampled. Empty only where an API
+            partner spoke.
         text: The same, decoded without special tokens: the action given to the environment.
         logprobs: Log-probability of each id under the sampler, or `None` where the sampler does not say.
     """

@@ -206,6 +206,10 @@ class Survives(GRPOTrainer):
                 f"{checkpoint} was saved inside a generation of steps_per_generation={len(place['generation'])}, but "
                 f"now it is {self.args.steps_per_generation}. Resume with the same, or from another checkpoint."
             )
+        self._take_place(place)
+
+    def _take_place(self, place: dict[str, Any]) -> None:
+        """Go on from what `_place` gave."""
         self._step = place["micro_step"]
         self._buffered_inputs = place["generation"]
         self._skips = Skips(tuple(place["skips"]["lately"]), place["skips"]["total"])

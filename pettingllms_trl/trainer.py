@@ -30,8 +30,9 @@ from trl.trainer.utils import RepeatSampler, get_config_model_id, repeat_iterabl
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.engine import Engine, Request, Sampled, Waves
-from pettingllms_trl.environment import check_env, env_maker
+from pettingllms_trl.environment import check_env, check_levels, env_maker
 from pettingllms_trl.generation import sample
 from pettingllms_trl.health import coordinates
 from pettingllms_trl.layouts import Layouts, instead
@@ -95,6 +96,8 @@ class MultiAgentGRPOTrainer(Survives, Layouts):
             or behind an API.
         credit (`str` or [`Credit`], *optional*, defaults to `"at_grpo"`):
             `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), or a function from decisions to advantages.
+        curriculum ([`Curriculum`], *optional*):
+            Levels of a reset option: one is written into each row that is trained on; success reaches the next.
         peft_config ([`~peft.PeftConfig`], *optional*):
             Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
         processing_class, callbacks, optimizers, quantization_config:
@@ -131,6 +134,7 @@ class MultiAgentGRPOTrainer(Survives, Layouts):
         reward_funcs: RewardFunction | list[RewardFunction] | None = None,
         policies: str | Mapping[str, str | Policy] = "shared",
         credit: str | credits.Credit = "at_grpo",
+        curriculum: Curriculum | None = None,
         peft_config: PeftConfig | None = None,
         callbacks: list[TrainerCallback] | None = None,
         optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
@@ -146,8 +150,15 @@ class MultiAgentGRPOTrainer(Survives, Layouts):
         self._envs = [probe]
         routing = route(policies, list(probe.possible_agents), model=model, tokenizer=processing_class)
         self._credit = credits.resolve(
-            credit, sampling=args.sampling, scale=args.scale_rewards, num_candidates=args.num_generations
+            credit,
+            sampling=args.sampling,
+            scale=args.scale_rewards,
+            num_candidates=args.num_generations,
+            num_continuations=args.num_continuations,
         )
+        self._curriculum, self._progress = curriculum, Progress()
+        if curriculum is not None:
+            check_levels(probe, curriculum)
         self._user_rewards = weighted(reward_funcs, args.reward_weights)
         if processing_class is not None:
             check_chat_template(processing_class)
@@ -228,7 +239,14 @@ class MultiAgentGRPOTrainer(Survives, Layouts):
             self.model.train(training)
 
     def _play(
-        self, rows: Sequence[Row], *, sampling: Any, num_candidates: int, name: str, max_envs: int | None = None
+        self,
+        rows: Sequence[Row],
+        *,
+        sampling: Any,
+        num_candidates: int,
+        name: str,
+        max_envs: int | None = None,
+        num_continuations: int = 0,
     ) -> list[Episode]:
         seed = f"{self.args.seed}/{name}"
         with self._sampling(seed) as engine:
@@ -240,6 +258,7 @@ class MultiAgentGRPOTrainer(Survives, Layouts):
                 judge=self._judge if self._user_rewards else None,
                 sampling=sampling,
                 num_candidates=num_candidates,
+                num_continuations=num_continuations,
                 seed=seed,
                 default_env_seed=self.args.seed,
                 max_envs=max_envs or self.args.max_envs,
@@ -353,12 +372,20 @@ class MultiAgentGRPOTrainer(Survives, Layouts):
             return generation_batch
         steps_per_generation = self.args.steps_per_generation
         if self._step % (steps_per_generation * self.num_iterations) == 0 or self._buffered_inputs is None:
+            name = str(self.state.global_step)
+            rows = generation_batch
+            if self._curriculum is not None:
+                rows = self._curriculum.assign(rows, self._progress, f"{self.args.seed}/{name}")
             episodes = self._play(
-                generation_batch,
+                rows,
                 sampling=self.args.sampling,
                 num_candidates=self.num_generations,
-                name=str(self.state.global_step),
+                name=name,
+                num_continuations=self.args.num_continuations,
             )
+            if self._curriculum is not None:
+                self._progress = self._curriculum.after(self._progress, rows, episodes)
+                self._metrics["train"]["curriculum/level"].append(float(self._progress.index + 1))
             if self.args.check_groups:
                 check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
             self._log_episodes(episodes, "train")
@@ -391,6 +418,14 @@ class MultiAgentGRPOTrainer(Survives, Layouts):
             for step, more in zip(steps, passes, strict=True):
                 step.extend({**piece, "policy": policy.name} for piece in more)
         return steps
+
+    def _place(self) -> dict[str, Any]:
+        return {**super()._place(), "curriculum": [self._progress.index, list(self._progress.latest)]}
+
+    def _take_place(self, place: dict[str, Any]) -> None:
+        super()._take_place(place)
+        index, latest = place["curriculum"]
+        self._progress = Progress(index, tuple(latest))
 
     def _replay_policy(
         self, policy: Policy, decisions: Sequence[Decision], advantages: credits.Advantages

@@ -104,7 +104,7 @@ def resolve(
     if name == "counterfactual" and num_continuations < 1:
         raise ValueError(
             f"credit='counterfactual' with {num_continuations} continuations of each candidate, expected at least 1: "
-            "it judges a candidate by playing its branch on. Set their number, or choose another credit."
+            "it judges a candidate by playing its branch on. Set num_continuations, or choose another credit."
         )
     probe = _probe(sampling, num_candidates, num_continuations)
     before = copy.deepcopy(scheme.state_dict()) if isinstance(scheme, Stateful) else None

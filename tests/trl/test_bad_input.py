@@ -221,6 +221,7 @@ def test_a_mistake_is_refused_before_the_model_is_loaded(
         ({"sampling": "forest"}, r"sampling='forest', expected 'tree' or 'parallel'"),
         ({"max_envs": 0}, r"max_envs=0, expected a positive number, or None"),
         ({"max_turns": -1}, r"max_turns=-1, expected a positive number, or None"),
+        ({"num_continuations": -1}, r"num_continuations=-1, expected 0 or more"),
         ({"sync_ref_model": True}, r"sync_ref_model=True is not supported"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
