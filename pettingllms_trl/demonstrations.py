@@ -16,8 +16,7 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.policies import role_of
-from pettingllms_trl.records import Episode, Message
+from pettingllms_trl.records import Episode, Message, role_of
 from pettingllms_trl.run import prompt_of
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from pettingllms_trl.records import Message
+from pettingllms_trl.records import Message, role_of
 
 
 if TYPE_CHECKING:
@@ -150,11 +150,6 @@ class Routing:
     def uses_model(self) -> bool:
         """Whether any policy is the trainer's model or stands on it."""
         return bool(self.adapters) or self.base is not None
-
-
-def role_of(agent: str) -> str:
-    """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
-    return re.sub(r"_\d+$", "", agent)
 
 
 def route(

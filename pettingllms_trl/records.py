@@ -8,6 +8,7 @@ An *episode* is one run of one instance. At each of its *decisions* one agent sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,6 +108,11 @@ class Episode:
     decisions: tuple[Decision, ...]
     returns: Mapping[str, float]
     outcome: Mapping[str, Any]
+
+
+def role_of(agent: str) -> str:
+    """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
+    return re.sub(r"_\d+$", "", agent)
 
 
 def check_groups(episodes: Sequence[Episode], *, num_candidates: int) -> None:

@@ -25,7 +25,8 @@ from trl.trainer.utils import create_model_from_path
 
 from pettingllms_trl.adapters import attach_adapters
 from pettingllms_trl.demonstrations import Demonstration
-from pettingllms_trl.policies import Policy, Routing, role_of, route
+from pettingllms_trl.policies import Policy, Routing, route
+from pettingllms_trl.records import role_of
 
 
 def warm_up(

@@ -314,9 +314,8 @@ class MultiAgentGRPOTrainer(Survives, Layouts):
         self._activate(policy.name)
         return sample(
             requests,
-            policy_of=self.routing.of_agent,
             tokenize=lambda prompts: self._tokenize_prompts(prompts)[0],
-            generate=lambda _, prompt_ids: self._generate_single_turn(prompt_ids, None, {}, 1),
+            generate=lambda prompt_ids: self._generate_single_turn(prompt_ids, None, {}, 1),
             decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
         )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from trl import GRPOConfig
 
-from pettingllms_trl.policies import role_of
+from pettingllms_trl.records import role_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from pettingllms_trl.credit.peers import Advantages
 from pettingllms_trl.credit.values import Value, numbers_of
-from pettingllms_trl.records import Decision
+from pettingllms_trl.records import Decision, role_of
 
 
 def rae(
@@ -85,8 +84,3 @@ class RunningBaseline:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
         self.baselines = {str(role): float(baseline) for role, baseline in state["baselines"].items()}
-
-
-def role_of(agent: str) -> str:
-    """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
-    return re.sub(r"_\d+$", "", agent)

@@ -19,7 +19,8 @@ from typing import Any
 from trl import SFTConfig, get_quantization_config
 
 from pettingllms_trl.demonstrations import FIRST_SEED, Demonstration, by_oracle, read
-from pettingllms_trl.policies import Routing, role_of, route
+from pettingllms_trl.policies import Routing, route
+from pettingllms_trl.records import role_of
 from pettingllms_trl.scripts import arguments
 from pettingllms_trl.scripts.instances import maker
 from pettingllms_trl.sft import rows_of, warm_up

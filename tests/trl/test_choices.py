@@ -9,6 +9,7 @@ import pytest
 from datasets import Dataset
 
 from pettingllms_envs import plan_path_v0
+from pettingllms_envs.aec import TextEnv
 from pettingllms_trl import Curriculum, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.curriculum import Progress
 from strangers import Relay
@@ -52,15 +53,13 @@ def test_counterfactual_credit_without_continuations_is_refused(tmp_path: Path) 
 def test_a_curriculum_writes_the_level_and_goes_on_where_a_checkpoint_was(model_path: str, tmp_path: Path) -> None:
     levels = []
 
-    class Noted(plan_path_v0.raw_env().__class__):  # type: ignore[misc]
+    class Noted(TextEnv):
         def reset(self, seed: int | None = None, options: Any = None) -> None:
             levels.append((options or {}).get("level"))
             super().reset(seed, options)
 
     def make() -> Any:
-        made = plan_path_v0.raw_env(size=5, num_turns=1)
-        made.__class__ = Noted
-        return made
+        return Noted(plan_path_v0.raw_env(size=5, num_turns=1).workflow)
 
     curriculum = Curriculum(levels=(1, 2), window=2, advance_at=1.0)
     run = trainer(model_path, tmp_path, env=make, curriculum=curriculum, save_strategy="steps", save_steps=1)

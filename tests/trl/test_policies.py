@@ -10,7 +10,8 @@ from peft import LoraConfig, PeftModel
 from transformers import AutoModelForCausalLM
 
 from pettingllms_trl.adapters import acting_as, activate, attach_adapters, keep_reference
-from pettingllms_trl.policies import Policy, role_of, route
+from pettingllms_trl.policies import Policy, route
+from pettingllms_trl.records import role_of
 from pettingllms_trl.weights import parameters_of
 
 
