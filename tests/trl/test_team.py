@@ -16,7 +16,7 @@ from datasets import Dataset
 from peft import LoraConfig, PeftModel
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-import pettingllms_trl.trainer
+import pettingllms_trl.replaying
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.batching import cut
@@ -335,7 +335,7 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
     found = {}
     for rows in (1000, 3):
         monkeypatch.setattr(
-            pettingllms_trl.trainer, "cut", lambda batch, rows=rows, **o: cut(batch, **{**o, "max_rows": rows})
+            pettingllms_trl.replaying, "cut", lambda batch, rows=rows, **o: cut(batch, **{**o, "max_rows": rows})
         )
         trainer = team(
             model_path,
