@@ -83,10 +83,3 @@ class MultiAgentGRPOConfig(GRPOConfig):
         if self.num_continuations < 0:
             raise ValueError(f"num_continuations={self.num_continuations}, expected 0 or more")
         super().__post_init__()
-        unsupported = {
-            "use_adaptive_entropy": self.use_adaptive_entropy,
-            "sync_ref_model": self.sync_ref_model,
-        }
-        for name, value in unsupported.items():
-            if value:
-                raise ValueError(f"{name}=True is not supported by MultiAgentGRPOTrainer yet. Leave it False.")

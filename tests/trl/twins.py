@@ -1,4 +1,4 @@
-"""The same training run twice, by TRL's `GRPOTrainer` and by ours reduced to one agent, and what must be equal in both."""
+"""The same training run twice, by TRL's `GRPOTrainer` and by ours reduced to one agent, and what is equal in both."""
 
 from __future__ import annotations
 
