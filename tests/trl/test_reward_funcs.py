@@ -280,7 +280,7 @@ def test_a_classifier_whose_tokenizer_cannot_write_messages_is_refused(
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(classifier_path)
     tokenizer.chat_template = None
-    with pytest.raises(ValueError, match="reward model '.*critic' has no chat template.*reward_processing_classes"):
+    with pytest.raises(ValueError, match=r"reward model '.*critic' has no chat template.*reward_processing_classes"):
         make(model_path, tmp_path, classifier_path, reward_processing_classes=[tokenizer])
 
 
