@@ -84,8 +84,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
             raise ValueError(f"num_continuations={self.num_continuations}, expected 0 or more")
         if self.multi_objective_aggregation != "sum_then_normalize":
             raise ValueError(
-                f"multi_objective_aggregation={self.multi_objective_aggregation!r}, expected 'sum_then_normalize': the "
-                "sum of a candidate's rewards decides which goes on, and advantages are made of it by the credit "
+                f"multi_objective_aggregation={self.multi_objective_aggregation!r}, expected 'sum_then_normalize': "
+                "the sum of a candidate's rewards decides which goes on, and advantages are made of it by the credit "
                 "scheme. Weigh the rewards (reward_weights), or give a credit function that reads candidate.parts."
             )
         if self.max_tool_calling_iterations is not None:

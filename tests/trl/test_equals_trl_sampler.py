@@ -1,7 +1,7 @@
 """With a sampler that gives log-probabilities, as vLLM does, the trainer reduced to one agent is TRL's, too.
 
-Both are given the same made-up samples, for every mode of the correction with every loss; test_equals_trl_vllm.py gives
-them those of a real engine.
+Both are given the same made-up samples, for every mode of the correction with every loss; test_equals_trl_vllm.py
+gives them those of a real engine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FAST = {
 
 
 def made_up(prompt_ids: Sequence[int], k: int, generation: int) -> Sample:
-    """Any tokens, with log-probabilities near a random model's (-5.56), so that some ratios are clipped and some not."""
+    """Any tokens, with log-probabilities near a random model's (-5.56): some ratios are clipped and some not."""
     draw = random.Random(f"{list(prompt_ids)}/{k}/{generation}")
     length = draw.randint(1, 8)
     ids = [draw.randrange(5, 200) for _ in range(length)]
