@@ -34,6 +34,7 @@ class Replays(Survives, Plays):
     _curriculum: Curriculum | None
     _progress: Progress
     num_generations: int
+    num_generations_eval: int
     _replayed: list[dict[str, Any]]
     _signature_columns: list[str] | None
 
@@ -70,6 +71,14 @@ class Replays(Survives, Plays):
             shuffle=self.shuffle_dataset,
             seed=self.args.seed,
         )
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """TRL's, with each row once: it repeats those of a stream here, and `prediction_step` plays each K times."""
+        number, self.num_generations_eval = self.num_generations_eval, 1
+        try:
+            return super().get_eval_dataloader(eval_dataset)
+        finally:
+            self.num_generations_eval = number
 
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler[Any]:
         return RepeatSampler(data_source=eval_dataset, mini_repeat_count=1, shuffle=False)

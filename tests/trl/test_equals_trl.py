@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig
 
+import twins
 from twins import Run, assert_equal, our_trainer, reward, run, their_trainer
 
 
@@ -94,6 +96,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "repetition_penalty": ({}, {"repetition_penalty": 1.5}),
     "max_completion_length": ({"loss_type": "dr_grpo"}, {"max_completion_length": 12}),
     "shuffle_dataset": ({}, {"shuffle_dataset": False}),
+    "model_init_kwargs": ({}, {"model_init_kwargs": {"attention_dropout": 0.5, "attn_implementation": "eager"}}),
     "num_generations": ({}, {"num_generations": 16}),
     "generation_batch_size": ({}, {"generation_batch_size": 32}),
 }
@@ -146,3 +149,19 @@ def test_what_is_compared_makes_a_difference(name: str, theirs: Callable[..., Ru
     common, change = CHANGES[name]
     without, having = theirs(common), theirs({**common, **change})
     assert any(not torch.equal(without.weights[key], having.weights[key]) for key in without.weights)
+
+
+@pytest.mark.parametrize("policies", ["shared", "lora"])
+def test_dropout_of_adapters_is_trls_and_is_disabled_as_there(
+    policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropping = LoraConfig(r=4, lora_dropout=0.5, target_modules="all-linear", task_type="CAUSAL_LM")
+    monkeypatch.setattr(twins, "adapter", lambda: dropping)
+    found = {}
+    for disabled in (False, True):
+        options = {"disable_dropout": disabled, "max_steps": 2}
+        found[disabled] = run(their_trainer(model_path, tmp_path / "theirs", options, peft=True))
+        assert_equal(
+            found[disabled], run(our_trainer(model_path, tmp_path / "ours", options, peft=True, policies=policies))
+        )
+    assert any(not torch.equal(found[False].weights[name], weight) for name, weight in found[True].weights.items())

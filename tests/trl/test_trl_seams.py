@@ -59,6 +59,7 @@ GRPO_TRAINER_METHODS = {
     "_set_signature_columns_if_needed": ["self"],
     "_log_completion_extra": ["self", "column", "values"],
     "get_train_dataloader": ["self"],
+    "get_eval_dataloader": ["self", "eval_dataset="],
     "training_step": ["self", "model", "inputs", "num_items_in_batch"],
     "prediction_step": ["self", "model", "inputs", "prediction_loss_only", "ignore_keys="],
     "log": ["self", "logs", "start_time="],
