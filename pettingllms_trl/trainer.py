@@ -36,6 +36,7 @@ from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.entropy import SteersEntropy
 from pettingllms_trl.environment import check_env, check_levels, env_maker
 from pettingllms_trl.layouts import instead
+from pettingllms_trl.passes import Pass, of_micro_step
 from pettingllms_trl.policies import Policy, route
 from pettingllms_trl.references import MovesReferences
 from pettingllms_trl.replaying import Replays, replay
@@ -167,6 +168,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
                 "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
                 "trainable=True."
             )
+        self._logged_passes: list[Pass] = []
         self._can_train = train_dataset is not None
         check_served(routing, args)
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
@@ -206,6 +208,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         for batch in self._prepare_inputs(inputs):
             # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
             loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        self._log_passes()
         self._steer_entropy()
         self._step += 1
         self._current_train_step_time += time.perf_counter() - began
@@ -224,11 +227,24 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         metrics = self._metrics["train" if self.model.training else "eval"]
         before = {key: len(values) for key, values in metrics.items()}
         loss = super()._compute_loss(model, inputs)
-        if len(self.routing.trained) > 1:
-            # Listed first: what the loop writes would count as grown too.
-            for key in [key for key, values in metrics.items() if len(values) > before.get(key, 0)]:
-                metrics[f"policy/{inputs['policy']}/{key}"].append(metrics[key][-1])
+        logged = {key: values.pop() for key, values in metrics.items() if len(values) > before.get(key, 0)}
+        rows, tokens = len(inputs["advantages"]), inputs["num_tokens"]
+        self._logged_passes.append(
+            Pass(policy=inputs["policy"], metrics=logged, num_rows=rows, num_tokens=tokens, loss_scale=scale)
+        )
         return loss if scale == 1.0 else loss * scale
+
+    def _log_passes(self) -> None:
+        """A micro-step's passes, as one for each policy."""
+        passes, self._logged_passes = self._logged_passes, []
+        metrics = self._metrics["train"]
+        for name in dict.fromkeys(each.policy for each in passes):
+            own = [each for each in passes if each.policy == name]
+            by_row = self.importance_sampling_level == "sequence"
+            for key, value in of_micro_step(own, ratios_of_rows=by_row).items():
+                metrics[key].append(value)
+                if len(self.routing.trained) > 1:
+                    metrics[f"policy/{name}/{key}"].append(value)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -288,34 +290,36 @@ def check_after(how: Train, trainer: MultiAgentGRPOTrainer, reference: dict[str,
 
 
 def init_minimal(trainer_of: Any, request: Any) -> None:
+    args = MultiAgentGRPOConfig(str(request.getfixturevalue("tmp_path")), use_cpu=True)  # there is no GPU
     model = request.getfixturevalue("model_path")
-    trainer = MultiAgentGRPOTrainer(model, Ask, train_dataset=ROWS, reward_funcs=length)
-    assert trainer.args.output_dir == "multi-agent-grpo"
+    assert MultiAgentGRPOTrainer(model, Ask, args, train_dataset=ROWS, reward_funcs=length).args is args
 
 
 REMOTE = """
-from transformers import Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
+class RemoteConfig(Qwen3Config):
+    model_type = "remote"
 class RemoteForCausalLM(Qwen3ForCausalLM):
-    pass
+    config_class = RemoteConfig
 """
 
 
 def trust_remote_code(trainer_of: Any, request: Any) -> None:
     path = request.getfixturevalue("tmp_path") / "remote"
-    model = AutoModelForCausalLM.from_pretrained(request.getfixturevalue("model_path"))
-    model.config.auto_map = {"AutoModelForCausalLM": "modeling_remote.RemoteForCausalLM"}
-    model.config.model_type = "remote"
-    model.config.architectures = ["RemoteForCausalLM"]
-    model.save_pretrained(path)
-    request.getfixturevalue("tokenizer").save_pretrained(path)
+    shutil.copytree(request.getfixturevalue("model_path"), path)
     (path / "modeling_remote.py").write_text(REMOTE)
-    config = (path / "config.json").read_text()
-    (path / "config.json").write_text(config.replace('"model_type": "remote"', '"model_type": "qwen3"'))
+    config = json.loads((path / "config.json").read_text())
+    classes = {"AutoConfig": "RemoteConfig", "AutoModelForCausalLM": "RemoteForCausalLM"}
+    config |= {"model_type": "remote", "architectures": ["RemoteForCausalLM"]}
+    config |= {"auto_map": {k: f"modeling_remote.{name}" for k, name in classes.items()}}
+    (path / "config.json").write_text(json.dumps(config))
 
     def make(**options: Any) -> Any:
         args = MultiAgentGRPOConfig(str(path.parent / "out"), report_to="none", use_cpu=True, bf16=False, **options)
         return MultiAgentGRPOTrainer(str(path), Ask, args, ROWS, reward_funcs=length)
 
+    with pytest.raises(ValueError, match="custom code"):
+        make()
     assert type(make(trust_remote_code=True).model).__name__ == "RemoteForCausalLM"
 
 
@@ -346,10 +350,10 @@ def iterable_dataset_forces_num_workers_zero(trainer_of: Any, request: Any) -> N
 
 
 def iterable_eval_keeps_workers(trainer_of: Any, request: Any) -> None:
-    trainer = trainer_of(options={"dataloader_num_workers": 4}, eval_dataset=ROWS.to_iterable_dataset())
-    assert trainer.get_train_dataloader().num_workers == 4
+    trainer = trainer_of(options={"dataloader_num_workers": 2}, eval_dataset=ROWS.to_iterable_dataset())
+    assert trainer.get_train_dataloader().num_workers == 2
     assert trainer.get_eval_dataloader().num_workers == 0
-    assert trainer.args.dataloader_num_workers == 4
+    assert trainer.args.dataloader_num_workers == 2
 
 
 def evaluate_with_eval_dataset(trainer_of: Any, request: Any) -> None:

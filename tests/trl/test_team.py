@@ -359,7 +359,7 @@ LOSSES = {
 def test_many_small_passes_give_the_gradient_of_one_large_pass(
     options: dict[str, Any], corrected: bool, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {}
+    found, logs = {}, {}
     accumulation = options.get("gradient_accumulation_steps", 1)
     for rows in (1000, 3):
         trainer = team(
@@ -378,6 +378,7 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
         trainer.corrects = corrected
         trainer.train()
         (found[rows],) = trainer.gradients
+        logs[rows] = trainer.state.log_history[0]
         passes = [len(batch["advantages"]) for batch in trainer.batches]
         assert sum(passes) == 2 * accumulation * 4 * 4  # rows, decisions, candidates
         assert max(passes) == (3 if rows == 3 else 2 * accumulation * 4 * 4 // 2 // accumulation)
@@ -385,6 +386,10 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
     assert any(float(g.abs().max()) > 1e-3 for g in found[1000].values())
     for name, gradient in found[1000].items():
         torch.testing.assert_close(found[3][name], gradient, rtol=1e-4, atol=1e-6)
+    assert {key for key in logs[1000] if "policy/" in key and ("entropy" in key or "kl" in key)}
+    for key, value in logs[1000].items():
+        if "time" not in key:
+            assert logs[3][key] == pytest.approx(value, rel=1e-3, abs=1e-5), key
 
 
 def test_entropy_is_steered_for_each_policy_by_itself_and_once_a_step(model_path: str, tmp_path: Path) -> None:
