@@ -28,7 +28,8 @@ def cut(batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool) -> lis
         token_mean: The loss averages over the tokens of a pass (`bnpo`), so a pass weighs by its tokens instead.
 
     Returns:
-        For each micro-step its passes; none where there are fewer rows than micro-steps.
+        For each micro-step its passes, with their number of tokens in the loss (`num_tokens`); none where there are
+        fewer rows than micro-steps.
     """
     num_rows = len(batch["completion_ids"])
     steps: list[list[Batch]] = []
@@ -36,7 +37,8 @@ def cut(batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool) -> lis
         passes = []
         for part in _passes(batch, rows, max_rows):
             piece = _take(batch, part, trim=len(part) < len(rows))
-            share_of_tokens = _tokens(batch, part) / max(_tokens(batch, rows), 1)
+            piece["num_tokens"] = _tokens(batch, part)
+            share_of_tokens = piece["num_tokens"] / max(_tokens(batch, rows), 1)
             if token_mean:
                 piece["loss_scale"], piece["entropy_scale"] = share_of_tokens, 1.0
             else:

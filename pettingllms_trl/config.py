@@ -82,11 +82,15 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 raise ValueError(f"{name}={value}, expected a positive number, or None for no bound")
         if self.num_continuations < 0:
             raise ValueError(f"num_continuations={self.num_continuations}, expected 0 or more")
+        if self.multi_objective_aggregation != "sum_then_normalize":
+            raise ValueError(
+                f"multi_objective_aggregation={self.multi_objective_aggregation!r}, expected 'sum_then_normalize': "
+                "the sum of a candidate's rewards decides which goes on, and advantages are made of it by the credit "
+                "scheme. Weigh the rewards (reward_weights), or give a credit function that reads candidate.parts."
+            )
+        if self.max_tool_calling_iterations is not None:
+            raise ValueError(
+                f"max_tool_calling_iterations={self.max_tool_calling_iterations}, but a tool is an agent or a part of "
+                "the environment here, and TRL's tool loop is not run. Set max_turns, or leave it out."
+            )
         super().__post_init__()
-        unsupported = {
-            "use_adaptive_entropy": self.use_adaptive_entropy,
-            "sync_ref_model": self.sync_ref_model,
-        }
-        for name, value in unsupported.items():
-            if value:
-                raise ValueError(f"{name}=True is not supported by MultiAgentGRPOTrainer yet. Leave it False.")

@@ -41,6 +41,7 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.container import TeamModel
 from pettingllms_trl.hub import team_card
 from pettingllms_trl.policies import BASE, Policy, Routing
+from pettingllms_trl.references import check_moving
 
 
 class Layouts(GRPOTrainer):
@@ -55,6 +56,7 @@ class Layouts(GRPOTrainer):
     _tag_names: ClassVar[list[str]]
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
     _environment_name: str
+    _voices: dict[str, voices.Voice]
     processing_class: Any
     ref_model: Any
 
@@ -71,6 +73,7 @@ class Layouts(GRPOTrainer):
     ) -> None:
         _check_settings(routing, args, processing_class)
         weights.check(routing, model, peft_config, quantization_config)
+        check_moving(routing, args, has_adapter=peft_config is not None or isinstance(model, PeftModel))
         self.routing = routing
         self._policies = {policy.name: policy for policy in routing.policies}
         self._is_plain = not (routing.adapters or routing.full)
@@ -90,11 +93,12 @@ class Layouts(GRPOTrainer):
                 peft_config=peft_config,
                 load=partial(_load_model, args, model, quantization_config, several=bool(routing.full)),
                 with_reference=[name for name, beta in betas.items() if beta],
+                share_references=not args.sync_ref_model,
             )
             model, references = assembled.model, assembled.references
             peft_config = quantization_config = None
         # TRL makes one reference, from the model's path or of the adapter "default": right for a plain model alone.
-        with instead(args, beta=betas.get(BASE, 0.0) if self._is_plain else 0.0):
+        with instead(args, beta=betas.get(BASE, 0.0) if self._is_plain else 0.0, sync_ref_model=False):
             super().__init__(
                 model=model,
                 args=args,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,8 +18,8 @@ from pettingllms_trl.generation import sample
 from pettingllms_trl.layouts import Layouts
 from pettingllms_trl.partners import ask
 from pettingllms_trl.policies import Policy
-from pettingllms_trl.records import Episode
-from pettingllms_trl.reward_functions import Weighted, judge
+from pettingllms_trl.records import Completion, Episode
+from pettingllms_trl.reward_functions import Judgement, RewardFunctions
 from pettingllms_trl.rollout import MakeEnv, play
 from pettingllms_trl.run import Choice, Row
 from pettingllms_trl.serving import Server
@@ -31,7 +31,9 @@ class Plays(Layouts):
     # Set by MultiAgentGRPOTrainer.
     _make_env: MakeEnv
     _envs: list[AECEnv]
-    _user_rewards: list[Weighted]
+    _user_rewards: RewardFunctions
+    _judgements: dict[int, tuple[Completion, Judgement]]
+    """Of the latest rollout, by the completion's id; with the completion, so that no other takes its id."""
     _server: Server | None
 
     def _serve(self, args: MultiAgentGRPOConfig) -> Server:
@@ -88,6 +90,7 @@ class Plays(Layouts):
         num_continuations: int = 0,
     ) -> list[Episode]:
         seed = f"{self.args.seed}/{name}"
+        self._judgements = {}
         with self._sampling(seed) as engine:
             rollout = play(
                 rows,
@@ -158,5 +161,13 @@ class Plays(Layouts):
             decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
         )
 
-    def _judge(self, choice: Choice) -> list[dict[str, float]]:
-        return judge(choice, self._user_rewards, trainer_state=self.state)
+    def _judge(self, choice: Choice) -> list[Mapping[str, float]]:
+        log_metric = self._log_metric if self.model.training else self._log_eval_metric
+        judgements = self._user_rewards.judge(choice, trainer_state=self.state, log_metric=log_metric)
+        for completion, judgement in zip(choice.completions, judgements, strict=True):
+            self._judgements[id(completion)] = (completion, judgement)
+        return [judgement.parts for judgement in judgements]
+
+    def _log_eval_metric(self, name: str, value: float) -> None:
+        """TRL keeps what is logged until it scores a batch in training, which would be of another rollout."""
+        self._metrics["eval"][name].append(value)

@@ -13,7 +13,7 @@ import torch
 from accelerate.utils import gather
 from datasets import Dataset, IterableDataset
 from torch.utils.data import DataLoader, Sampler
-from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset, shuffle_sequence_dict
+from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset, shuffle_sequence_dict
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
@@ -34,6 +34,7 @@ class Replays(Survives, Plays):
     _curriculum: Curriculum | None
     _progress: Progress
     num_generations: int
+    num_generations_eval: int
     _replayed: list[dict[str, Any]]
     _signature_columns: list[str] | None
 
@@ -70,6 +71,14 @@ class Replays(Survives, Plays):
             shuffle=self.shuffle_dataset,
             seed=self.args.seed,
         )
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """TRL's, with each row once: it repeats those of a stream here, and `prediction_step` plays each K times."""
+        number, self.num_generations_eval = self.num_generations_eval, 1
+        try:
+            return super().get_eval_dataloader(eval_dataset)
+        finally:
+            self.num_generations_eval = number
 
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler[Any]:
         return RepeatSampler(data_source=eval_dataset, mini_repeat_count=1, shuffle=False)
@@ -161,6 +170,7 @@ class Replays(Survives, Plays):
             "episode": [d.episode for d in decisions for _ in d.candidates],
             "turn": [d.turn for d in decisions for _ in d.candidates],
             "chosen": [k == d.chosen for d in decisions for k in range(len(d.candidates))],
+            **self._columns(decisions),
         }
         for column, values in extra.items():
             self._log_completion_extra(column, values)
@@ -183,6 +193,17 @@ class Replays(Survives, Plays):
         logged.extend(flat)
         return batch
 
+    def _columns(self, decisions: Sequence[Decision]) -> dict[str, list[Any]]:
+        """What the user's reward functions gave and wrote, for the completions table: the same columns for all
+        policies, whose rows follow one another in it."""
+        written = dict.fromkeys(name for _, judgement in self._judgements.values() for name in judgement.columns)
+        found = [self._judgements.get(id(c.completion)) for d in decisions for c in d.candidates]
+        judged = [None if each is None else each[1] for each in found]
+        return {
+            **{name: [j and j.rewards[name] for j in judged] for name in self._user_rewards.names},
+            **{name: [j and j.columns.get(name) for j in judged] for name in written},
+        }
+
     def _calculate_rewards(
         self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
     ) -> torch.Tensor:
@@ -194,6 +215,11 @@ class Replays(Survives, Plays):
         groups = mode == "train" and self.args.sampling == "tree"
         for name, values in of_episodes(episodes, groups=groups).items():
             self._metrics[mode][name].extend(values)
+        found = [self._judgements.get(id(c.completion)) for e in episodes for d in e.decisions for c in d.candidates]
+        for name in self._user_rewards.names:
+            given = torch.tensor([judged[1].rewards[name] for judged in found if judged is not None])
+            self._metrics[mode][f"rewards/{name}/mean"].append(torch.nanmean(given).item())
+            self._metrics[mode][f"rewards/{name}/std"].append(nanstd(given).item())
         if mode == "eval":  # in training TRL logs it
             rewards = [c.reward for episode in episodes for d in episode.decisions for c in d.candidates]
             self._metrics[mode]["reward"].append(sum(rewards) / len(rewards))

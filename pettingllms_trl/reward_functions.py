@@ -1,68 +1,206 @@
-"""The user's reward functions, by TRL's interface, for one decision at a time."""
+"""The user's reward functions, by TRL's interface, for one decision at a time.
+
+| given                              | what happens                                                               |
+|------------------------------------|----------------------------------------------------------------------------|
+| a function                         | called with the candidates of a decision; never two at once                |
+| an `async` function                | awaited beside the others, and beside other decisions' (`num_threads`)     |
+| a sequence classifier, or its name | scores prompt and completion, written with its own chat template           |
+"""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Sequence
-from inspect import isclass, iscoroutinefunction
-from typing import Any
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import isclass
+from typing import Any, TypeAlias
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+from trl.trainer.utils import (
+    get_callable_name,
+    get_config_model_id,
+    is_async_callable,
+    shutdown_event_loop_in_daemon,
+    start_event_loop_in_daemon,
+)
 
 from pettingllms_trl.run import Choice
 
 
-RewardFunction = Callable[..., Sequence[float | None]]
-Weighted = tuple[RewardFunction, float]
+RewardFunction: TypeAlias = Callable[..., Any] | nn.Module | str
+"""`f(prompts, completions, completion_ids, **columns)` to a number or `None` for each; a model, or the name of one."""
+LogMetric = Callable[[str, float], None]
+OWN_COLUMNS = (
+    *("step", "prompt", "completion", "environment", "advantage"),
+    *("agent", "instance", "episode", "turn", "chosen"),
+)
+"""Of the completions table."""
 
 
-def weighted(functions: RewardFunction | list[RewardFunction] | None, weights: list[float] | None) -> list[Weighted]:
-    """Each reward function with its weight, 1 where none is given.
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the reward functions said of one candidate.
+
+    Args:
+        parts: Reward times weight, by function, of those that apply.
+        rewards: Reward by function, not weighted; NaN where it does not apply.
+        columns: What they wrote into the completions table.
+    """
+
+    parts: Mapping[str, float]
+    rewards: Mapping[str, float]
+    columns: Mapping[str, Any]
+
+
+class RewardFunctions:
+    """Functions with their names and weights.
+
+    Args:
+        functions: One or several, or `None`.
+        weights: As many; `None`: 1 each.
+        tokenizers: Of models among them, as many as functions; `None`: their own.
 
     Raises:
-        TypeError: One of them is a model, the name of one, a class, or async.
-        ValueError: There are not as many weights as functions.
+        TypeError: One of them is a class, or cannot be called.
+        ValueError: There are not as many weights or tokenizers as functions.
     """
-    functions = [] if functions is None else functions if isinstance(functions, list) else [functions]
-    for function in functions:
-        if (
-            not callable(function)
-            or isclass(function)
-            or hasattr(function, "forward")
-            or iscoroutinefunction(function)
-        ):
-            raise TypeError(
-                f"reward_funcs has {function!r}, expected plain functions of prompts and completions. Reward models "
-                "and async functions are not supported yet."
+
+    def __init__(
+        self,
+        functions: RewardFunction | list[RewardFunction] | None,
+        weights: list[float] | None,
+        tokenizers: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase | None] | None = None,
+    ) -> None:
+        self._functions = [] if functions is None else list(functions) if isinstance(functions, list) else [functions]
+        for function in self._functions:
+            if isclass(function) or not (callable(function) or isinstance(function, str)):
+                raise TypeError(
+                    f"reward_funcs has {function!r}, expected functions of prompts and completions, sequence "
+                    "classifiers, or names of such. Give an object, not its class."
+                )
+        given = [None] * len(self._functions) if tokenizers is None else tokenizers
+        self.tokenizers = list(given) if isinstance(given, list) else [given]
+        for what, values in (("reward_weights", weights), ("reward_processing_classes", self.tokenizers)):
+            if values is not None and len(values) != len(self._functions):
+                kind = "numbers" if what == "reward_weights" else "tokenizers"
+                raise ValueError(
+                    f"{what} has {len(values)} {kind} for {len(self._functions)} reward functions; give one each"
+                )
+        self._weights = weights or [1.0] * len(self._functions)
+        self.names = _numbered([_name(function) for function in self._functions])
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if any(map(_is_async, self._functions)):
+            thread, self._loop, ready = start_event_loop_in_daemon(name="reward functions")
+            ready.wait()
+            weakref.finalize(self, _end, thread, self._loop)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def load(self, load: Callable[[str | nn.Module, PreTrainedTokenizerBase | None], Callable[..., Any]]) -> None:
+        """Have models and names of models made into functions."""
+        for i, function in enumerate(self._functions):
+            if isinstance(function, str | nn.Module):
+                self._functions[i] = load(function, self.tokenizers[i])
+
+    def judge(self, choice: Choice, *, trainer_state: Any, log_metric: LogMetric) -> list[Judgement]:
+        """What they say of a decision's candidates. May be called on several threads at once.
+
+        Raises:
+            ValueError: A function returned anything but a finite number or `None` for each, or wrote a column that is
+                not its to write, or not as long.
+        """
+        width = len(choice.completions)
+        columns: dict[str, list[Any]] = {}
+        row = {**choice.row, "agent": choice.agent, "turn": choice.turn}
+        arguments = {
+            "prompts": [list(choice.prompt)] * width,
+            "completions": [[{"role": "assistant", "content": c.text}] for c in choice.completions],
+            "completion_ids": [list(c.ids) for c in choice.completions],
+            "trainer_state": trainer_state,
+            "log_metric": log_metric,
+            "log_extra": partial(_write, columns, width),
+            **{name: [value] * width for name, value in row.items()},
+        }
+        awaited = {
+            i: asyncio.run_coroutine_threadsafe(_awaited(function, arguments), self._loop)
+            for i, function in enumerate(self._functions)
+            if self._loop is not None and _is_async(function)
+        }
+        found: dict[int, Any] = {}
+        with self._lock:
+            for i, function in enumerate(self._functions):
+                if i not in awaited:
+                    found[i] = function(**arguments)  # type: ignore[operator]  # names are loaded by now
+        found |= {i: future.result() for i, future in awaited.items()}
+        rewards = [_checked(found[i], name, choice) for i, name in enumerate(self.names)]
+        return [
+            Judgement(
+                parts={
+                    name: weight * values[k]
+                    for name, weight, values in zip(self.names, self._weights, rewards, strict=True)
+                    if not math.isnan(values[k])
+                },
+                rewards={name: values[k] for name, values in zip(self.names, rewards, strict=True)},
+                columns={name: values[k] for name, values in columns.items()},
             )
-    if weights is not None and len(weights) != len(functions):
-        raise ValueError(
-            f"reward_weights has {len(weights)} numbers for {len(functions)} reward functions; give one each"
-        )
-    return list(zip(functions, weights or [1.0] * len(functions), strict=True))
+            for k in range(width)
+        ]
 
 
-def judge(choice: Choice, functions: Sequence[Weighted], *, trainer_state: Any) -> list[dict[str, float]]:
-    """Per candidate of a decision, what each function gave for it times its weight, by the function's name.
+def _end(thread: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
+    shutdown_event_loop_in_daemon(thread, loop)
+    loop.close()
 
-    Raises:
-        ValueError: A function returned anything but a finite number or None for each candidate.
-    """
+
+async def _awaited(function: Any, arguments: Mapping[str, Any]) -> Any:
+    return await function(**arguments)
+
+
+def _is_async(function: Any) -> bool:
+    return not isinstance(function, str | nn.Module) and is_async_callable(function)
+
+
+def _checked(values: Sequence[float | None], name: str, choice: Choice) -> list[float]:
     width = len(choice.completions)
-    columns = {**choice.row, "agent": choice.agent, "turn": choice.turn}
-    rewards: list[dict[str, float]] = [{} for _ in range(width)]
-    for function, weight in functions:
-        values = function(
-            prompts=[list(choice.prompt)] * width,
-            completions=[[{"role": "assistant", "content": c.text}] for c in choice.completions],
-            completion_ids=[list(c.ids) for c in choice.completions],
-            trainer_state=trainer_state,
-            **{name: [value] * width for name, value in columns.items()},
+    if len(values) != width or not all(value is None or math.isfinite(value) for value in values):
+        raise ValueError(
+            f"the reward function {name!r} returned {values!r} for {width} candidates of {choice.agent!r}, expected "
+            f"{width} finite numbers (or None where it does not apply)"
         )
-        if len(values) != width or not all(value is None or math.isfinite(value) for value in values):
-            raise ValueError(
-                f"the reward function {function.__name__!r} returned {values!r} for {width} candidates of "
-                f"{choice.agent!r}, expected {width} finite numbers (or None where it does not apply)"
-            )
-        for reward, value in zip(rewards, values, strict=True):
-            if value is not None:
-                reward[function.__name__] = weight * float(value)
-    return rewards
+    return [math.nan if value is None else float(value) for value in values]
+
+
+def _write(columns: dict[str, list[Any]], width: int, column: str, values: Sequence[Any]) -> None:
+    """TRL's `log_extra`, for the candidates of one decision."""
+    if column in OWN_COLUMNS or len(values) != width:
+        raise ValueError(
+            f"log_extra({column!r}, ...) has {len(values)} values for {width} candidates; expected one each, in a "
+            f"column other than {', '.join(OWN_COLUMNS)}. Rename the column, or write a value for each completion."
+        )
+    columns[column] = list(values)
+
+
+def _name(function: RewardFunction) -> str:
+    if isinstance(function, str):
+        return function.split("/")[-1]
+    if isinstance(function, nn.Module):
+        return str(get_config_model_id(function.config)).split("/")[-1]
+    return str(get_callable_name(function))
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """The second of a name becomes name_2, and so on: under one name the rewards of both would be one."""
+    seen = Counter(OWN_COLUMNS)
+    unique = []
+    for name in names:
+        seen[name] += 1
+        unique.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return unique

@@ -7,7 +7,6 @@ the engine is asked. Only an engine that works in waves is given all instances' 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -21,7 +20,7 @@ from pettingzoo import AECEnv
 from pettingllms_trl.crew import Caller, Crew, Threads
 from pettingllms_trl.engine import Engine, Request, Sampled
 from pettingllms_trl.records import Episode
-from pettingllms_trl.run import Choice, EnvironmentFailure, Judge, Row, Run
+from pettingllms_trl.run import EnvironmentFailure, Judge, Row, Run
 
 
 MakeEnv = Callable[[], AECEnv]
@@ -71,7 +70,8 @@ def play(
         make_env: Called as many times as environments are in play at once; they are reset and used again.
         pool: Environments made before, used first; all that were in play are left in it.
         engine: Samples the completions.
-        judge: Rewards beside the environment's, added before the best candidate is chosen. Called one at a time.
+        judge: Rewards beside the environment's, added before the best candidate is chosen. With `num_threads` it is
+            called on several threads at once.
         sampling: `"tree"`: K candidates for each decision, the best is played on, ties broken by chance.
             `"parallel"`: K episodes of each row, one candidate for each decision.
         num_candidates: K.
@@ -100,7 +100,7 @@ def play(
             idle=[] if pool is None else pool,
             engine=engine,
             crew=crew,
-            judge=None if judge is None else _one_at_a_time(judge),
+            judge=judge,
             width=width,
             num_continuations=num_continuations,
             seed=seed,
@@ -296,14 +296,3 @@ class _Table:
             return
         number = self._num_continuations if run.parent is None else 0
         self._work(seat, partial(run.decide, sampled, self._judge, number))
-
-
-def _one_at_a_time(judge: Judge) -> Judge:
-    """A user's function that never runs on two threads at once."""
-    lock = threading.Lock()
-
-    def locked(choice: Choice) -> Sequence[Mapping[str, float]]:
-        with lock:
-            return judge(choice)
-
-    return locked

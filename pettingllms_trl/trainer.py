@@ -4,6 +4,8 @@
 |----------------|------------|--------------------------------------------------------------------|
 | `trainer.py`   | `MultiAgentGRPOTrainer` | arguments, a micro-step's forward passes, evaluation  |
 | `replaying.py` | `Replays`  | a generation: rows to the forward passes of its micro-steps        |
+| `entropy.py`   | `SteersEntropy` | each policy's entropy bonus                                   |
+| `references.py` | `MovesReferences` | references that follow their policies                     |
 | `survival.py`  | `Survives` | checkpoints, resumption, signals, steps that are skipped           |
 | `playing.py`   | `Plays`    | rows to episodes                                                   |
 | `layouts.py`   | `Layouts`  | the weights of several policies                                    |
@@ -18,6 +20,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -30,17 +33,21 @@ from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.curriculum import Curriculum, Progress
+from pettingllms_trl.entropy import SteersEntropy
 from pettingllms_trl.environment import check_env, check_levels, env_maker
 from pettingllms_trl.layouts import instead
+from pettingllms_trl.passes import Pass, of_micro_step
 from pettingllms_trl.policies import Policy, route
+from pettingllms_trl.references import MovesReferences
 from pettingllms_trl.replaying import Replays, replay
-from pettingllms_trl.reward_functions import RewardFunction, weighted
+from pettingllms_trl.reward_functions import RewardFunction, RewardFunctions
+from pettingllms_trl.reward_models import load_reward_model
 from pettingllms_trl.rollout import MakeEnv
 from pettingllms_trl.serving import check_served
 from pettingllms_trl.voices import check_chat_template
 
 
-class MultiAgentGRPOTrainer(Replays):
+class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
     [Stronger Together](https://huggingface.co/papers/2510.11062)).
@@ -77,10 +84,13 @@ class MultiAgentGRPOTrainer(Replays):
             out where only [`~MultiAgentGRPOTrainer.play`] or `evaluate` is used.
         eval_dataset (*optional*):
             Rows of the same kind. `evaluate` plays each `args.num_generations_eval` times (once by default).
-        reward_funcs (`Callable` or `list[Callable]`, *optional*):
-            TRL's reward functions, added to the environment's rewards, with `args.reward_weights`. Each is called for
-            one decision at a time, before the best candidate goes on: `prompts`, `completions`, `completion_ids` of
-            its candidates, and for each of them the `agent`, the `turn`, the row's columns, and `trainer_state`.
+        reward_funcs (`Callable`, [`~transformers.PreTrainedModel`], `str`, or a `list` of them, *optional*):
+            TRL's reward functions and models, added to the environment's rewards, with `args.reward_weights`. Each is
+            called for one decision at a time, before the best candidate goes on: `prompts`, `completions`,
+            `completion_ids` of its candidates, and for each of them the `agent`, the `turn`, the row's columns; with
+            `trainer_state`, `log_metric` and `log_extra`.
+        reward_processing_classes ([`~transformers.PreTrainedTokenizerBase`] or a `list`, *optional*):
+            Tokenizers of the reward models, one for each of `reward_funcs`. `None`: each model's own.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
             `"shared"` (one model plays all), `"lora"` (an adapter per role), `"full"` (a copy of the model per role),
             or a dict from agents or roles to adapter names or [`Policy`]: any mixture, with partners that are frozen
@@ -106,7 +116,6 @@ class MultiAgentGRPOTrainer(Replays):
         "id": "2510.11062",
     }
     # Set by the constructors of TRL and transformers.
-    entropy_coef: float
     num_generations: int
     num_generations_eval: int
     _buffered_inputs: list[list[Batch]] | None
@@ -123,6 +132,7 @@ class MultiAgentGRPOTrainer(Replays):
         processing_class: PreTrainedTokenizerBase | None = None,
         *,
         reward_funcs: RewardFunction | list[RewardFunction] | None = None,
+        reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase | None] | None = None,
         policies: str | Mapping[str, str | Policy] = "shared",
         credit: str | credits.Credit = "at_grpo",
         curriculum: Curriculum | None = None,
@@ -150,7 +160,7 @@ class MultiAgentGRPOTrainer(Replays):
         self._curriculum, self._progress = curriculum, Progress()
         if curriculum is not None:
             check_levels(probe, curriculum)
-        self._user_rewards = weighted(reward_funcs, args.reward_weights)
+        self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
         if processing_class is not None:
             check_chat_template(processing_class)
         if train_dataset is not None and not routing.trained:
@@ -158,6 +168,7 @@ class MultiAgentGRPOTrainer(Replays):
                 "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
                 "trainable=True."
             )
+        self._logged_passes: list[Pass] = []
         self._can_train = train_dataset is not None
         check_served(routing, args)
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
@@ -176,6 +187,7 @@ class MultiAgentGRPOTrainer(Replays):
                 peft_config=peft_config,
             )
         self._server = self._serve(args) if args.use_vllm else None
+        self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
         check_chat_template(self._tokenizer)
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
@@ -196,6 +208,8 @@ class MultiAgentGRPOTrainer(Replays):
         for batch in self._prepare_inputs(inputs):
             # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
             loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        self._log_passes()
+        self._steer_entropy()
         self._step += 1
         self._current_train_step_time += time.perf_counter() - began
         if self._step % self.current_gradient_accumulation_steps == 0:
@@ -212,15 +226,25 @@ class MultiAgentGRPOTrainer(Replays):
             inputs = {**inputs, "num_items_in_batch": inputs["num_items_in_batch"] * scale}
         metrics = self._metrics["train" if self.model.training else "eval"]
         before = {key: len(values) for key, values in metrics.items()}
-        self.entropy_coef = self.args.entropy_coef * inputs["entropy_scale"]
         loss = super()._compute_loss(model, inputs)
-        if len(metrics.get("entropy_coef", ())) > before.get("entropy_coef", 0):
-            metrics["entropy_coef"][-1] = self.args.entropy_coef
-        if len(self.routing.trained) > 1:
-            # Listed first: what the loop writes would count as grown too.
-            for key in [key for key, values in metrics.items() if len(values) > before.get(key, 0)]:
-                metrics[f"policy/{inputs['policy']}/{key}"].append(metrics[key][-1])
+        logged = {key: values.pop() for key, values in metrics.items() if len(values) > before.get(key, 0)}
+        rows, tokens = len(inputs["advantages"]), inputs["num_tokens"]
+        self._logged_passes.append(
+            Pass(policy=inputs["policy"], metrics=logged, num_rows=rows, num_tokens=tokens, loss_scale=scale)
+        )
         return loss if scale == 1.0 else loss * scale
+
+    def _log_passes(self) -> None:
+        """A micro-step's passes, as one for each policy."""
+        passes, self._logged_passes = self._logged_passes, []
+        metrics = self._metrics["train"]
+        for name in dict.fromkeys(each.policy for each in passes):
+            own = [each for each in passes if each.policy == name]
+            by_row = self.importance_sampling_level == "sequence"
+            for key, value in of_micro_step(own, ratios_of_rows=by_row).items():
+                metrics[key].append(value)
+                if len(self.routing.trained) > 1:
+                    metrics[f"policy/{name}/{key}"].append(value)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""

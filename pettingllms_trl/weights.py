@@ -91,6 +91,7 @@ def assemble(
     peft_config: PeftConfig | None,
     load: Callable[..., PreTrainedModel],
     with_reference: Collection[str],
+    share_references: bool = True,
 ) -> Assembled:
     """Load what is named, copy what several policies were given, attach adapters; frozen models get no gradients.
 
@@ -99,8 +100,8 @@ def assemble(
         model: The trainer's: the base of adapters.
         peft_config: Of adapters to be made.
         load: `(id or path, is_base)` to a model.
-        with_reference: Names of policies whose starting weights are kept. Those that start from the same full model
-            share one copy.
+        with_reference: Names of policies whose starting weights are kept.
+        share_references: Those that start from the same full model share one copy.
     """
     taken: set[int] = set()
 
@@ -119,7 +120,7 @@ def assemble(
         models[policy.name] = own(policy.model, is_base=False)
         if policy.name in with_reference:
             source = policy.model if isinstance(policy.model, str) else id(policy.model)
-            if source not in started:
+            if source not in started or not share_references:
                 started[source] = _frozen(copy.deepcopy(models[policy.name]))
             references[policy.name] = started[source]
     if routing.uses_model:

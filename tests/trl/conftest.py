@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -15,6 +16,12 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 SPECIAL = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_telemetry() -> None:
+    """Every trainer would start a thread that asks the network; one was collecting garbage when Python crashed."""
+    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
 
 
 @pytest.fixture(scope="session")

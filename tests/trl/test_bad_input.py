@@ -222,7 +222,14 @@ def test_a_mistake_is_refused_before_the_model_is_loaded(
         ({"max_envs": 0}, r"max_envs=0, expected a positive number, or None"),
         ({"max_turns": -1}, r"max_turns=-1, expected a positive number, or None"),
         ({"num_continuations": -1}, r"num_continuations=-1, expected 0 or more"),
-        ({"sync_ref_model": True}, r"sync_ref_model=True is not supported"),
+        (
+            {"multi_objective_aggregation": "normalize_then_sum"},
+            r"expected 'sum_then_normalize': .* decides which goes",
+        ),
+        (
+            {"max_tool_calling_iterations": 3},
+            r"max_tool_calling_iterations=3, but a tool is an agent .* Set max_turns",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -1,140 +1,167 @@
-"""With one agent, one turn and K siblings the trainer *is* TRL's GRPOTrainer: same losses, gradients and weights."""
+"""With one agent, one turn and K siblings the trainer *is* TRL's GRPOTrainer: same losses, gradients and weights.
+
+Every field of `GRPOConfig` that changes the update is in `CHANGES` (with a check that it does change it) or refused;
+test_config_fields.py holds the list of all fields.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from peft import LoraConfig
-from transformers import TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from strangers import OneShot, letters
+import twins
+from twins import Run, assert_equal, our_trainer, reward, run, their_trainer
 
 
-STEPS = 5
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "shared": {},
+    "shared-peft": {"peft": True},
+    "shared-peft-reward_funcs": {"peft": True, "reward_funcs": reward},
+    "lora": {"peft": True, "policies": "lora"},
+    "full": {"policies": "full"},
+}
+SEQUENCE = {"importance_sampling_level": "sequence"}
+LOSSES: dict[str, dict[str, Any]] = {
+    loss: {"loss_type": loss, **(SEQUENCE if loss == "luspo" else {})}
+    for loss in ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+}
+# A generation serves four optimizer steps, so that the policy moves away from the one that sampled: ratios are not 1.
+STALE = {"num_iterations": 2, "steps_per_generation": 4}
+WIDE = {**STALE, "epsilon": 10.0}  # nothing is clipped at the lower end
+KL = {"beta": 0.1}
+
+# Name: what is the same in both, and the change that is to make a difference.
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "stale": ({}, STALE),
+    "num_iterations": ({}, {"num_iterations": 2}),
+    **{f"{loss}-stale": ({**STALE, **KL}, options) for loss, options in LOSSES.items() if loss != "dapo"},
+    **{
+        f"{loss}-sequence": ({**STALE, **LOSSES[loss]}, SEQUENCE)
+        for loss in ("grpo", "dapo", "dr_grpo", "bnpo", "sapo")
+    },
+    "cispo-sequence": ({**STALE, "loss_type": "cispo", "epsilon_high": 5.0}, SEQUENCE),
+    "luspo-token": ({**STALE, **LOSSES["luspo"]}, {"importance_sampling_level": "token"}),
+    "epsilon": (STALE, {"epsilon": 0.01}),
+    "epsilon_high": (STALE, {"epsilon_high": 0.02}),
+    "epsilon_high-cispo": ({**STALE, "loss_type": "cispo", "epsilon_high": 5.0}, {"epsilon_high": 0.9}),
+    "delta": (WIDE, {"delta": 1.05}),
+    "off_policy_mask_threshold": (STALE, {"off_policy_mask_threshold": 0.001}),
+    "sapo_temperature_neg": ({**STALE, "loss_type": "sapo"}, {"sapo_temperature_neg": 3.0}),
+    "sapo_temperature_pos": ({**STALE, "loss_type": "sapo"}, {"sapo_temperature_pos": 3.0}),
+    **{
+        f"vespo_{name}": ({**STALE, "loss_type": "vespo"}, {f"vespo_{name}": value})
+        for name, value in {"k_pos": 1.0, "lambda_pos": 1.0, "k_neg": 1.0, "lambda_neg": 1.0}.items()
+    },
+    "beta": ({}, KL),
+    "use_bias_correction_kl": (KL, {"use_bias_correction_kl": False}),
+    "use_bias_correction_kl-sequence": (
+        {**STALE, **KL, **SEQUENCE, "loss_type": "grpo"},
+        {"use_bias_correction_kl": False},
+    ),
+    "sync_ref_model": (KL, {"sync_ref_model": True, "ref_model_sync_steps": 2}),
+    "ref_model_mixup_alpha": (
+        {**KL, "sync_ref_model": True, "ref_model_sync_steps": 1},
+        {"ref_model_mixup_alpha": 0.1},
+    ),
+    "scale_rewards-batch": ({}, {"scale_rewards": "batch"}),
+    "scale_rewards-none": ({}, {"scale_rewards": "none"}),
+    "mask_truncated_completions": ({}, {"mask_truncated_completions": True}),
+    "mask_truncated_completions-grpo": ({"loss_type": "grpo"}, {"mask_truncated_completions": True}),
+    "top_entropy_quantile": ({}, {"top_entropy_quantile": 0.2}),
+    "top_entropy_quantile-entropy_coef": ({"entropy_coef": 0.1}, {"top_entropy_quantile": 0.2}),
+    "entropy_coef": ({}, {"entropy_coef": 0.01}),
+    "use_adaptive_entropy-below": (
+        {"entropy_coef": 0.1},
+        {"use_adaptive_entropy": True, "entropy_target": 15.0, "entropy_coef_delta": 0.05, "entropy_coef_max": 0.2},
+    ),
+    "use_adaptive_entropy-above": (
+        {"entropy_coef": 0.1},
+        {"use_adaptive_entropy": True, "entropy_target": 1.0, "entropy_coef_delta": 0.05, "entropy_coef_min": 0.02},
+    ),
+    "use_adaptive_entropy-crossing": (
+        {**STALE, "top_entropy_quantile": 0.5},
+        {"use_adaptive_entropy": True, "entropy_target": 5.558, "entropy_coef_delta": 0.3},
+    ),
+    "pad_to_multiple_of": ({}, {"pad_to_multiple_of": 16}),
+    "temperature": ({}, {"temperature": 0.7}),
+    "top_p": ({}, {"top_p": 0.5}),
+    "top_k": ({}, {"top_k": 5}),
+    "min_p": ({}, {"min_p": 0.05}),
+    "repetition_penalty": ({}, {"repetition_penalty": 1.5}),
+    "max_completion_length": ({"loss_type": "dr_grpo"}, {"max_completion_length": 12}),
+    "shuffle_dataset": ({}, {"shuffle_dataset": False}),
+    "model_init_kwargs": ({}, {"model_init_kwargs": {"attention_dropout": 0.5, "attn_implementation": "eager"}}),
+    "num_generations": ({}, {"num_generations": 16}),
+    "generation_batch_size": ({}, {"generation_batch_size": 32}),
+}
+CASES: dict[str, dict[str, Any]] = {
+    **{f"{loss}-beta={beta}": {**options, "beta": beta} for loss, options in LOSSES.items() for beta in (0.0, 0.1)},
+    **{name: {**common, **change} for name, (common, change) in CHANGES.items()},
+}
+FAST = {
+    *((case, "shared") for case in CASES),
+    *((f"{loss}-beta=0.1", layout) for loss in LOSSES for layout in ("lora", "full")),
+    ("sync_ref_model", "full"),
+    *((case, "lora") for case in ("stale", "top_entropy_quantile", "entropy_coef", "scale_rewards-batch")),
+    *((f"{loss}-beta=0.1", layout) for loss in ("grpo", "vespo") for layout in LAYOUTS),
+}
 
 
-class Gradients(TrainerCallback):
-    """Keeps every parameter's gradient before each optimizer step."""
+@pytest.fixture(scope="module")
+def theirs(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """TRL's run, made once for all layouts that are to equal it."""
+    runs: dict[str, Run] = {}
 
-    def __init__(self) -> None:
-        self.steps: list[dict[str, torch.Tensor]] = []
+    def theirs(options: dict[str, Any], *, peft: bool = False) -> Run:
+        key = json.dumps([peft, options], sort_keys=True)
+        if key not in runs:
+            runs[key] = run(their_trainer(model_path, tmp_path_factory.mktemp("theirs"), options, peft=peft))
+        return runs[key]
 
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any, **kwargs: Any) -> None:
-        self.steps.append({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
-
-
-def arguments(path: Path, **options: Any) -> dict[str, Any]:
-    return {
-        "output_dir": str(path),
-        "per_device_train_batch_size": 8,
-        "gradient_accumulation_steps": 2,
-        "num_generations": 4,
-        "max_completion_length": 8,
-        "max_steps": STEPS,
-        "learning_rate": 1e-2,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "seed": 7,
-        **options,
-    }
+    return theirs
 
 
-def trained(trainer: GRPOTrainer, gradients: Gradients) -> tuple[list[dict[str, float]], list[Any], dict[str, Any]]:
-    trainer.train()
-    weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-    return trainer.state.log_history, gradients.steps, weights
-
-
-def reward(completions: list[list[dict[str, str]]], **_: Any) -> list[float]:
-    return [letters(completion[0]["content"]) for completion in completions]
-
-
-SEEDS = list(range(24))
-CASES = [
-    *[{"loss_type": loss, "beta": beta} for loss in ("grpo", "dapo", "dr_grpo", "bnpo") for beta in (0.0, 0.1)],
-    {"loss_type": "dapo", "scale_rewards": "batch"},
-    {"loss_type": "grpo", "scale_rewards": "none", "mask_truncated_completions": True},
-    {"loss_type": "dapo", "steps_per_generation": 4, "num_iterations": 2},
-    {"loss_type": "dapo", "entropy_coef": 0.01},
-]
-
-
-class Unpaid(OneShot):
-    """The same question, but no reward of its own: the reward function gives it, as in TRL."""
-
-    def step(self, action: str | None) -> None:
-        super().step(action)
-        self.rewards = {"solver_0": 0.0}
-
-
-def as_of_one(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Named as in a model that is no part of a `TeamModel`, and whose adapter has PEFT's usual name."""
-    return {
-        name.removeprefix("models.solver.").replace(".solver.", ".default."): tensor
-        for name, tensor in tensors.items()
-    }
-
-
-@pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(f"{k}={v}" for k, v in options.items()))
 @pytest.mark.parametrize(
-    ("peft", "rewards", "policies"),
+    ("case", "layout"),
     [
-        (False, None, "shared"),
-        (True, None, "shared"),
-        (True, reward, "shared"),
-        (True, None, "lora"),
-        (False, None, "full"),
+        pytest.param(case, layout, marks=() if (case, layout) in FAST else pytest.mark.slow)
+        for case in CASES
+        for layout in LAYOUTS
+        if not (CASES[case].get("sync_ref_model") and LAYOUTS[layout].get("peft"))  # refused, by TRL too
     ],
-    ids=["shared", "shared-peft", "shared-peft-reward_funcs", "lora", "full"],
 )
 def test_losses_gradients_and_weights_equal_plain_trl(
-    options: dict[str, Any], peft: bool, rewards: Any, policies: str, model_path: str, tmp_path: Path
+    case: str, layout: str, theirs: Callable[..., Run], model_path: str, tmp_path: Path
 ) -> None:
-    peft_config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM") if peft else None
-    theirs_seen, ours_seen = Gradients(), Gradients()
-    theirs = trained(
-        GRPOTrainer(
-            model=model_path,
-            reward_funcs=reward,
-            args=GRPOConfig(**arguments(tmp_path, **options)),
-            train_dataset=Dataset.from_dict(
-                {"prompt": [[{"role": "user", "content": f"Question {seed}?"}] for seed in SEEDS]}
-            ),
-            callbacks=[theirs_seen],
-            peft_config=peft_config,
-        ),
-        theirs_seen,
-    )
-    ours = trained(
-        MultiAgentGRPOTrainer(
-            model=model_path,
-            env=OneShot if rewards is None else Unpaid,
-            reward_funcs=rewards,
-            policies=policies,
-            args=MultiAgentGRPOConfig(**arguments(tmp_path, **options)),
-            train_dataset=Dataset.from_dict({"seed": SEEDS}),
-            callbacks=[ours_seen],
-            peft_config=peft_config,
-        ),
-        ours_seen,
-    )
-    for one, other in zip(theirs[0], ours[0], strict=True):
-        for key in ("loss", "grad_norm", "reward", "reward_std", "entropy", "kl", "completions/mean_length"):
-            assert one.get(key) == other.get(key), key
-    assert len(ours[1]) == STEPS
-    for one, other in zip(theirs[1], map(as_of_one, ours[1]), strict=True):
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[name], other[name]) for name in one)
-    assert any(float(gradient.abs().max()) > 0 for step in ours[1] for gradient in step.values())
-    weights = as_of_one(ours[2])
-    assert theirs[2].keys() == weights.keys()
-    assert all(torch.equal(theirs[2][name], weights[name]) for name in theirs[2])
+    own = LAYOUTS[layout]
+    ours = run(our_trainer(model_path, tmp_path, CASES[case], **own))
+    assert_equal(theirs(CASES[case], peft=own.get("peft", False)), ours)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_compared_makes_a_difference(name: str, theirs: Callable[..., Run]) -> None:
+    common, change = CHANGES[name]
+    without, having = theirs(common), theirs({**common, **change})
+    assert any(not torch.equal(without.weights[key], having.weights[key]) for key in without.weights)
+
+
+@pytest.mark.parametrize("policies", ["shared", "lora"])
+def test_dropout_of_adapters_is_trls_and_is_disabled_as_there(
+    policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropping = LoraConfig(r=4, lora_dropout=0.5, target_modules="all-linear", task_type="CAUSAL_LM")
+    monkeypatch.setattr(twins, "adapter", lambda: dropping)
+    found = {}
+    for disabled in (False, True):
+        options = {"disable_dropout": disabled, "max_steps": 2}
+        found[disabled] = run(their_trainer(model_path, tmp_path / "theirs", options, peft=True))
+        assert_equal(
+            found[disabled], run(our_trainer(model_path, tmp_path / "ours", options, peft=True, policies=policies))
+        )
+    assert any(not torch.equal(found[False].weights[name], weight) for name, weight in found[True].weights.items())

@@ -124,19 +124,6 @@ def test_without_threads_everything_happens_on_the_callers() -> None:
     assert any(name.startswith("environments") for name in names)
 
 
-def test_a_reward_function_is_never_called_twice_at_once() -> None:
-    inside = []
-
-    def judge(choice: Any) -> list[dict[str, float]]:
-        inside.append(choice)
-        time.sleep(0.002)
-        assert len(inside) == 1
-        inside.pop()
-        return [{}] * len(choice.completions)
-
-    assert len(rollout(Relay, Patient(babble), num_rows=8, judge=judge, num_threads=4).episodes) == 8
-
-
 def test_a_crew_gives_back_what_was_done_and_what_was_raised() -> None:
     def fail() -> None:
         raise KeyError("mine")

@@ -20,6 +20,7 @@ import pettingllms_trl.replaying
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.batching import cut
+from pettingllms_trl.entropy import EntropyControl
 from strangers import Relay
 
 
@@ -35,6 +36,7 @@ class Team(MultiAgentGRPOTrainer):
         self.rollouts: list[list[Episode]] = []
         self.batches: list[dict[str, Any]] = []
         self.gradients: list[dict[str, torch.Tensor]] = []
+        self.corrects = False
         super().__init__(*args, callbacks=[KeepGradients(self)], **kwargs)
 
     def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
@@ -43,6 +45,7 @@ class Team(MultiAgentGRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
         self.batches.append(inputs)
+        self.use_vllm = self.corrects  # after the generation, which needs none
         return super()._compute_loss(model, inputs)
 
 
@@ -311,7 +314,7 @@ def make_uneven(trainer: Team) -> None:
 
     def cut_short(prompts: Any, *rest: Any) -> Any:
         ids, logprobs = generate(prompts, *rest)
-        return [row[: 1 + i % 8] for i, row in enumerate(ids)], logprobs
+        return [[*row[: i % 8], 1 if i % 3 else row[i % 8]] for i, row in enumerate(ids)], logprobs  # 1: the end
 
     trainer._generate_single_turn = cut_short
     generator = torch.Generator().manual_seed(0)
@@ -321,34 +324,61 @@ def make_uneven(trainer: Team) -> None:
                 p.normal_(std=0.1, generator=generator)
 
 
-@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo", "bnpo"])
-@pytest.mark.parametrize("entropy_coef", [0.0, 0.05])
-@pytest.mark.parametrize("accumulation", [1, 2])
+def stale(batch: dict[str, Any]) -> dict[str, Any]:
+    """As if older weights had sampled, and another engine: ratios of exp(-0.4) to exp(0.4), functions of the token."""
+    ids = batch["completion_ids"]
+    per_token = torch.sin(ids.float())
+    return {
+        **batch,
+        "old_per_token_logps": -5.5 + 0.3 * per_token,
+        "importance_sampling_ratio": torch.exp(0.4 * torch.cos(ids.float()) * batch["completion_mask"]),
+    }
+
+
+SEQUENCE = {"importance_sampling_level": "sequence"}
+LOSSES = {
+    loss: {"loss_type": loss, **(SEQUENCE if loss == "luspo" else {})}
+    for loss in ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "corrected"),
+    [
+        *[
+            pytest.param(loss, False, marks=() if name in ("bnpo", "dr_grpo") else pytest.mark.slow)
+            for name, loss in LOSSES.items()
+        ],
+        *[({**loss, "entropy_coef": 0.05, "gradient_accumulation_steps": 2}, False) for loss in LOSSES.values()],
+        *[({**LOSSES[loss], **SEQUENCE}, False) for loss in ("grpo", "dapo", "bnpo")],
+        *[({**LOSSES[loss]}, True) for loss in ("dapo", "luspo", "vespo")],
+        ({**LOSSES["grpo"], "off_policy_mask_threshold": 0.01, "mask_truncated_completions": True}, False),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
 def test_many_small_passes_give_the_gradient_of_one_large_pass(
-    loss_type: str,
-    entropy_coef: float,
-    accumulation: int,
-    model_path: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any], corrected: bool, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {}
+    found, logs = {}, {}
+    accumulation = options.get("gradient_accumulation_steps", 1)
     for rows in (1000, 3):
-        monkeypatch.setattr(
-            pettingllms_trl.replaying, "cut", lambda batch, rows=rows, **o: cut(batch, **{**o, "max_rows": rows})
-        )
         trainer = team(
             model_path,
             tmp_path,
-            loss_type=loss_type,
-            entropy_coef=entropy_coef,
             beta=0.04,
-            gradient_accumulation_steps=accumulation,
             max_grad_norm=1e6,
+            vllm_importance_sampling_mode="token_mask",
+            **options,
+        )
+
+        monkeypatch.setattr(
+            pettingllms_trl.replaying, "cut", lambda b, rows=rows, **o: cut(stale(b), **{**o, "max_rows": rows})
         )
         make_uneven(trainer)
+        trainer.corrects = corrected
         trainer.train()
         (found[rows],) = trainer.gradients
+        logs[rows] = trainer.state.log_history[0]
         passes = [len(batch["advantages"]) for batch in trainer.batches]
         assert sum(passes) == 2 * accumulation * 4 * 4  # rows, decisions, candidates
         assert max(passes) == (3 if rows == 3 else 2 * accumulation * 4 * 4 // 2 // accumulation)
@@ -356,6 +386,35 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
     assert any(float(g.abs().max()) > 1e-3 for g in found[1000].values())
     for name, gradient in found[1000].items():
         torch.testing.assert_close(found[3][name], gradient, rtol=1e-4, atol=1e-6)
+    assert {key for key in logs[1000] if "policy/" in key and ("entropy" in key or "kl" in key)}
+    for key, value in logs[1000].items():
+        if "time" not in key:
+            assert logs[3][key] == pytest.approx(value, rel=1e-3, abs=1e-5), key
+
+
+def test_entropy_is_steered_for_each_policy_by_itself_and_once_a_step(model_path: str, tmp_path: Path) -> None:
+    # A micro-step has 2 x 4 x 2 rows for each policy, so two passes of 8; two micro-steps make a step.
+    options = {"use_adaptive_entropy": True, "entropy_coef": 0.1, "entropy_coef_delta": 0.01, "max_steps": 3}
+    trainer = team(model_path, tmp_path, gradient_accumulation_steps=2, entropy_target=15.0, **options)
+    trainer.train()
+    assert len(trainer.batches) == 3 * 2 * 2 * 2
+    for log, expected in zip(trainer.state.log_history, (0.11, 0.12, 0.13), strict=False):
+        for key in ("entropy_coef", "policy/opener/entropy_coef", "policy/closer/entropy_coef"):
+            assert log[key] == pytest.approx(expected)
+    entropies = {name: control.entropy for name, control in trainer._entropy.items()}
+    assert entropies["opener"] != entropies["closer"]
+    between = sum(entropies.values()) / 2
+    trainer = team(model_path, tmp_path, gradient_accumulation_steps=2, entropy_target=between, **options)
+    trainer._entropy = {"opener": EntropyControl(0.1, 5.0), "closer": EntropyControl(0.2, 6.0)}
+    trainer._entropy_sums = {
+        "opener": torch.tensor([between - 0.5, 1.0]),
+        "closer": torch.tensor([4 * between + 1, 4.0]),
+    }
+    trainer._steer_entropy()
+    assert trainer._entropy["opener"] == EntropyControl(pytest.approx(0.11), pytest.approx(between - 0.5))
+    assert trainer._entropy["closer"] == EntropyControl(pytest.approx(0.19), pytest.approx(between + 0.25))
+    trainer._steer_entropy()  # a step without any tokens changes nothing
+    assert trainer._entropy["opener"].coefficient == pytest.approx(0.11)
 
 
 # ---- Logs ---------------------------------------------------------------------------------------------------------
@@ -420,13 +479,22 @@ def test_each_role_is_saved_to_a_folder_that_peft_loads_on_the_base_alone(model_
             assert torch.equal(p, trained[name.replace(".default.", f".{role}.")])
 
 
-@pytest.mark.parametrize("policies", ["lora", "shared"])
-def test_a_resumed_run_equals_one_never_interrupted(policies: str, model_path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policies": "lora"},
+        {"policies": "shared"},
+        # Below the target until the third step, so that the coefficients that are resumed with went up and then down.
+        {"policies": "lora", "use_adaptive_entropy": True, "entropy_coef": 0.1, "entropy_target": 5.5595},
+    ],
+    ids=["lora", "shared", "adaptive entropy"],
+)
+def test_a_resumed_run_equals_one_never_interrupted(options: dict[str, Any], model_path: str, tmp_path: Path) -> None:
     def run(path: Path) -> Team:
         return team(
             model_path,
             path,
-            policies=policies,
+            **options,
             max_steps=4,
             save_strategy="steps",
             save_steps=2,

@@ -1,8 +1,9 @@
 """The private parts of TRL 1.16 and transformers 5 that `MultiAgentGRPOTrainer` overrides, calls or reads.
 
 Neither library promises anything about them. A failure here says what moved, before a training run shows it as a
-wrong number: read the new source, adapt the method of trainer.py or layouts.py that stands on it, then the table here,
-then the pin of TRL in pyproject.toml.
+wrong number: read the new source, adapt the method that stands on it (trainer.py, replaying.py, playing.py,
+entropy.py, references.py, survival.py, layouts.py, reward_functions.py), then the table here, then the pin of TRL in
+pyproject.toml.
 """
 
 import ast
@@ -14,17 +15,24 @@ import pytest
 import torch
 import transformers
 import trl
+from accelerate.optimizer import AcceleratedOptimizer
 from transformers import Trainer
 from trl import GRPOTrainer
+from trl.data_utils import apply_chat_template
+from trl.trainer.callbacks import SyncRefModelCallback
 from trl.trainer.utils import (
     RepeatSampler,
     add_fused_lm_head,
     create_model_from_path,
     disable_dropout_in_model,
+    get_callable_name,
+    is_async_callable,
     nanstd,
     repeat_iterable_dataset,
     shuffle_sequence_dict,
+    shutdown_event_loop_in_daemon,
     split_tensor_dict,
+    start_event_loop_in_daemon,
 )
 
 
@@ -51,9 +59,13 @@ GRPO_TRAINER_METHODS = {
     "_set_signature_columns_if_needed": ["self"],
     "_log_completion_extra": ["self", "column", "values"],
     "get_train_dataloader": ["self"],
+    "get_eval_dataloader": ["self", "eval_dataset="],
     "training_step": ["self", "model", "inputs", "num_items_in_batch"],
     "prediction_step": ["self", "model", "inputs", "prediction_loss_only", "ignore_keys="],
     "log": ["self", "logs", "start_time="],
+    "_log_metric": ["self", "name", "value"],
+    "_save_checkpoint": ["self", "model", "trial"],
+    "_load_optimizer_and_scheduler": ["self", "checkpoint"],
 }
 HOOKS = {  # of the transformers trainer, not overridden by TRL
     "_clip_grad_norm": ["self", "model"],
@@ -62,6 +74,17 @@ HOOKS = {  # of the transformers trainer, not overridden by TRL
     "_load_best_model": ["self"],
     "_push_from_checkpoint": ["self", "checkpoint_folder"],
     "_save": ["self", "output_dir=", "state_dict="],
+    "_get_output_dir": ["self", "trial"],
+    "_get_grad_norm": ["self", "model", "grad_norm="],
+    "_run_epoch": [
+        *("self", "model", "epoch", "train_dataloader", "steps_in_epoch", "num_update_steps_per_epoch", "trial"),
+        *("ignore_keys_for_eval", "start_time", "resume_from_checkpoint", "epochs_trained"),
+        "steps_trained_in_current_epoch",
+    ],
+    "_maybe_log_save_evaluate": [
+        *("self", "tr_loss", "grad_norm", "model", "trial", "epoch", "ignore_keys_for_eval", "start_time"),
+        "learning_rate=",
+    ],
     "_get_dataloader": [
         "self",
         "dataset",
@@ -72,7 +95,11 @@ HOOKS = {  # of the transformers trainer, not overridden by TRL
         "dataloader_key=",
     ],
 }
-TRAINER_METHODS = HOOKS | {"training_step": ["self", "model", "inputs", "num_items_in_batch="]}
+TRAINER_METHODS = HOOKS | {
+    "training_step": ["self", "model", "inputs", "num_items_in_batch="],
+    "_save_checkpoint": ["self", "model", "trial"],
+    "_load_optimizer_and_scheduler": ["self", "checkpoint"],
+}
 UTILITIES = {
     add_fused_lm_head: ["model", "temperature=", "cast_lm_head_to_fp32=", "outputs="],
     disable_dropout_in_model: ["model"],
@@ -81,6 +108,12 @@ UTILITIES = {
     repeat_iterable_dataset: ["dataset", "mini_repeat_count", "batch_size=", "repeat_count="],
     shuffle_sequence_dict: ["seq_dict"],
     split_tensor_dict: ["tensor_dict", "num_chunks"],
+    get_callable_name: ["func"],
+    is_async_callable: ["func"],
+    start_event_loop_in_daemon: ["name="],
+    shutdown_event_loop_in_daemon: ["thread", "loop"],
+    apply_chat_template: ["example", "processing_class", "tools=", "**template_kwargs"],
+    SyncRefModelCallback.sync_target_model: ["model", "target_model", "alpha"],
     RepeatSampler: ["data_source", "mini_repeat_count", "batch_size=", "repeat_count=", "shuffle=", "seed="],
 }
 
@@ -132,7 +165,8 @@ def moved(what: str, expected: object, found: object) -> str:
     return (
         f"{what} moved in trl {trl.__version__} / transformers {transformers.__version__}.\n"
         f"  expected: {expected}\n  found:    {found}\n"
-        "Look at pettingllms_trl/trainer.py and layouts.py, which stand on it; adapt that, then this test."
+        "Find what stands on it (grep for the name in pettingllms_trl: trainer.py, replaying.py, playing.py, "
+        "entropy.py, references.py, survival.py, layouts.py, reward_functions.py); adapt that, then this test."
     )
 
 
@@ -334,6 +368,11 @@ def test_the_completions_table_is_kept_under_the_names_we_write_to():
 def test_the_constructor_sets_the_attributes_we_read_and_replace():
     expected = {
         "_buffered_inputs",
+        "_entropy_bonus_enabled",
+        "_entropy_window_stats",
+        "_last_world_entropy",
+        "_pending_metrics",
+        "use_adaptive_entropy",
         "_current_train_step_time",
         "aux_loss_enabled",
         "generation_kwargs",
@@ -386,6 +425,98 @@ def test_the_reference_is_called_as_a_function_of_the_batch_where_there_is_one()
     ]
     expected = ["model(**model_inputs, labels=labels, fused_lm_head=True)"]
     assert found == expected, moved("what _get_per_token_logps_and_entropies does to a model", expected, found)
+
+
+def test_entropy_is_steered_and_its_coefficient_logged_where_gradients_are_synced_and_nowhere_else():
+    source = ast.unparse(syntax_tree(GRPOTrainer._compute_loss))
+    conditions = [line.strip() for line in source.splitlines() if "sync_gradients" in line]
+    expected = ["if self.accelerator.sync_gradients:", "if mode == 'train' and self.accelerator.sync_gradients:"]
+    assert conditions == expected, moved("sync_gradients in GRPOTrainer._compute_loss", expected, conditions)
+    steered = {"_entropy_window_stats", "_last_world_entropy", "entropy_coef"}
+    found = attributes_of_self(GRPOTrainer._compute_loss, ast.Store)
+    assert found == steered, moved("what GRPOTrainer._compute_loss sets of self", steered, found)
+
+
+def test_the_entropy_bonus_is_the_mean_of_a_pass_times_the_coefficient_where_entropy_was_at_most_the_target():
+    source = ast.unparse(syntax_tree(GRPOTrainer._compute_loss))
+    for expected in (
+        "apply_coef = self.entropy_coef if self._last_world_entropy <= self.args.entropy_target else 0.0",
+        "loss = loss - apply_coef * entropy_loss",
+        "if world_entropy <= self.args.entropy_target:",
+        "self.entropy_coef = min(self.entropy_coef + self.args.entropy_coef_delta, self.args.entropy_coef_max)",
+        "self.entropy_coef = max(self.entropy_coef - self.args.entropy_coef_delta, self.args.entropy_coef_min)",
+    ):
+        assert expected in source, moved("the entropy bonus in GRPOTrainer._compute_loss", expected, "not in it")
+
+
+LOSS_MEANS = {
+    # Loss: how its rows and tokens are summed up, which says how batching.cut has to scale a pass.
+    "grpo, sapo": "loss = ((per_token_loss * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).mean()",
+    "bnpo": "loss = (per_token_loss * mask).sum() / mask.sum().clamp(min=1.0)",
+    "dr_grpo": "loss = (per_token_loss * mask).sum() / (per_token_loss.size(0) * self.max_completion_length)",
+    "cispo, dapo, vespo": "loss = (per_token_loss * mask).sum() / normalizer",
+    "luspo": "loss = (per_token_loss * mask).sum(-1).mean()",
+}
+
+
+@pytest.mark.parametrize("losses", LOSS_MEANS)
+def test_a_loss_is_the_mean_that_the_scale_of_a_pass_is_made_for(losses):
+    source = ast.unparse(syntax_tree(GRPOTrainer._compute_loss))
+    names = losses.split(", ")
+    condition = f"self.loss_type in {names}:" if len(names) > 1 else f"self.loss_type == '{losses}':"
+    found = [part.split("elif ")[0] for part in source.split(condition)[1:]]
+    expected = LOSS_MEANS[losses]
+    assert any(expected in part for part in found), moved(f"the mean of the loss {losses}", expected, found)
+
+
+def test_a_reference_moves_by_alpha_towards_the_weights():
+    found = ast.unparse(syntax_tree(SyncRefModelCallback._sync_target_model))
+    expected = "target_param.data.mul_(1.0 - alpha).add_(copy_param.data, alpha=alpha)"
+    assert expected in found, moved("how SyncRefModelCallback moves a reference", expected, found)
+
+
+def test_the_gradients_norm_is_taken_before_the_optimizer_steps_and_the_scheduler_asks_whether_it_did():
+    source = ast.unparse(syntax_tree(Trainer._run_epoch))
+    expected = [
+        "grad_norm = self._clip_grad_norm(model)",
+        "grad_norm = self._get_grad_norm(model, grad_norm=grad_norm)",
+        "self.optimizer.step()",
+        "if not self.accelerator.optimizer_step_was_skipped:",
+        "self.lr_scheduler.step()",
+        "self._maybe_log_save_evaluate(",
+    ]
+    places = [source.find(part) for part in expected]
+    assert -1 not in places, moved("the update in Trainer._run_epoch", expected, places)
+    assert places == sorted(places), moved("the update in Trainer._run_epoch", expected, places)
+
+
+def test_an_optimizer_says_that_its_step_was_skipped_by_the_attribute_that_we_set():
+    found = attributes_of_self(AcceleratedOptimizer.step_was_skipped.fget, ast.Load)
+    expected = {"_is_overflow"}
+    assert found == expected, moved("AcceleratedOptimizer.step_was_skipped", expected, found)
+
+
+def test_a_checkpoint_is_written_below_the_folder_that_our_hook_gives_and_pushed_and_rotated_last():
+    source = ast.unparse(syntax_tree(Trainer._save_checkpoint))
+    expected = [
+        "run_dir = self._get_output_dir(trial=trial)",
+        "output_dir = os.path.join(run_dir, checkpoint_folder)",
+        "self.save_model(output_dir, _internal_call=True)",
+        "self._save_optimizer_and_scheduler(output_dir)",
+        "self._save_rng_state(output_dir)",
+        "self.state.save_to_json(os.path.join(output_dir, TRAINER_STATE_NAME))",
+        "self._push_from_checkpoint(output_dir)",
+        "rotate_checkpoints(output_dir=run_dir",
+    ]
+    places = [source.find(part) for part in expected]
+    assert -1 not in places, moved("what Trainer._save_checkpoint does", expected, places)
+    assert places == sorted(places), moved("the order in Trainer._save_checkpoint", expected, places)
+
+
+def test_where_a_run_stands_is_read_back_with_the_optimizer():
+    found = calls_of(Trainer._prepare_for_training, "_load_optimizer_and_scheduler")
+    expected = ["self._load_optimizer_and_scheduler(resume_from_checkpoint)"]
+    assert found == expected, moved("the call of _load_optimizer_and_scheduler", expected, found)
 
 
 def test_trl_scales_the_loss_for_gradient_accumulation_itself():

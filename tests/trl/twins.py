@@ -1,0 +1,146 @@
+"""The same training run twice, by TRL's `GRPOTrainer` and by ours reduced to one agent, and what is equal in both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from strangers import OneShot, letters
+
+
+STEPS = 5
+SEEDS = list(range(24))
+END = 1
+"""Id of the token that ends a completion. Sampled more often than a random model would, so that lengths differ."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left behind: its log, every gradient of every optimizer step, its weights."""
+
+    log: list[dict[str, float]]
+    gradients: list[dict[str, torch.Tensor]]
+    weights: dict[str, torch.Tensor]
+
+
+class Gradients(TrainerCallback):
+    """Keeps every parameter's gradient before each optimizer step."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, torch.Tensor]] = []
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any, **kwargs: Any) -> None:
+        self.steps.append({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
+
+
+class Unpaid(OneShot):
+    """The same question, but no reward of its own: the reward function gives it, as in TRL."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        self.rewards = {"solver_0": 0.0}
+
+
+def reward(completions: list[list[dict[str, str]]], **_: Any) -> list[float]:
+    return [letters(completion[0]["content"]) for completion in completions]
+
+
+def arguments(path: Path, **options: Any) -> dict[str, Any]:
+    return {
+        "output_dir": str(path),
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 2,
+        "num_generations": 4,
+        "max_completion_length": 8,
+        "generation_kwargs": {"sequence_bias": [[[END], 3.0]]},
+        "max_steps": STEPS,
+        "learning_rate": 1e-2,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "seed": 7,
+        **options,
+    }
+
+
+def adapter() -> LoraConfig:
+    return LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
+def their_trainer(model: Any, path: Path, options: dict[str, Any], *, peft: bool = False, **more: Any) -> GRPOTrainer:
+    return GRPOTrainer(
+        model=model,
+        reward_funcs=more.pop("reward_funcs", reward),
+        args=GRPOConfig(**arguments(path, **options)),
+        train_dataset=Dataset.from_dict(
+            {"prompt": [[{"role": "user", "content": f"Question {seed}?"}] for seed in SEEDS]}
+        ),
+        peft_config=adapter() if peft else None,
+        **more,
+    )
+
+
+def our_trainer(
+    model: Any, path: Path, options: dict[str, Any], *, peft: bool = False, **more: Any
+) -> MultiAgentGRPOTrainer:
+    return MultiAgentGRPOTrainer(
+        model=model,
+        env=OneShot if more.get("reward_funcs") is None else Unpaid,
+        args=MultiAgentGRPOConfig(**arguments(path, **options)),
+        train_dataset=Dataset.from_dict({"seed": SEEDS}),
+        peft_config=adapter() if peft else None,
+        **more,
+    )
+
+
+def run(trainer: GRPOTrainer) -> Run:
+    gradients = Gradients()
+    trainer.add_callback(gradients)
+    trainer.train()
+    weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    return Run(trainer.state.log_history, gradients.steps, weights)
+
+
+def as_of_one(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Named as in a model that is no part of a `TeamModel`, and whose adapter has PEFT's usual name."""
+    return {
+        name.removeprefix("models.solver.").replace(".solver.", ".default."): tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def assert_equal(theirs: Run, ours: Run) -> None:
+    """Every number that TRL logs, every gradient and every weight, to the last bit.
+
+    Left out are times, and the name of the reward, which TRL takes from its function and we from the environment.
+    """
+    assert len(theirs.log) == len(ours.log)
+    for one, other in zip(theirs.log, ours.log, strict=True):
+        for key in one:
+            if "time" in key or "per_second" in key or key.startswith("rewards/"):
+                continue
+            assert same(one[key], other.get(key)), (key, one[key], other.get(key))
+    assert len(theirs.gradients) == len(ours.gradients) > 0
+    for one, other in zip(theirs.gradients, map(as_of_one, ours.gradients), strict=True):
+        assert one.keys() == other.keys()
+        assert [name for name in one if not torch.equal(one[name], other[name])] == []
+    assert any(float(gradient.abs().max()) > 0 for step in ours.gradients for gradient in step.values())
+    weights = as_of_one(ours.weights)
+    assert theirs.weights.keys() == weights.keys()
+    assert [name for name in weights if not torch.equal(theirs.weights[name], weights[name])] == []
+
+
+def same(one: Any, other: Any) -> bool:
+    both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
+    return one == other or both_nan
