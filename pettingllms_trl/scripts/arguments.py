@@ -38,7 +38,8 @@ class TeamArguments:
             What the environment is made with, such as `{"size": 6}`.
         imports (`list[str]`, *optional*):
             Installed packages to import first, because they register the environment: `["pettingllms_envs"]`. This
-            runs their code. Nothing else that a configuration names is imported, but for `reward_funcs` and `credit`.
+            runs their code. Nothing else that a configuration names is imported, but for `reward_funcs`, `credit` and
+            `filters`.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
             `"shared"` (L1), `"lora"` (L2), `"full"` (L3), or a mapping from agents or roles to the name of an adapter
             or to the fields of a [`Policy`].

@@ -1,20 +1,11 @@
-"""Environments as a stranger would write them, plain PettingZoo; and a filter."""
+"""Environments as a stranger would write them: plain PettingZoo, nothing of ours."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from gymnasium import spaces
 from pettingzoo import AECEnv
-
-from pettingllms_trl import Decision
-from pettingllms_trl.credit import Kept
-
-
-def first(decisions: Sequence[Decision], *, most: int = 9) -> Kept:
-    """A group filter: the first decisions alone."""
-    return Kept.of(decisions, range(min(most, len(decisions))))
 
 
 def letters(text: str) -> float:

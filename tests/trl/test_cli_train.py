@@ -25,7 +25,7 @@ from pettingllms_trl.scripts import arguments
 from pettingllms_trl.scripts.instances import check_apart, seeds_and_levels
 from pettingllms_trl.scripts.train import KINDS
 from pettingllms_trl.trees import trees
-from strangers import first
+from picky import first
 
 
 ROOT = Path(__file__).parents[2]
@@ -126,8 +126,8 @@ def test_credit_filters_and_weights_are_chosen_in_yaml_or_json(tmp_path: Path) -
 
 
 def test_a_dotted_path_is_a_function_with_or_without_options() -> None:
-    assert arguments.choice("filters", "strangers.first") is first
-    made = arguments.choice("filters", {"strangers.first": {"most": 1}})
+    assert arguments.choice("filters", "picky.first") is first
+    made = arguments.choice("filters", {"picky.first": {"most": 1}})
     assert (made.func, made.keywords) == (first, {"most": 1})
     assert arguments.choice("filters", "nonzero_variance") == "nonzero_variance"
 
@@ -138,7 +138,7 @@ def test_a_run_from_a_file_uses_them(tmp_path: Path, model_path: str) -> None:
         model_name_or_path=model_path,
         output_dir=str(tmp_path / "out"),
         credit={"loo": {"scale": "group"}},
-        filters={"strangers.first": {"most": 2}},
+        filters={"picky.first": {"most": 2}},
         reward_parts={"format": 2.0},
         max_resamples=1,
         log_completions=True,
@@ -147,9 +147,7 @@ def test_a_run_from_a_file_uses_them(tmp_path: Path, model_path: str) -> None:
     assert cli.train(["--config", str(file)]) == 0
     table = pandas.read_parquet(tmp_path / "out" / "completions" / "completions_00001.parquet")
     assert len(table) == 2 * 2  # two decisions of two candidates
-    assert list(table["environment"]) == pytest.approx(
-        [-0.4] * 4
-    )  # a reply that cannot be read costs 0.2, weighed with 2
+    assert list(table["environment"]) == pytest.approx([-0.4] * 4)  # -0.2 for what cannot be read, times 2
 
 
 def test_a_range_of_seeds_becomes_rows_whose_levels_take_turns() -> None:

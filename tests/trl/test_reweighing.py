@@ -221,6 +221,14 @@ def brief(completions: list[Any], **_: Any) -> list[float]:
     return [0.0] * len(completions)
 
 
+class Hidden(Shop):
+    """Pays 5 more than it names."""
+
+    def _set(self, said: tuple[int, ...]) -> None:
+        super()._set(said)
+        self.rewards = {agent: reward + 5 for agent, reward in self.rewards.items()}
+
+
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unknown part": (
         PLAN_PATH,
@@ -247,6 +255,11 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         partial(Shop, scoped=False),
         {"alpha": 2.0},
         r"alpha=2\.0, but the environment does not say .*expected their names in infos\[agent\]\['team_rewards'\]\.",
+    ),
+    "parts that do not make the reward": (
+        Hidden,
+        {"reward_parts": {"tip": 2.0}},
+        r"of 'cook_0', after 'cook_0' acted: a reward of 5 has the parts plates 0, waste -0, expected them to add up",
     ),
     "negative alpha": (PLAN_PATH, {"alpha": -1.0}, r"alpha=-1\.0, expected the weight of the team's rewards"),
     "no number": (

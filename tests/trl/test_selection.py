@@ -19,6 +19,7 @@ from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_no
 from pettingllms_trl.order import EpochSampler, places
 from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.selection import metrics_of, num_tokens, select, shifted
+from pettingllms_trl.trees import trees
 from strangers import OneShot, Relay
 
 
@@ -399,7 +400,9 @@ def test_a_generation_that_nothing_is_left_of_changes_nothing_and_is_said(
     assert equal(before, weights(trainer))
     assert logged(trainer, "rollout/empty") == [1, 1]
     assert logged(trainer, "rollout/rows") == [4 + 4 * max_resamples] * 2
-    assert len(pandas.read_parquet(tmp_path / "completions" / "completions_00002.parquet")) == 0
+    table = pandas.read_parquet(tmp_path / "completions" / "completions_00002.parquet")
+    assert len(table) == 0
+    assert list(trees(table)) == []
 
 
 def test_a_step_after_an_empty_one_learns(model_path: str, tmp_path: Path) -> None:
