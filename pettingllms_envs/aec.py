@@ -62,12 +62,13 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     agent gets `alpha * team + local` of that step's reward parts. `infos[agent]` has
 
     * `rewards`: the step's parts by name, those of the team (before alpha) and the agent's own;
+    * `team_rewards`: the names of those that are the team's;
     * `outcome`: the task's report on the state, at least `success`;
     * `turn`: the turn now being played, from 1; at the end the last one.
 
     Solving the task terminates all agents; using up the turns truncates them. `metadata` has `reset_options` (the
     options of `reset`, each with its legal values, or () if it is open), `reward_ranges` (least and greatest of each
-    part) and `max_return` (the most that the team's parts can add up to over an episode, before alpha).
+    part), `alpha` and `max_return` (the most that the team's parts can add up to over an episode, before alpha).
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
@@ -98,6 +99,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             "is_parallelizable": False,
             "reset_options": dict(task.instance_fields),
             "reward_ranges": dict(workflow.ranges()),
+            "alpha": self.alpha,
             "max_return": task.ranges()["value"][1] + 1,
         }
         self.possible_agents = [f"{role.name}_0" for role in workflow.roles]
@@ -343,8 +345,13 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
 
     def _info(self, now: Snapshot, agent: str) -> dict[str, Any]:
         parts, play = now.parts, now.play
-        named = {**parts.get(TEAM, NONE), **parts.get(self._roles[agent], NONE)}
-        return {"rewards": named, "outcome": self.workflow.task.outcome(play.task), "turn": play.turn}
+        team = parts.get(TEAM, NONE)
+        return {
+            "rewards": {**team, **parts.get(self._roles[agent], NONE)},
+            "team_rewards": list(team),
+            "outcome": self.workflow.task.outcome(play.task),
+            "turn": play.turn,
+        }
 
 
 def _leave(now: Snapshot, action: str | None) -> Snapshot:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Candidate, Completion
+
+
+class Weigh(Protocol):
+    """A step's reward, weighed anew, of its parts by name; `team` names those that all agents share, if known."""
+
+    def __call__(
+        self, reward: float, parts: Mapping[str, float], /, *, team: Collection[str] | None = None
+    ) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +26,16 @@ class Branch:
     """What a candidate led to: every agent's reward, the outcome so far, and the state it reached.
 
     That state is a snapshot, or, of an environment that makes none, a copy of all of it.
+
+    Args:
+        candidate: What was played, with the reward of the agent that acted.
+        rewards: Of the step, by agent.
+        outcome: The environment's account.
+        over: Whether the episode has ended.
+        snapshot: The state, of an environment that makes such.
+        copy: The environment, of any other.
+        parts: The rewards' named parts, by agent (`infos[agent]["rewards"]`), as the environment gave them.
+        team: Names of those that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
     """
 
     candidate: Candidate
@@ -26,6 +44,8 @@ class Branch:
     over: bool
     snapshot: Any
     copy: AECEnv | None
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    team: Collection[str] | None = None
 
     def resume(self, env: AECEnv) -> AECEnv:
         """An environment in that state: the one given, put back, or the copy."""
@@ -75,6 +95,27 @@ def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch
     )
 
 
+def weighed(branch: Branch, agent: str, weigh: Weigh) -> Branch:
+    """The branch with every agent's reward weighed anew; the parts stay as they were given.
+
+    Args:
+        branch: With the rewards of all reward functions.
+        agent: Who acted; the parts of its reward are the candidate's.
+        weigh: Of one agent's reward.
+
+    Raises:
+        ValueError: The parts of an agent's reward do not add up to it, saying whose.
+    """
+    parts = {**branch.parts, agent: branch.candidate.parts}
+    rewards = {}
+    for name, reward in branch.rewards.items():
+        try:
+            rewards[name] = weigh(reward, parts.get(name, {}), team=branch.team)
+        except ValueError as error:
+            raise ValueError(f"of {name!r}, after {agent!r} acted: {error}") from None
+    return replace(branch, candidate=replace(branch.candidate, reward=rewards[agent]), rewards=rewards)
+
+
 def state_hash(env: AECEnv) -> str | None:
     """Digest of the environment's state, or `None` where it has no `state_hash`."""
     game = env.unwrapped
@@ -84,7 +125,8 @@ def state_hash(env: AECEnv) -> str | None:
 def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) -> Branch:
     env.step(completion.text)
     rewards = {name: float(reward) for name, reward in env.rewards.items()}
-    info = env.infos.get(agent, {})  # read now: an agent that is done takes its info along when it leaves
+    infos = env.infos  # read now: an agent that is done takes its info along when it leaves
+    info = infos.get(agent, {})
     candidate = Candidate(
         completion=completion,
         reward=rewards[agent],
@@ -99,4 +141,6 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
         over=all(terminations[name] or truncations[name] for name in env.agents),
         snapshot=env.unwrapped.snapshot() if restorable else None,
         copy=None if restorable else env,
+        parts={name: infos.get(name, {}).get("rewards", {}) for name in rewards},
+        team=info.get("team_rewards"),
     )

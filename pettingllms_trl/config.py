@@ -35,12 +35,25 @@ class MultiAgentGRPOConfig(GRPOConfig):
         num_continuations (`int`, *optional*, defaults to `0`):
             How often each candidate's branch is played to its end by the current policies in training, for
             `credit="counterfactual"`. Costs `num_generations * num_continuations` episodes for each decision.
+        alpha (`float`, *optional*):
+            Weight of the team's parts of every reward, `alpha * team + local`. `None` leaves them as the environment
+            weighs them. Rewards are weighed in the rollout, for every agent, before the best candidate is chosen.
+        reward_parts (`dict[str, float]`, *optional*):
+            Weight of each named part of the rewards (`infos[agent]["rewards"]`, and those of reward functions by their
+            name), such as `{"format": 2.0, "progress": 0.0}`; 1 where none is given. Parts are logged unweighed.
+        max_resamples (`int`, *optional*, defaults to `0`):
+            Dynamic sampling as in DAPO: where the trainer's `filters` leave less than a generation's rows hold, or an
+            environment's failure dropped some, further rows are played, so many times at most and at most a
+            generation's rows each time; what is more than enough is cut off. The rows are the next ones of the data
+            set, so that the data passes faster than `epoch` says. `0`: never.
         check_groups (`bool`, *optional*, defaults to `False`):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
         num_generations_eval (`int`, *optional*, defaults to `1`):
             How many episodes an evaluation plays of each row. `None`: `num_generations`, TRL's default.
     """
+
+    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "reward_parts"]  # noqa: RUF012  # as in TRL
 
     sampling: Literal["tree", "parallel"] = field(
         default="tree",
@@ -59,6 +72,16 @@ class MultiAgentGRPOConfig(GRPOConfig):
     )
     num_threads: int = field(
         default=0, metadata={"help": "Threads on which environments are stepped. 0: one after the other."}
+    )
+    alpha: float | None = field(
+        default=None, metadata={"help": "Weight of the team's parts of the rewards. None: as the environment has it."}
+    )
+    reward_parts: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={"help": "Weight of the rewards' parts by name: '{\"format\": 2.0}'. 1 where none is given."},
+    )
+    max_resamples: int = field(
+        default=0, metadata={"help": "How many times at most further rows are played for what was filtered out."}
     )
     check_groups: bool = field(
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}
@@ -80,8 +103,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             value: Any = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value}, expected a positive number, or None for no bound")
-        if self.num_continuations < 0:
-            raise ValueError(f"num_continuations={self.num_continuations}, expected 0 or more")
+        for name in ("num_continuations", "max_resamples"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)}, expected 0 or more")
         if self.multi_objective_aggregation != "sum_then_normalize":
             raise ValueError(
                 f"multi_objective_aggregation={self.multi_objective_aggregation!r}, expected 'sum_then_normalize': "
@@ -94,3 +118,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 "the environment here, and TRL's tool loop is not run. Set max_turns, or leave it out."
             )
         super().__post_init__()
+        parts = self.reward_parts
+        if not isinstance(parts, dict | None) or not all(isinstance(w, int | float) for w in (parts or {}).values()):
+            raise ValueError(
+                f"reward_parts={parts!r}, expected a mapping from the names of parts to numbers. Write "
+                "reward_parts={'format': 2.0}, on the command line '{\"format\": 2.0}'."
+            )

@@ -8,6 +8,25 @@ import torch
 from trl.trainer.utils import RepeatSampler
 
 
+def places(sampler: EpochSampler, start: int, number: int) -> list[int]:
+    """The rows of the data set that come at the places `start`, `start + 1`, ... of its epochs, one after the other.
+
+    The same rows as the data loader's where no row is repeated (`repeat_count=1`), so that a run which needs more rows
+    than its data loader gives goes through the data in the same order, and knows its place by one number.
+
+    Args:
+        sampler: Of the data set, with at least one row in an epoch.
+        start: How many rows were played before.
+        number: How many are wanted.
+    """
+    found: list[int] = []
+    while len(found) < number:
+        epoch, first = divmod(start + len(found), len(sampler))
+        sampler.set_epoch(epoch)
+        found += list(sampler)[first : first + number - len(found)]
+    return found
+
+
 class EpochSampler(RepeatSampler):
     """TRL's sampler, in TRL's order, whichever epoch it begins with.
 

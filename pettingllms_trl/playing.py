@@ -12,6 +12,7 @@ from accelerate.utils import set_seed
 from pettingzoo import AECEnv
 from trl.trainer.utils import get_config_model_id
 
+from pettingllms_trl.branches import Weigh
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engine import Engine, Request, Sampled, Waves
 from pettingllms_trl.generation import sample
@@ -34,6 +35,7 @@ class Plays(Layouts):
     _user_rewards: RewardFunctions
     _judgements: dict[int, tuple[Completion, Judgement]]
     """Of the latest rollout, by the completion's id; with the completion, so that no other takes its id."""
+    _weigh: Weigh | None
     _server: Server | None
 
     def _serve(self, args: MultiAgentGRPOConfig) -> Server:
@@ -98,6 +100,7 @@ class Plays(Layouts):
                 pool=self._envs,
                 engine=engine,
                 judge=self._judge if self._user_rewards else None,
+                weigh=self._weigh,
                 sampling=sampling,
                 num_candidates=num_candidates,
                 num_continuations=num_continuations,

@@ -6,6 +6,7 @@ through the inherited `_generate_and_score_completions`, with a `rollout_func` t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,10 +21,12 @@ from pettingllms_trl.batching import Batch, cut
 from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.health import coordinates
 from pettingllms_trl.metrics import of_episodes
-from pettingllms_trl.order import EpochSampler
+from pettingllms_trl.order import EpochSampler, places
 from pettingllms_trl.playing import Plays
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.records import Decision, Episode, check_groups
+from pettingllms_trl.run import Row
+from pettingllms_trl.selection import Selection, metrics_of, num_tokens, select, shifted
 from pettingllms_trl.survival import Survives
 
 
@@ -31,12 +34,17 @@ class Replays(Survives, Plays):
     """See the head of this file."""
 
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
+    _credit: credits.Credit
     _curriculum: Curriculum | None
+    _filters: Sequence[credits.Filter]
     _progress: Progress
     num_generations: int
     num_generations_eval: int
     _replayed: list[dict[str, Any]]
     _signature_columns: list[str] | None
+
+    _num_rows_played = 0
+    """Of the training data, since its first epoch began."""
 
     # ---- Data: a row is an instance ---------------------------------------------------------------------------------
 
@@ -63,11 +71,14 @@ class Replays(Survives, Plays):
         return self.args.generation_batch_size // self.num_generations
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[Any]:
+        return self._sampler(dataset, repeat_count=self.num_iterations * self.args.steps_per_generation)
+
+    def _sampler(self, dataset: Dataset | None = None, *, repeat_count: int) -> EpochSampler:
         return EpochSampler(
             data_source=self.train_dataset if dataset is None else dataset,
             mini_repeat_count=1,
             batch_size=self._rows_per_generation,
-            repeat_count=self.num_iterations * self.args.steps_per_generation,
+            repeat_count=repeat_count,
             shuffle=self.shuffle_dataset,
             seed=self.args.seed,
         )
@@ -95,33 +106,90 @@ class Replays(Survives, Plays):
             return generation_batch
         steps_per_generation = self.args.steps_per_generation
         if self._step % (steps_per_generation * self.num_iterations) == 0 or self._buffered_inputs is None:
-            name = str(self.state.global_step)
-            rows = generation_batch
+            episodes, selection = self._generation(generation_batch)
+            self._log_episodes(episodes, "train")
+            self._buffered_inputs = self._batches(self._taught(episodes), selection)
+        return self._buffered_inputs[self._step % steps_per_generation]
+
+    def _generation(self, rows: Sequence[Row]) -> tuple[list[Episode], Selection]:
+        """A generation's episodes, of its rows and of those played for what was dropped, and what is trained on."""
+        if self.args.max_resamples:  # then the data loader only counts the steps
+            rows = self._next_rows(self._rows_per_generation)
+        else:
+            self._num_rows_played += self._rows_per_generation
+        episodes: list[Episode] = []
+        played: list[Row] = []
+        selection: Selection | None = None
+        for wave in range(1 + self.args.max_resamples):
+            if selection is not None:
+                rows = self._next_rows(selection.num_more)
+            name = f"{self.state.global_step}+{wave}" if wave else str(self.state.global_step)
             if self._curriculum is not None:
                 rows = self._curriculum.assign(rows, self._progress, f"{self.args.seed}/{name}")
-            episodes = self._play(
+            more = self._play(
                 rows,
                 sampling=self.args.sampling,
                 num_candidates=self.num_generations,
                 name=name,
                 num_continuations=self.args.num_continuations,
             )
-            if self._curriculum is not None:
-                self._progress = self._curriculum.after(self._progress, rows, episodes)
-                self._metrics["train"]["curriculum/level"].append(float(self._progress.index + 1))
-            if self.args.check_groups:
-                check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
-            self._log_episodes(episodes, "train")
-            self._buffered_inputs = self._batches([d for episode in episodes for d in episode.decisions])
-        return self._buffered_inputs[self._step % steps_per_generation]
+            episodes += shifted(more, len(played))
+            played += rows
+            selection = select(
+                self._taught(episodes),
+                self._filters,
+                num_played=len(played),
+                num_wanted=self._rows_per_generation,
+                resample=self.args.max_resamples > 0,
+            )
+            if not selection.num_more:
+                break
+        assert selection is not None
+        if self._curriculum is not None:
+            self._progress = self._curriculum.after(self._progress, played, episodes)
+            self._metrics["train"]["curriculum/level"].append(float(self._progress.index + 1))
+        if self.args.check_groups:
+            check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
+        if self._filters or self.args.max_resamples:
+            self._log_selection(selection, num_played=len(played))
+        return episodes, selection
 
-    def _batches(self, decisions: Sequence[Decision]) -> list[list[Batch]]:
-        """Decisions to the forward passes of each of a generation's micro-steps; those of partners teach nobody."""
+    def _next_rows(self, number: int) -> list[Row]:
+        """The next rows of the training data, in the data loader's order, on into its next epochs."""
+        start, self._num_rows_played = self._num_rows_played, self._num_rows_played + number
+        return [self.train_dataset[i] for i in places(self._sampler(repeat_count=1), start, number)]
+
+    def _taught(self, episodes: Sequence[Episode]) -> list[Decision]:
+        """The decisions of the agents that are trained; those of partners teach nobody."""
         of_agent, names = self.routing.of_agent, {policy.name for policy in self.routing.trained}
-        decisions = [decision for decision in decisions if of_agent[decision.agent] in names]
+        return [d for episode in episodes for d in episode.decisions if of_agent[d.agent] in names]
+
+    def _log_selection(self, selection: Selection, *, num_played: int) -> None:
+        for name, value in metrics_of(selection, num_played=num_played, num_wanted=self._rows_per_generation).items():
+            self._metrics["train"][name].append(value)
+        if self.args.max_resamples:
+            self._metrics["train"]["rollout/data_epoch"] = [self._num_rows_played / len(self._sampler(repeat_count=1))]
+        if not selection.kept.decisions:
+            warnings.warn(
+                f"step {self.state.global_step}: the filters dropped every decision of the generation, so nothing is "
+                "learnt from it and the weights stay as they are. If that goes on, look at the rewards "
+                "(log_completions=True); choose instances neither too hard nor too easy, raise num_generations, or "
+                "play more rows (max_resamples).",
+                stacklevel=2,
+            )
+
+    def _batches(self, decisions: Sequence[Decision], selection: Selection) -> list[list[Batch]]:
+        """Decisions to the forward passes of each of a generation's micro-steps.
+
+        The credit sees all of them, once; then those that are not selected are left out.
+        """
+        of_agent = self.routing.of_agent
         advantages = self._credit(decisions)
         credits.check_advantages(advantages, decisions)
         self._watch(decisions, advantages)
+        # TRL counts the tokens that it is given; those left out here were generated as well.
+        self.state.num_input_tokens_seen += num_tokens(decisions) - num_tokens(selection.kept.decisions)
+        decisions, advantages = selection.of(decisions), selection.of(advantages)
         for log in (self._logs["prompt"], self._logs["completion"], self._logs["advantages"]):
             log.clear()
         self._logs["rewards"].clear()
@@ -143,12 +211,14 @@ class Replays(Survives, Plays):
         return steps
 
     def _place(self) -> dict[str, Any]:
-        return {**super()._place(), "curriculum": [self._progress.index, list(self._progress.latest)]}
+        curriculum = [self._progress.index, list(self._progress.latest)]
+        return {**super()._place(), "curriculum": curriculum, "num_rows_played": self._num_rows_played}
 
     def _take_place(self, place: dict[str, Any]) -> None:
         super()._take_place(place)
         index, latest = place["curriculum"]
         self._progress = Progress(index, tuple(latest))
+        self._num_rows_played = place["num_rows_played"]
 
     def _replay_policy(
         self, policy: Policy, decisions: Sequence[Decision], advantages: credits.Advantages

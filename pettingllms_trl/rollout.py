@@ -17,6 +17,7 @@ from typing import Literal
 
 from pettingzoo import AECEnv
 
+from pettingllms_trl.branches import Weigh
 from pettingllms_trl.crew import Caller, Crew, Threads
 from pettingllms_trl.engine import Engine, Request, Sampled
 from pettingllms_trl.records import Episode
@@ -50,6 +51,7 @@ def play(
     pool: list[AECEnv] | None = None,
     engine: Engine,
     judge: Judge | None = None,
+    weigh: Weigh | None = None,
     sampling: Literal["tree", "parallel"],
     num_candidates: int,
     num_continuations: int = 0,
@@ -72,6 +74,7 @@ def play(
         engine: Samples the completions.
         judge: Rewards beside the environment's, added before the best candidate is chosen. With `num_threads` it is
             called on several threads at once.
+        weigh: What every agent is paid for a step, the judge's rewards included, before the best candidate is chosen.
         sampling: `"tree"`: K candidates for each decision, the best is played on, ties broken by chance.
             `"parallel"`: K episodes of each row, one candidate for each decision.
         num_candidates: K.
@@ -87,7 +90,7 @@ def play(
 
     Raises:
         TypeError: An agent is shown something that is not text.
-        ValueError: The environment gave a reward that is not a finite number.
+        ValueError: The environment gave a reward that is not a finite number, or one that `weigh` refuses.
         EnvironmentFailure: More than a fifth of the instances had to be dropped, and more than one or the only one.
     """
     num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
@@ -101,6 +104,7 @@ def play(
             engine=engine,
             crew=crew,
             judge=judge,
+            weigh=weigh,
             width=width,
             num_continuations=num_continuations,
             seed=seed,
@@ -133,6 +137,7 @@ class _Table:
         engine: Engine,
         crew: Crew,
         judge: Judge | None,
+        weigh: Weigh | None,
         width: int,
         num_continuations: int,
         seed: str,
@@ -143,7 +148,8 @@ class _Table:
         self._num_rows, self._places = len(rows), places
         self._make_env, self._idle = make_env, idle
         self._engine, self._crew = engine, crew
-        self._judge, self._width, self._num_continuations = judge, width, num_continuations
+        self._judge, self._weigh = judge, weigh
+        self._width, self._num_continuations = width, num_continuations
         self._default_env_seed = default_env_seed
         self._max_envs, self._max_turns = max_envs, max_turns
         self._to_begin = deque(
@@ -295,4 +301,4 @@ class _Table:
             self._leave(run)
             return
         number = self._num_continuations if run.parent is None else 0
-        self._work(seat, partial(run.decide, sampled, self._judge, number))
+        self._work(seat, partial(run.decide, sampled, self._judge, number, self._weigh))

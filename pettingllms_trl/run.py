@@ -11,7 +11,7 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.branches import Branch, add_rewards, check_rewards, play_branches, state_hash
+from pettingllms_trl.branches import Branch, Weigh, add_rewards, check_rewards, play_branches, state_hash, weighed
 from pettingllms_trl.engine import Sampled
 from pettingllms_trl.records import Completion, Decision, Episode, Message
 
@@ -146,8 +146,10 @@ class Run:
                 return
         self.prompt = prompt_of(observation, agent=self.agent)
 
-    def decide(self, sampled: Sampled, judge: Judge | None, num_continuations: int) -> None:
-        """Play every completion on a branch of its own and go on from the best.
+    def decide(
+        self, sampled: Sampled, judge: Judge | None, num_continuations: int, weigh: Weigh | None = None
+    ) -> None:
+        """Play every completion on a branch of its own and go on from the best, by rewards that `weigh` may change.
 
         `children` are then the runs that continue the candidates: `num_continuations` of each, candidate after
         candidate, but none of one that ended the episode.
@@ -161,6 +163,8 @@ class Run:
         if judge is not None:
             choice = Choice(self.row, self.agent, turn, self.prompt, sampled.completions)
             branches = [add_rewards(b, self.agent, more) for b, more in zip(branches, judge(choice), strict=True)]
+        if weigh is not None:
+            branches = [weighed(branch, self.agent, weigh) for branch in branches]
         rewards = [branch.candidate.reward for branch in branches]
         most = max(rewards)
         best = [k for k, reward in enumerate(rewards) if reward == most]

@@ -42,7 +42,9 @@ from pettingllms_trl.references import MovesReferences
 from pettingllms_trl.replaying import Replays, replay
 from pettingllms_trl.reward_functions import RewardFunction, RewardFunctions
 from pettingllms_trl.reward_models import load_reward_model
+from pettingllms_trl.reweighing import weigher
 from pettingllms_trl.rollout import MakeEnv
+from pettingllms_trl.selection import check_resampling
 from pettingllms_trl.serving import check_served
 from pettingllms_trl.voices import check_chat_template
 
@@ -95,8 +97,13 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
             `"shared"` (one model plays all), `"lora"` (an adapter per role), `"full"` (a copy of the model per role),
             or a dict from agents or roles to adapter names or [`Policy`]: any mixture, with partners that are frozen
             or behind an API.
-        credit (`str` or [`Credit`], *optional*, defaults to `"at_grpo"`):
-            `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), or a function from decisions to advantages.
+        credit (`str`, `dict` or [`Credit`], *optional*, defaults to `"at_grpo"`):
+            `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), ..., a scheme with options such as
+            `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages.
+        filters (`str`, `dict`, [`Filter`] or `list` of them, *optional*):
+            Which groups are trained on: `"nonzero_variance"`, `"signal_to_noise"`, one with options such as
+            `{"signal_to_noise": {"threshold": 0.7}}`, or a function from decisions to [`Kept`]; of several, each sees
+            what those before it left. With `args.max_resamples`, further rows are played for what they drop.
         curriculum ([`Curriculum`], *optional*):
             Levels of a reset option: one is written into each row that is trained on; success reaches the next.
         peft_config ([`~peft.PeftConfig`], *optional*):
@@ -134,7 +141,8 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         reward_funcs: RewardFunction | list[RewardFunction] | None = None,
         reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase | None] | None = None,
         policies: str | Mapping[str, str | Policy] = "shared",
-        credit: str | credits.Credit = "at_grpo",
+        credit: str | credits.Named | credits.Credit = "at_grpo",
+        filters: credits.AnyFilter | list[credits.AnyFilter] | None = None,
         curriculum: Curriculum | None = None,
         peft_config: PeftConfig | None = None,
         callbacks: list[TrainerCallback] | None = None,
@@ -157,10 +165,19 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
             num_candidates=args.num_generations,
             num_continuations=args.num_continuations,
         )
+        self._filters = credits.resolve_filters(
+            filters,
+            sampling=args.sampling,
+            num_candidates=args.num_generations,
+            num_continuations=args.num_continuations,
+        )
+        check_resampling(args, self._filters, train_dataset)
         self._curriculum, self._progress = curriculum, Progress()
         if curriculum is not None:
             check_levels(probe, curriculum)
         self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
+        assert not isinstance(args.reward_parts, str)
+        self._weigh = weigher(probe, alpha=args.alpha, weights=args.reward_parts, functions=self._user_rewards.names)
         if processing_class is not None:
             check_chat_template(processing_class)
         if train_dataset is not None and not routing.trained:

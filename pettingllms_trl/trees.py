@@ -29,8 +29,11 @@ WIDTH = 100  # characters of a reply
 def trees(table: pandas.DataFrame) -> Iterator[Tree]:
     """A tree for each episode of a completions table, in the order of the instances.
 
-    Agents that decide in the same turn come in the order in which the table names them first.
+    Agents that decide in the same turn come in the order in which the table names them first. What filters dropped is
+    not in the table; where they dropped all, it has no columns of ours, and there is no tree.
     """
+    if table.empty:
+        return
     order = {agent: i for i, agent in enumerate(dict.fromkeys(table["agent"]))}
     for (instance, episode), rows in table.groupby(["instance", "episode"]):
         tree = Tree(Text(f"step {rows['step'].iloc[0]}, instance {instance}, episode {episode}", style="bold"))

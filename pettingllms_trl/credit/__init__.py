@@ -18,16 +18,29 @@ is a few lines over `values.py` (the number) and `peers.py` (peers, baseline, sc
 Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
 
 To add one, write a function of a sequence of `Decision` that returns, for each, one number per candidate, and give it
-to the trainer as `credit=`. Options of those above are set by `functools.partial`: `credit=partial(gigpo, gamma=1.0)`.
+to the trainer as `credit=`. Options of those above are set by `functools.partial`, `credit=partial(gigpo, gamma=1.0)`,
+or, as in a configuration file, by name: `credit={"gigpo": {"gamma": 1.0}}`.
 
-Beside them: `filters.py` says which groups are worth training on, `weighing.py` what a step's reward is worth once
-its parts are weighed anew.
+Beside them: `filters.py` says which groups are worth training on (`filters=`), `weighing.py` what a step's reward is
+worth once its parts are weighed anew (`alpha`, `reward_parts`).
 """
 
-from pettingllms_trl.credit.door import Credit, Sampling, Stateful, check_advantages, resolve, resolve_filter
+from pettingllms_trl.credit.door import (
+    AnyFilter,
+    Credit,
+    Named,
+    Sampling,
+    Stateful,
+    check_advantages,
+    name_of,
+    resolve,
+    resolve_filter,
+    resolve_filters,
+)
 from pettingllms_trl.credit.filters import (
     Filter,
     Kept,
+    check_kept,
     first_rows,
     nonzero_variance,
     rows_to_play,
@@ -44,9 +57,11 @@ from pettingllms_trl.credit.weighing import check_weights, reweighed, weigh
 
 __all__ = [
     "Advantages",
+    "AnyFilter",
     "Credit",
     "Filter",
     "Kept",
+    "Named",
     "RunningBaseline",
     "Sampling",
     "Scale",
@@ -54,6 +69,7 @@ __all__ = [
     "Value",
     "at_grpo",
     "check_advantages",
+    "check_kept",
     "check_weights",
     "counterfactual",
     "dr_mas",
@@ -63,10 +79,12 @@ __all__ = [
     "loo",
     "magrpo",
     "max_rl",
+    "name_of",
     "nonzero_variance",
     "rae",
     "resolve",
     "resolve_filter",
+    "resolve_filters",
     "reweighed",
     "rows_to_play",
     "signal_to_noise",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import difflib
+import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from pettingllms_trl.credit.filters import Filter, nonzero_variance, signal_to_noise
+from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.in_episodes import dr_mas, gigpo, grpo
 from pettingllms_trl.credit.in_trees import at_grpo, counterfactual
 from pettingllms_trl.credit.peers import Advantages, Scale, episodes
@@ -62,8 +63,12 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+Named = Mapping[str, Mapping[str, Any]]
+"""A scheme or filter of ours with options, as a configuration file has it: `{"at_grpo": {"value": "outcome"}}`."""
+
+
 def resolve(
-    credit: str | Credit,
+    credit: str | Named | Credit,
     *,
     sampling: Sampling,
     scale: Scale,
@@ -72,11 +77,11 @@ def resolve(
 ) -> Credit:
     """The scheme that a user named or gave, tried once on a made-up rollout before any training starts.
 
-    One of ours may be given by name, as a function, or as a `partial` of it with options; the rest is filled in as for
-    its name. Any other function is taken as it is.
+    One of ours may be given by name, by name with options, as a function, or as a `partial` of it with options; the
+    rest is filled in as for its name. Any other function is taken as it is.
 
     Args:
-        credit: A name or a function of the decisions.
+        credit: A name, `{name: options}`, or a function of the decisions.
         sampling: How instances are played.
         scale: TRL's `scale_rewards`, for the schemes that normalise by a deviation (`at_grpo`, `counterfactual`,
             `grpo`, `dr_mas`, `gigpo`). The others do not divide, or by what their source says, unless given otherwise.
@@ -89,17 +94,16 @@ def resolve(
             of range, or what it returned on the made-up rollout is not one finite number per candidate.
     """
     name: str | None
-    given: Mapping[str, Any]
-    if isinstance(credit, str):
-        name, given = _known("credit scheme", credit, _SCHEMES), {}
-    elif callable(credit):
+    if callable(credit):
         function, given = _taken_apart(credit)
         name = next((name for name, scheme in _SCHEMES.items() if scheme.function is function), None)
     else:
-        raise TypeError(
-            f"credit is {credit!r}, expected a name ({', '.join(_SCHEMES)}) or a function of the decisions"
-        )
-    scheme = credit if name is None else _made(name, given, sampling=sampling, scale=scale)
+        name, given = _named("credit", "credit scheme", credit, _SCHEMES)
+    if name is None:
+        scheme: Any = credit
+    else:
+        _check_options(f"credit={name!r}", _SCHEMES[name].function, given)
+        scheme = _made(name, given, sampling=sampling, scale=scale)
     assert callable(scheme)
     if name == "counterfactual" and num_continuations < 1:
         raise ValueError(
@@ -114,28 +118,49 @@ def resolve(
     return scheme
 
 
-def resolve_filter(group_filter: str | Filter, *, sampling: Sampling) -> Filter:
-    """The group filter that a user named or gave: by name it compares a decision's candidates by their rewards in a
-    tree, and an agent's episodes by their returns with `sampling="parallel"`.
+AnyFilter = str | Named | Filter
+
+
+def resolve_filters(
+    filters: AnyFilter | list[AnyFilter] | None, *, sampling: Sampling, num_candidates: int, num_continuations: int = 0
+) -> list[Filter]:
+    """The group filters that a user named or gave: none, one, or a list of them. Raises as `resolve_filter` does."""
+    given = filters if isinstance(filters, list) else [] if filters is None else [filters]
+    return [
+        resolve_filter(one, sampling=sampling, num_candidates=num_candidates, num_continuations=num_continuations)
+        for one in given
+    ]
+
+
+def resolve_filter(
+    group_filter: AnyFilter, *, sampling: Sampling, num_candidates: int = 2, num_continuations: int = 0
+) -> Filter:
+    """The group filter that a user named or gave, tried once on a made-up rollout: by name it compares a decision's
+    candidates by their rewards in a tree, and an agent's episodes by their returns with `sampling="parallel"`.
 
     Raises:
-        TypeError: It is neither a name nor a function.
-        ValueError: The name is unknown.
+        TypeError: It is neither a name nor a function, or it returned anything but a `Kept`.
+        ValueError: The name or an option is unknown or out of range, or it kept what it was not given.
     """
-    given: Mapping[str, Any]
-    if isinstance(group_filter, str):
-        base, given = _FILTERS[_known("group filter", group_filter, _FILTERS)], {}
-    elif callable(group_filter):
+    if callable(group_filter):
         base, given = _taken_apart(group_filter)
-        if base not in _FILTERS.values():
-            return group_filter
     else:
-        raise TypeError(
-            f"the group filter is {group_filter!r}, expected a name ({', '.join(_FILTERS)}) or a function of decisions"
-        )
-    options: Mapping[str, Any] = {} if sampling == "tree" else {"value": "outcome", "peers": episodes}
-    filtered: Filter = partial(base, **{**options, **given})
-    return filtered
+        name, given = _named("the group filter", "group filter", group_filter, _FILTERS)
+        base = _FILTERS[name]
+    if base in _FILTERS.values():
+        _check_options(f"the group filter {name_of(base)}", base, given)
+        options: Mapping[str, Any] = {} if sampling == "tree" else {"value": "outcome", "peers": episodes}
+        group_filter = partial(base, **{**options, **given})
+    assert callable(group_filter)
+    probe = _probe(sampling, num_candidates, num_continuations)
+    check_kept(group_filter(probe), probe, name=name_of(group_filter))
+    return group_filter
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a scheme or filter is called in logs and errors."""
+    base, _ = _taken_apart(function)
+    return base.__name__ if inspect.isroutine(base) or inspect.isclass(base) else type(base).__name__
 
 
 def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
@@ -162,12 +187,31 @@ def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> N
             )
 
 
-def _known(kind: str, name: str, known: Collection[str]) -> str:
-    if name in known:
-        return name
-    near = difflib.get_close_matches(name, known, n=1)
+def _named(what: str, kind: str, given: Any, known: Collection[str]) -> tuple[str, Mapping[str, Any]]:
+    """A name and its options, given as a name or as `{name: options}`."""
+    options: Any = {}
+    if isinstance(given, Mapping) and len(given) == 1:
+        ((given, options),) = given.items()
+    if not isinstance(given, str) or not isinstance(options, Mapping):
+        raise TypeError(
+            f"{what} is {given!r}, expected a name ({', '.join(known)}), a name with options "
+            f"({{'{next(iter(known))}': {{'value': 'reward'}}}}), or a function of the decisions"
+        )
+    if given in known:
+        return given, options
+    near = difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"no {kind} {name!r}.{hint} Known: {', '.join(known)}; or give a function of decisions.")
+    raise ValueError(f"no {kind} {given!r}.{hint} Known: {', '.join(known)}; or give a function of decisions.")
+
+
+def _check_options(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
+            raise ValueError(f"{what} with the option {name!r}, expected some of {', '.join(known) or 'none'}. {hint}")
 
 
 def _taken_apart(given: Callable[..., Any]) -> tuple[Callable[..., Any], Mapping[str, Any]]:

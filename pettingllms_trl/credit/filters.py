@@ -1,14 +1,21 @@
 """Which groups are worth training on, and how many more rows to play for those that were not.
 
-A filter is a function from decisions to `Kept`. A scheme that looks beyond one group (running means, discounts, the
-deviation of a batch) should see all decisions, so give advantages first and select them by `Kept.indices` after.
+A filter is a function from decisions to `Kept`:
+
+    def of_solved_rows(decisions):
+        return Kept.of(decisions, [i for i, d in enumerate(decisions) if d.episode_return > 0])
+
+A scheme that looks beyond one group (running means, discounts, the deviation of a batch) should see all decisions, so
+advantages are given first and selected by `Kept.indices` after. Mind what a filter takes for noise: a group whose
+rewards are all equal teaches nothing by a mean of the group, but something by `rae`'s running one.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pettingllms_trl.credit.peers import Peers, siblings
@@ -29,6 +36,14 @@ class Kept(NamedTuple):
     indices: tuple[int, ...]
     dropped: Mapping[str, int]
 
+    @classmethod
+    def of(cls, decisions: Sequence[Decision], indices: Iterable[int]) -> Kept:
+        """The decisions at these places, and the count of the others."""
+        chosen = tuple(indices)
+        dropped = Counter(d.agent for d in decisions)
+        dropped.subtract(decisions[i].agent for i in chosen)
+        return cls(tuple(decisions[i] for i in chosen), chosen, dict(dropped))
+
 
 class Filter(Protocol):
     """A group filter: decisions to those worth training on."""
@@ -41,8 +56,8 @@ def nonzero_variance(
 ) -> Kept:
     """Drop the groups whose numbers are all equal: their advantages are 0, and no scheme of the mean learns from them.
 
-    DAPO's dynamic sampling (arXiv:2503.14476) drops the prompts that are always or never solved; the same for rewards
-    that are not only 0 and 1.
+    DAPO's dynamic sampling (arXiv:2503.14476, section 3.2) drops the prompts that are always or never solved; the same
+    for rewards that are not only 0 and 1. As in its code, but that a group of one is dropped, too.
 
     Args:
         decisions: Of any agents.
@@ -71,10 +86,11 @@ def signal_to_noise(
     With `v_g` the (unbiased) variance of group g's numbers and groups ranked by it, the first n stay, where n is the
     least with `v_1 + ... + v_n >= threshold * (v_1 + ... + v_G)`. The variance stands for the signal, since the part
     of the gradient that comes from rewards grows with it, while that of KL and entropy terms, the noise, does not
-    (SNR-aware filtering of RAGEN-2, arXiv:2604.06268, in the top-p form of its code).
+    (SNR-aware filtering of RAGEN-2, arXiv:2604.06268, in the top-p form of its code, mode "linear").
 
     Adapted: ranked for each agent by itself, since the rewards of two roles need not have the same units. Groups
-    without variance are always dropped.
+    without variance are always dropped. What is summed up is the variance, as the paper says; its code ranks in the
+    same order, but sums deviations (less 0.01), so that the same threshold keeps more groups there.
 
     Args:
         decisions: Of any agents.
@@ -105,34 +121,79 @@ def signal_to_noise(
     return _keep(decisions, kept, peers)
 
 
-def rows_to_play(kept: Kept, *, num_played: int, num_wanted: int) -> int:
-    """How many more rows of the data set to play, so that about `num_wanted` of them have a group that was kept.
+def rows_to_play(decisions: Sequence[Decision], kept: Kept, *, num_played: int, num_wanted: int) -> int:
+    """How many more rows of the data set to play, so that as much is left as `num_wanted` rows hold, unfiltered.
 
-    DAPO's dynamic sampling (arXiv:2503.14476) fills the batch with rows that teach something. With f of `num_played`
-    rows kept, it takes `(num_wanted - f) * num_played / f` more at the same rate, rounded up; at most `num_wanted` are
-    asked for at a time, and so many where none was kept. Call it again after they are played, until it says 0.
+    DAPO's dynamic sampling (arXiv:2503.14476) fills the batch with prompts that teach something. It has one group a
+    prompt; here a row has one for each decision of its episode, some of which are kept. So a row counts by the share
+    of its decisions that stay: if r rows have n decisions and k were kept, `f = r k / n` rows are filled, and at the
+    same rate `(num_wanted - f) * num_played / f` more are needed, rounded up; at most `num_wanted` are asked for at a
+    time, and so many where none was kept. Call it again after they are played, until it says 0.
 
     Args:
-        kept: Of all rows played so far for this batch. Rows count by `Decision.instance`, which must tell the rows of
-            one call of the rollout from those of the next.
-        num_played: Rows played so far.
+        decisions: Of all rows played so far for this batch. Rows count by `Decision.instance`, which must tell the
+            rows of one call of the rollout from those of the next.
+        kept: Those of them that stay.
+        num_played: Rows played so far, with those that left no decision, since their environment failed.
         num_wanted: Rows of a full batch.
 
     Example:
-        3 of 8 rows kept, 8 wanted: 5 * 8 / 3 = 13.3, so 14, bounded by 8.
+        8 rows of one decision each, 3 kept, 8 wanted: 5 * 8 / 3 = 13.3, so 14, bounded by 8. With two decisions each,
+        of which 12 of 16 are kept, 6 rows are filled: 2 * 8 / 6 = 2.7, so 3.
     """
-    filled = len({decision.instance for decision in kept.decisions})
-    missing = max(num_wanted - filled, 0)
+    filled = _num_rows(decisions) * len(kept.decisions)  # in units of 1 / n, so that all is exact
+    missing = num_wanted * len(decisions) - filled
     if not filled:
-        return missing
-    return min(-(-missing * num_played // filled), num_wanted)
+        return num_wanted
+    return min(-(-max(missing, 0) * num_played // filled), num_wanted)
 
 
-def first_rows(kept: Kept, num_rows: int) -> Kept:
-    """The decisions of the first `num_rows` rows alone, where more were kept than wanted; `dropped` stays as it is."""
-    rows = set(list(dict.fromkeys(decision.instance for decision in kept.decisions))[:num_rows])
-    pairs = [(d, i) for d, i in zip(kept.decisions, kept.indices, strict=True) if d.instance in rows]
-    return Kept(tuple(d for d, _ in pairs), tuple(i for _, i in pairs), kept.dropped)
+def first_rows(decisions: Sequence[Decision], kept: Kept, num_wanted: int) -> Kept:
+    """What the first rows kept, as few as hold as much as `num_wanted` rows do unfiltered; all, where that is less.
+
+    DAPO cuts its surplus as well: it is of the rows that were played last, whatever they were paid.
+    """
+    enough = num_wanted * len(decisions)
+    of_row = Counter(decision.instance for decision in kept.decisions)
+    rows: set[int] = set()
+    held = 0
+    for row in dict.fromkeys(decision.instance for decision in decisions):
+        if held * _num_rows(decisions) >= enough:
+            break
+        rows.add(row)
+        held += of_row[row]
+    return Kept.of(decisions, [i for d, i in zip(kept.decisions, kept.indices, strict=True) if d.instance in rows])
+
+
+def check_kept(kept: Kept, decisions: Sequence[Decision], *, name: str) -> None:
+    """Refuse anything but some of the decisions, in their order.
+
+    Raises:
+        TypeError: It is no `Kept`.
+        ValueError: Its indices are not places of the decisions, each at most once and in order, or its decisions are
+            not those at these places.
+    """
+    if not isinstance(kept, Kept):
+        raise TypeError(
+            f"the filter {name} returned a {type(kept).__name__}, expected a Kept. Return Kept.of(decisions, indices)"
+        )
+    indices = list(kept.indices)
+    if indices != sorted(set(indices)) or (indices and not 0 <= indices[0] <= indices[-1] < len(decisions)):
+        raise ValueError(
+            f"the filter {name} kept the indices {indices} of {len(decisions)} decisions, expected some of 0 to "
+            f"{len(decisions) - 1}, each once and in order. Return Kept.of(decisions, indices)"
+        )
+    if len(kept.decisions) != len(indices) or any(
+        d is not decisions[i] for d, i in zip(kept.decisions, indices, strict=True)
+    ):
+        raise ValueError(
+            f"the filter {name} returned other decisions than those at the indices {indices}, expected the same "
+            "objects: a filter chooses, and changes nothing. Return Kept.of(decisions, indices)"
+        )
+
+
+def _num_rows(decisions: Sequence[Decision]) -> int:
+    return len({decision.instance for decision in decisions})
 
 
 _SAME = 1e-6  # returns are sums, and equal ones may differ by a rounding error
@@ -157,9 +218,4 @@ def _varied(groups: Mapping[Hashable, Sequence[float]]) -> list[Hashable]:
 
 def _keep(decisions: Sequence[Decision], groups: Sequence[Hashable], peers: Peers) -> Kept:
     kept = set(groups)
-    indices = tuple(i for i, d in enumerate(decisions) if (d.agent, peers(i, d, 0).group) in kept)
-    dropped = {
-        agent: sum(d.agent == agent for d in decisions) - sum(decisions[i].agent == agent for i in indices)
-        for agent in dict.fromkeys(decision.agent for decision in decisions)
-    }
-    return Kept(tuple(decisions[i] for i in indices), indices, dropped)
+    return Kept.of(decisions, [i for i, d in enumerate(decisions) if (d.agent, peers(i, d, 0).group) in kept])

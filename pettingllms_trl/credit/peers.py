@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from trl.trainer.utils import nanstd
@@ -76,7 +76,13 @@ def mean_of_others(rows: torch.Tensor) -> torch.Tensor:
 
 
 def deviation(rows: torch.Tensor, scale: Scale) -> torch.Tensor:
-    """TRL's `scale_rewards`: unbiased deviation of the row or of all of the agent's rows, plus 1e-4; or 1."""
+    """TRL's `scale_rewards`: unbiased deviation of the row or of all of the agent's rows, plus 1e-4; or 1.
+
+    Raises:
+        ValueError: It is none of TRL's.
+    """
+    if scale not in get_args(Scale):
+        raise ValueError(f"scale={scale!r}, expected one of {', '.join(get_args(Scale))}. Set one of them.")
     if scale == "none":
         return torch.ones(())
     spread = nanstd(rows, dim=1, keepdim=True) if scale == "group" else nanstd(rows)

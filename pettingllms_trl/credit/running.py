@@ -17,8 +17,9 @@ def rae(
 
     Role-conditioned advantage estimation of SPIRAL (arXiv:2506.24119). As in its code, the baseline is read before it
     takes in the sample that it is subtracted from, so that the gradient stays unbiased, it starts at 0, and episodes
-    are taken in one after another. With `value="outcome"` and one candidate for each decision, `R` is the agent's
-    return of the episode, taken in once, and all of the agent's decisions in it get the same advantage, as there.
+    are taken in one after another. (There an advantage of exactly 0 is left out of the batch; here it stays in it.)
+    With `value="outcome"` and one candidate for each decision, `R` is the agent's return of the episode, taken in
+    once, and all of the agent's decisions in it get the same advantage, as there.
 
     Adapted: the paper's games are between two players. With other values, or several candidates, each decision is
     taken in once, with the mean of its candidates, all of which are compared with the same baseline. Rows of a data

@@ -30,10 +30,11 @@ def magrpo(decisions: Sequence[Decision], /, *, scale: Scale = "none", gamma: fl
     paper. With `sampling="tree"` they are siblings.
 
     Adapted: the authors' trees play every candidate on, and what follows one is the mean over all of its children's
-    returns; ours go on from the best candidate alone. So in a tree the played candidate has the return to go of the
-    branch that was played (of the best of K at each later decision, which the policy alone does not reach), as has a
-    sibling that reached the very same state; for the others what follows counts 0 (`values.numbers_of`). Their return
-    is one for the whole team; here it is the agent's own, `alpha * team + local`, which for `local = 0` is the same.
+    returns (times 0.9, the default discount of their code); ours go on from the best candidate alone. So in a tree the
+    played candidate has the return to go of the branch that was played (of the best of K at each later decision, which
+    the policy alone does not reach), as has a sibling that reached the very same state; for the others what follows
+    counts 0 (`values.numbers_of`). Their return is one for the whole team; here it is the agent's own, `alpha * team +
+    local`, which for `local = 0` is the same.
 
     Args:
         decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
@@ -74,6 +75,8 @@ def max_rl(decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: 
 
     For rewards of 0 and 1 the expected update is the gradient of `log p`, p the rate of success, up to its K-th order,
     instead of that of p: a task that is rarely solved weighs about 1 / p. Advantages are -1 to K - 1.
+
+    As in the authors' code, but that they add 1e-6 to the mean instead of telling 0 apart.
 
     Adapted: the paper's rewards are 0 or 1; here any of at least 0 are taken. By name it is judged by the step's
     reward in a tree and by the episode's return with `sampling="parallel"`.

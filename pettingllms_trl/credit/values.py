@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from pettingllms_trl.records import Decision
 
@@ -32,13 +32,15 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
             agent was paid from its decision t up to its next one, t + 1.
 
     Raises:
-        ValueError: `gamma` is out of range, or given for another value; or the returns are unknown, because the
-            decisions were re-weighed after they had been played.
+        ValueError: `value` is none of the three; `gamma` is out of range, or given for another value; or the returns
+            are unknown, because the decisions were re-weighed after they had been played.
 
     Example:
         An agent is paid 1 at its first decision (the candidates' rewards are 1, 0) and 2 at its second and last one:
         return to go 3 at the first, so its numbers are 3, 0; with gamma 0.5 they are 1 + 0.5 * 2 = 2, 0.
     """
+    if value not in get_args(Value):
+        raise ValueError(f"value={value!r}, expected one of {', '.join(get_args(Value))}. Set one of them.")
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"gamma={gamma!r}, expected a discount from 0 to 1; 1 is no discount")
     if gamma != 1.0 and value != "return_to_go":

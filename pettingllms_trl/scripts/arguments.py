@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,7 +38,8 @@ class TeamArguments:
             What the environment is made with, such as `{"size": 6}`.
         imports (`list[str]`, *optional*):
             Installed packages to import first, because they register the environment: `["pettingllms_envs"]`. This
-            runs their code. Nothing else that a configuration names is imported, but for `reward_funcs` and `credit`.
+            runs their code. Nothing else that a configuration names is imported, but for `reward_funcs`, `credit` and
+            `filters`.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
             `"shared"` (L1), `"lora"` (L2), `"full"` (L3), or a mapping from agents or roles to the name of an adapter
             or to the fields of a [`Policy`].
@@ -202,6 +204,25 @@ def function(field_name: str, path: str) -> Any:
             f"{field_name} names {path!r}; expected the path of a function, such as my_module.my_function. Mend it."
         )
     return found
+
+
+def choice(field_name: str, given: Any) -> Any:
+    """A name of ours as it is; a dotted path as the function there; `{either: options}` with its options.
+
+    Raises:
+        ValueError: There is no such function, or the options are none. Whether a name is known, is seen later.
+    """
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        given = mapping(field_name, given)
+    if isinstance(given, str):
+        return function(field_name, given) if "." in given else given
+    if not isinstance(given, Mapping) or len(given) != 1 or not isinstance(next(iter(given.values())), Mapping):
+        raise ValueError(
+            f"{field_name} has {given!r}; expected a name, the dotted path of a function, or one of them with its "
+            f"options. Write {field_name}: {{loo: {{value: outcome}}}}."
+        )
+    ((name, options),) = given.items()
+    return partial(function(field_name, name), **options) if "." in name else dict(given)
 
 
 class _Parser(TrlParser):

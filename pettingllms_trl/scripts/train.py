@@ -31,8 +31,10 @@ class TrainArguments(arguments.TeamArguments):
     ranges of seeds, or a data set (`dataset_name`, as in TRL's scripts) with a column `seed`.
 
     Args:
-        credit (`str`, *optional*, defaults to `"at_grpo"`):
-            Name of a credit scheme, or the dotted path of a function.
+        credit (`str` or `dict`, *optional*, defaults to `"at_grpo"`):
+            Name of a credit scheme, or the dotted path of a function; with options: `{at_grpo: {value: outcome}}`.
+        filters (`list`, *optional*):
+            Group filters, one after another, each a name or a dotted path, with options as `credit` has them.
         reward_funcs (`list[str]`, *optional*):
             Dotted paths of reward functions, added to the environment's rewards.
         adapters (`str`, *optional*):
@@ -49,7 +51,15 @@ class TrainArguments(arguments.TeamArguments):
             The same for the evaluations: during training as `eval_strategy` says, and once in the end.
     """
 
-    credit: str = field(default="at_grpo", metadata={"help": "A credit scheme, or the dotted path of a function."})
+    credit: dict[str, Any] | str | None = field(
+        default="at_grpo",
+        metadata={
+            "help": 'A credit scheme, or the dotted path of a function; with options: \'{"loo": {"value": ...}}\'.'
+        },
+    )
+    filters: list[str] = field(
+        default_factory=list, metadata={"help": "Group filters, each by name or dotted path, with options as credit."}
+    )
     reward_funcs: list[str] = field(default_factory=list, metadata={"help": "Dotted paths of reward functions."})
     adapters: str | None = field(
         default=None, metadata={"help": "Folder with a folder for each adapter, to start from."}
@@ -103,7 +113,8 @@ def make_trainer(
             f"num_trees is {given.num_trees}, but log_completions is {args.log_completions}; trees are drawn from the "
             "table of completions. Set log_completions: true, or leave num_trees out."
         )
-    credit: Any = arguments.function("credit", given.credit) if "." in given.credit else given.credit
+    credit = arguments.choice("credit", given.credit)
+    filters = [given.filters] if isinstance(given.filters, str | dict) else given.filters
     reward_funcs = [arguments.function("reward_funcs", path) for path in given.reward_funcs]
     assert given.policies is not None
     peft_config = arguments.peft_config(config, given.policies)
@@ -130,6 +141,7 @@ def make_trainer(
         reward_funcs=reward_funcs or None,
         policies=given.policies,
         credit=credit,
+        filters=[arguments.choice("filters", one) for one in filters],
         peft_config=peft_config,
         quantization_config=quantization_config,
         callbacks=[PrintTrees(given.num_trees)] if given.num_trees else None,

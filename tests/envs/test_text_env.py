@@ -235,10 +235,17 @@ def test_infos_have_parts_outcome_and_turn_and_nothing_else() -> None:
     env = raw_env(size=5)
     env.reset(seed=0)
     outcome = env.infos["planner_0"]["outcome"]
-    assert env.infos["planner_0"] == {"rewards": {}, "outcome": outcome, "turn": 1}
+    assert env.infos["planner_0"] == {"rewards": {}, "team_rewards": [], "outcome": outcome, "turn": 1}
     assert set(outcome) == {"success", "regret", "moves", "optimal", "distance"}
     env.step("Moves: U")
     assert env.infos["planner_0"]["turn"] == 1
+    env.step("Moves: U")
+    assert {agent: env.infos[agent]["team_rewards"] for agent in env.agents} == {
+        "drafter_0": ["progress"],
+        "planner_0": ["progress"],
+    }
+    env.reset(seed=0)
+    env.step("Moves: U")
     env.step("Moves: Q")
     assert env.infos["planner_0"]["turn"] == 2
     assert env.metadata["reset_options"] == {

@@ -36,7 +36,8 @@ class Mortal(MultiAgentGRPOTrainer):
 
 def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **options: Any) -> Mortal:
     """A trainer of `steps` steps, 2 rows of 4 candidates, each saved; `options` go where they belong."""
-    own = {name: options.pop(name) for name in ("policies", "credit", "callbacks", "eval_dataset") if name in options}
+    names = ("policies", "credit", "filters", "callbacks", "eval_dataset")
+    own = {name: options.pop(name) for name in names if name in options}
     arguments = {
         "output_dir": str(path),
         "per_device_train_batch_size": 8,

@@ -25,6 +25,7 @@ from pettingllms_trl.scripts import arguments
 from pettingllms_trl.scripts.instances import check_apart, seeds_and_levels
 from pettingllms_trl.scripts.train import KINDS
 from pettingllms_trl.trees import trees
+from picky import first
 
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,51 @@ def test_what_is_said_of_adapters_reaches_all_that_there_are(policies: Any, use_
     assert (found and found.r) == rank
 
 
+CHOICES: dict[str, Any] = {
+    "credit": {"loo": {"value": "outcome"}},
+    "filters": ["nonzero_variance", {"signal_to_noise": {"threshold": 0.5}}],
+}
+
+
+def test_credit_filters_and_weights_are_chosen_in_yaml_or_json(tmp_path: Path) -> None:
+    numbers = {"alpha": 0.5, "reward_parts": {"format": 2, "progress": 0.0}, "max_resamples": 3}
+    as_json = [
+        *("--credit", json.dumps(CHOICES["credit"])),
+        *("--filters", "nonzero_variance", json.dumps(CHOICES["filters"][1])),
+        *("--alpha", "0.5", "--max_resamples", "3", "--reward_parts", json.dumps(numbers["reward_parts"])),
+    ]
+    for argv in (["--config", str(written(tmp_path, **CHOICES, **numbers))], as_json):
+        script, _, args, _ = parse(*argv, "--env", "some/env-v0", "--output_dir", str(tmp_path), "--use_cpu")
+        assert arguments.choice("credit", script.credit) == CHOICES["credit"]
+        assert [arguments.choice("filters", one) for one in script.filters] == CHOICES["filters"]
+        assert {name: getattr(args, name) for name in numbers} == numbers
+
+
+def test_a_dotted_path_is_a_function_with_or_without_options() -> None:
+    assert arguments.choice("filters", "picky.first") is first
+    made = arguments.choice("filters", {"picky.first": {"most": 1}})
+    assert (made.func, made.keywords) == (first, {"most": 1})
+    assert arguments.choice("filters", "nonzero_variance") == "nonzero_variance"
+
+
+def test_a_run_from_a_file_uses_them(tmp_path: Path, model_path: str) -> None:
+    file = written(
+        tmp_path,
+        model_name_or_path=model_path,
+        output_dir=str(tmp_path / "out"),
+        credit={"loo": {"scale": "group"}},
+        filters={"picky.first": {"most": 2}},
+        reward_parts={"format": 2.0},
+        max_resamples=1,
+        log_completions=True,
+        num_completions_to_print=0,
+    )
+    assert cli.train(["--config", str(file)]) == 0
+    table = pandas.read_parquet(tmp_path / "out" / "completions" / "completions_00001.parquet")
+    assert len(table) == 2 * 2  # two decisions of two candidates
+    assert list(table["environment"]) == pytest.approx([-0.4] * 4)  # -0.2 for what cannot be read, times 2
+
+
 def test_a_range_of_seeds_becomes_rows_whose_levels_take_turns() -> None:
     rows = seeds_and_levels("train_seeds", [3, 6], [1, 5], "train")
     assert rows is not None
@@ -171,6 +217,16 @@ WRONG = {
     "tracker that is not installed": ({"report_to": "swanlab"}, [], "report_to names 'swanlab'; expected"),
     "unknown credit": ({"credit": "at_gropo"}, [], "Did you mean 'at_grpo'?"),
     "credit that is nowhere": ({"credit": "math.cosin"}, [], "credit names 'math.cosin': .*expected the path"),
+    "credit without its options": (
+        {"credit": {"loo": "outcome"}},
+        [],
+        "credit has {'loo': 'outcome'}; expected",
+    ),
+    "unknown option of a credit": ({"credit": {"loo": {"valu": "reward"}}}, [], "the option 'valu', expected some of"),
+    "unknown filter": ({"filters": ["zero_variance"]}, [], "Did you mean 'nonzero_variance'?"),
+    "two filters in one": ({"filters": [{"a": {}, "b": {}}]}, [], "filters has .*; expected a name"),
+    "unknown reward part": ({}, ["--reward_parts", '{"progres": 2}'], "Did you mean 'progress'?"),
+    "weights that are none": ({}, ["--reward_parts", "progress=2"], "reward_parts='progress=2', expected a mapping"),
     "reward that is no function": ({"reward_funcs": ["math.pi"]}, [], "reward_funcs names 'math.pi'; expected"),
     "adapters that are not there": ({"policies": "lora", "adapters": "nowhere"}, [], "lacks drafter, planner"),
     "group of one": ({"num_generations": 1}, [], "num_generations=1"),

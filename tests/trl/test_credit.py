@@ -146,7 +146,9 @@ def test_a_name_that_is_unknown_or_needs_other_sampling_is_refused(credit: str, 
 
 
 def test_what_is_neither_a_name_nor_a_function_is_refused() -> None:
-    with pytest.raises(TypeError, match=rf"credit is 3, expected a name \({NAMES}\) or a function"):
+    with pytest.raises(
+        TypeError, match=rf"credit is 3, expected a name \({NAMES}\), a name with options .*, or a function"
+    ):
         resolve(3, sampling="tree", scale="group", num_candidates=4)
 
 

@@ -126,27 +126,44 @@ def test_a_threshold_out_of_range_is_refused(threshold: float) -> None:
 def test_as_many_rows_are_played_as_the_rate_of_keeping_asks_for(
     filled: int, num_played: int, num_wanted: int, more: int
 ) -> None:
-    decisions = tuple(choice(agent, [1, 0], instance=i) for i in range(filled) for agent in ("a", "b"))
-    kept = Kept(decisions, tuple(range(len(decisions))), {})
-    assert rows_to_play(kept, num_played=num_played, num_wanted=num_wanted) == more
+    decisions = [choice(agent, [1, 0], instance=i) for i in range(num_played) for agent in ("a", "b")]
+    kept = Kept.of(decisions, range(2 * filled))
+    assert rows_to_play(decisions, kept, num_played=num_played, num_wanted=num_wanted) == more
 
 
-def test_the_surplus_is_cut_by_rows() -> None:
-    kept = first_rows(nonzero_variance(TREE), 2)
-    assert kept.indices == (0, 2, 3)
-    assert {decision.instance for decision in kept.decisions} == {0, 1}
-    assert kept.dropped == {"a": 1, "b": 1}
+def test_a_row_counts_by_the_share_of_its_decisions_that_stay() -> None:
+    # 8 rows of two decisions, 12 of which stay: as much as 6 rows hold, though every row has one that stays.
+    decisions = [choice(agent, [1, 0], instance=i) for i in range(8) for agent in ("a", "b")]
+    kept = Kept.of(decisions, [i for i in range(16) if i % 4 != 1])
+    assert rows_to_play(decisions, kept, num_played=8, num_wanted=8) == 3  # 2 * 8 / 6 = 2.7
+
+
+def test_a_row_whose_environment_failed_is_played_for() -> None:
+    decisions = [choice("a", [1, 0], instance=i) for i in range(8) if i != 2]
+    kept = Kept.of(decisions, range(7))
+    assert rows_to_play(decisions, kept, num_played=8, num_wanted=8) == 2  # 1 * 8 / 7 = 1.1
+    assert rows_to_play([], Kept.of([], []), num_played=8, num_wanted=8) == 8
+
+
+# TREE: 4 rows of 6 decisions, 1.5 a row, of which rows 0 and 2 keep one, row 1 two and row 3 none.
+@pytest.mark.parametrize(("num_wanted", "indices"), [(1, (0, 2, 3)), (2, (0, 2, 3)), (3, (0, 2, 3, 4)), (0, ())])
+def test_the_surplus_is_cut_by_rows(num_wanted: int, indices: tuple[int, ...]) -> None:
+    kept = first_rows(TREE, nonzero_variance(TREE), num_wanted)
+    assert kept.indices == indices
+    assert kept.dropped == {
+        agent: sum(d.agent == agent for i, d in enumerate(TREE) if i not in indices) for agent in "ab"
+    }
 
 
 def test_playing_until_nothing_is_missing_fills_the_batch() -> None:
     """As the trainer does it, with an environment in which every third row teaches something."""
     decisions: list[Decision] = []
     kept, num_played = Kept((), (), {}), 0
-    while more := rows_to_play(kept, num_played=num_played, num_wanted=8):
+    while more := rows_to_play(decisions, kept, num_played=num_played, num_wanted=8):
         decisions += [choice("a", [1, 0] if i % 3 == 0 else [0, 0], instance=num_played + i) for i in range(more)]
         num_played += more
         kept = nonzero_variance(decisions)
-    assert len(first_rows(kept, 8).decisions) == 8
+    assert len(first_rows(decisions, kept, 8).decisions) == 8
     assert num_played <= 3 * 8 + 3
 
 

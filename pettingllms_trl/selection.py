@@ -1,0 +1,132 @@
+"""What of a generation is trained on: what the filters left, how many more rows to play, and the account of it. Pure.
+
+A generation's rows are played, filtered, and, with `max_resamples`, more rows are played until as much is left as a
+generation's rows hold unfiltered (DAPO's dynamic sampling). Then the credit sees all decisions, and its advantages are
+selected as the decisions are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from datasets import IterableDataset
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.credit import Filter, Kept, check_kept, first_rows, name_of, rows_to_play
+from pettingllms_trl.records import Decision, Episode
+
+
+Item = TypeVar("Item")
+
+
+def check_resampling(args: MultiAgentGRPOConfig, filters: Sequence[Filter], dataset: Any) -> None:
+    """Refuse what filters and dynamic sampling cannot do.
+
+    Raises:
+        ValueError: Further rows would come from a stream, or for one of several processes; or a generation that
+            filters leave nothing of would be a step without a gradient, which the scaler of float16 does not take.
+    """
+    if filters and args.fp16:
+        raise ValueError(
+            "fp16=True with filters: where they drop a whole generation there is no gradient, which the scaler of "
+            "float16 refuses; expected bfloat16 or float32. Set bf16=True, or leave filters out."
+        )
+    if not args.max_resamples:
+        return
+    if isinstance(dataset, IterableDataset):
+        raise ValueError(
+            f"max_resamples={args.max_resamples} with a streamed train_dataset, expected one whose rows can be taken "
+            "by their place, so that a resumed run meets the rows that were to come. Load it (streaming=False), or "
+            "set max_resamples=0."
+        )
+    if args.world_size > 1:
+        raise ValueError(
+            f"max_resamples={args.max_resamples} on {args.world_size} processes, expected one so far. Set "
+            "max_resamples=0; filters alone work."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which of a generation's decisions are trained on.
+
+    Args:
+        kept: What the filters left, and no surplus cut it off.
+        dropped: How many decisions of an agent each filter dropped, by agent and filter, 0 included.
+        surplus: How many decisions of each agent were cut off, since the rows before them hold enough.
+        num_more: How many more rows would have to be played for a full batch.
+    """
+
+    kept: Kept
+    dropped: Mapping[tuple[str, str], int]
+    surplus: Mapping[str, int]
+    num_more: int
+
+    def of(self, items: Sequence[Item]) -> list[Item]:
+        """Those of the decisions that are trained on, of something that there is one of for each decision."""
+        return [items[i] for i in self.kept.indices]
+
+
+def select(
+    decisions: Sequence[Decision], filters: Sequence[Filter], *, num_played: int, num_wanted: int, resample: bool
+) -> Selection:
+    """The filters one after another, each on what those before it left; with `resample`, at most a full batch of it.
+
+    Args:
+        decisions: Of all rows played for the generation, row after row. Rows count by `Decision.instance`.
+        filters: Group filters.
+        num_played: Rows played, with those whose environment failed.
+        num_wanted: Rows of a full batch.
+        resample: Whether the batch is to be filled, and what is more than full cut off.
+
+    Raises:
+        TypeError, ValueError: A filter returned something else than some of the decisions.
+    """
+    kept = Kept.of(decisions, range(len(decisions)))
+    dropped: Counter[tuple[str, str]] = Counter()
+    for group_filter in filters:
+        name = name_of(group_filter)
+        left = group_filter(kept.decisions)
+        check_kept(left, kept.decisions, name=name)
+        lost = Kept.of(kept.decisions, left.indices).dropped
+        dropped.update({(agent, name): lost.get(agent, 0) for agent in kept.dropped})
+        kept = Kept.of(decisions, [kept.indices[i] for i in left.indices])
+    if not resample:
+        return Selection(kept=kept, dropped=dict(dropped), surplus={}, num_more=0)
+    more = rows_to_play(decisions, kept, num_played=num_played, num_wanted=num_wanted)
+    first = first_rows(decisions, kept, num_wanted)
+    surplus = {agent: number - kept.dropped[agent] for agent, number in first.dropped.items()}
+    return Selection(kept=first, dropped=dict(dropped), surplus=surplus, num_more=more)
+
+
+def shifted(episodes: Sequence[Episode], by: int) -> list[Episode]:
+    """The episodes of rows that are played after `by` others: of instances of their own, as are their decisions."""
+    return [
+        replace(
+            episode,
+            instance=episode.instance + by,
+            decisions=tuple(replace(decision, instance=decision.instance + by) for decision in episode.decisions),
+        )
+        for episode in episodes
+    ]
+
+
+def num_tokens(decisions: Sequence[Decision]) -> int:
+    """Of all sequences, prompts and completions."""
+    return sum(len(d.prompt_ids) + len(c.completion.ids) for d in decisions for c in d.candidates)
+
+
+def metrics_of(selection: Selection, *, num_played: int, num_wanted: int) -> dict[str, float]:
+    """Values by metric, for one generation; the names are README's."""
+    kept = Counter(decision.agent for decision in selection.kept.decisions)
+    return {
+        "rollout/rows": num_played,
+        "rollout/resampled_rows": num_played - num_wanted,
+        "rollout/empty": float(not selection.kept.decisions),
+        **{f"agent/{agent}/decisions": kept[agent] for agent in selection.kept.dropped},
+        **{f"agent/{agent}/dropped/{name}": number for (agent, name), number in selection.dropped.items()},
+        **{f"agent/{agent}/dropped/surplus": number for agent, number in selection.surplus.items()},
+    }
