@@ -35,6 +35,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
         num_continuations (`int`, *optional*, defaults to `0`):
             How often each candidate's branch is played to its end by the current policies in training, for
             `credit="counterfactual"`. Costs `num_generations * num_continuations` episodes for each decision.
+        alternate_every (`int`, *optional*):
+            The policies take turns to learn, for so many generations each, in the order of the agents that they play;
+            the others play meanwhile, and answer each prompt once. `None`: all learn from every generation. For
+            another order give the trainer a `schedule`.
         check_groups (`bool`, *optional*, defaults to `False`):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
@@ -60,6 +64,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
     num_threads: int = field(
         default=0, metadata={"help": "Threads on which environments are stepped. 0: one after the other."}
     )
+    alternate_every: int | None = field(
+        default=None, metadata={"help": "Policies take turns to learn, for so many generations each. None: all learn."}
+    )
     check_groups: bool = field(
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}
     )
@@ -76,10 +83,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             )
         if self.sampling not in ("tree", "parallel"):
             raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
-        for name in ("max_envs", "max_turns"):
+        for name, none in (("max_envs", "no bound"), ("max_turns", "no bound"), ("alternate_every", "no turns")):
             value: Any = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name}={value}, expected a positive number, or None for no bound")
+                raise ValueError(f"{name}={value}, expected a positive number, or None for {none}")
         if self.num_continuations < 0:
             raise ValueError(f"num_continuations={self.num_continuations}, expected 0 or more")
         super().__post_init__()

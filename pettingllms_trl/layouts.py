@@ -238,11 +238,14 @@ class Layouts(GRPOTrainer):
         self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
         norms = []
         for policy in trained:
+            parameters = [p for p in self._parameters_of(policy) if p.grad is not None]
+            if not parameters:  # nothing taught it in this step; a norm of 0 would dilute what is logged
+                continue
             limit = self.args.max_grad_norm if policy.max_grad_norm is None else policy.max_grad_norm
-            norm = torch.nn.utils.clip_grad_norm_(self._parameters_of(policy), limit)
+            norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
             self._metrics["train"][f"policy/{policy.name}/grad_norm"].append(float(norm))
             norms.append(norm)
-        return torch.stack(norms).norm()
+        return torch.stack(norms or [torch.zeros((), device=self.accelerator.device)]).norm()
 
     def _parameters_of(self, policy: Policy) -> list[torch.nn.Parameter]:
         return weights.parameters_of(self.accelerator.unwrap_model(self.model), policy)

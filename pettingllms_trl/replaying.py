@@ -17,13 +17,16 @@ from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset, shuffle_se
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
-from pettingllms_trl.curriculum import Curriculum, Progress
+from pettingllms_trl.curricula import Curricula, after, assign
+from pettingllms_trl.curriculum import Progress
 from pettingllms_trl.health import coordinates
 from pettingllms_trl.metrics import of_episodes
 from pettingllms_trl.order import EpochSampler
 from pettingllms_trl.playing import Plays
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.records import Decision, Episode, check_groups
+from pettingllms_trl.schedules import Schedule, learners
+from pettingllms_trl.stock import ONLY
 from pettingllms_trl.survival import Survives
 
 
@@ -31,8 +34,9 @@ class Replays(Survives, Plays):
     """See the head of this file."""
 
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
-    _curriculum: Curriculum | None
-    _progress: Progress
+    _curricula: Curricula
+    _progress: dict[str, Progress]
+    _schedule: Schedule | None
     num_generations: int
     _replayed: list[dict[str, Any]]
     _signature_columns: list[str] | None
@@ -80,6 +84,22 @@ class Replays(Survives, Plays):
 
     # ---- A generation -----------------------------------------------------------------------------------------------
 
+    @property
+    def _learning(self) -> tuple[Policy, ...]:
+        """The policies that learn from the generation of now."""
+        trained = self.routing.trained
+        if self._schedule is None:
+            return trained
+        micro_steps = self.args.steps_per_generation * self.num_iterations
+        generation = self.state.global_step * self.args.gradient_accumulation_steps // micro_steps
+        names = learners(self._schedule, generation, [policy.name for policy in trained])
+        return tuple(policy for policy in trained if policy.name in names)
+
+    @property
+    def _learning_agents(self) -> set[str]:
+        names = {policy.name for policy in self._learning}
+        return {agent for agent, policy in self.routing.of_agent.items() if policy in names}
+
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """Rows to the forward passes of this micro-step; a single forward pass, on its way to the loss, as it is."""
         if isinstance(generation_batch, dict):
@@ -87,19 +107,19 @@ class Replays(Survives, Plays):
         steps_per_generation = self.args.steps_per_generation
         if self._step % (steps_per_generation * self.num_iterations) == 0 or self._buffered_inputs is None:
             name = str(self.state.global_step)
-            rows = generation_batch
-            if self._curriculum is not None:
-                rows = self._curriculum.assign(rows, self._progress, f"{self.args.seed}/{name}")
+            rows = assign(self._curricula, generation_batch, self._progress, f"{self.args.seed}/{name}")
             episodes = self._play(
                 rows,
                 sampling=self.args.sampling,
                 num_candidates=self.num_generations,
                 name=name,
                 num_continuations=self.args.num_continuations,
+                once=[agent for agent in self.routing.of_agent if agent not in self._learning_agents],
             )
-            if self._curriculum is not None:
-                self._progress = self._curriculum.after(self._progress, rows, episodes)
-                self._metrics["train"]["curriculum/level"].append(float(self._progress.index + 1))
+            self._progress = after(self._curricula, self._progress, rows, episodes)
+            for of, progress in self._progress.items():
+                level = "curriculum/level" if of == ONLY else f"env/{of}/curriculum/level"
+                self._metrics["train"][level].append(float(progress.index + 1))
             if self.args.check_groups:
                 check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
             self._log_episodes(episodes, "train")
@@ -108,9 +128,9 @@ class Replays(Survives, Plays):
 
     def _batches(self, decisions: Sequence[Decision]) -> list[list[Batch]]:
         """Decisions to the forward passes of each of a generation's micro-steps; those of partners teach nobody."""
-        of_agent, names = self.routing.of_agent, {policy.name for policy in self.routing.trained}
-        decisions = [decision for decision in decisions if of_agent[decision.agent] in names]
-        advantages = self._credit(decisions)
+        of_agent, agents = self.routing.of_agent, self._learning_agents
+        decisions = [decision for decision in decisions if decision.agent in agents]
+        advantages = self._credit(decisions) if decisions else []
         credits.check_advantages(advantages, decisions)
         self._watch(decisions, advantages)
         for log in (self._logs["prompt"], self._logs["completion"], self._logs["advantages"]):
@@ -118,7 +138,7 @@ class Replays(Survives, Plays):
         self._logs["rewards"].clear()
         self._logs["extra"].clear()
         steps: list[list[Batch]] = [[] for _ in range(self.args.steps_per_generation)]
-        for policy in self.routing.trained:
+        for policy in self._learning:
             own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
             if not own:
                 continue
@@ -134,12 +154,14 @@ class Replays(Survives, Plays):
         return steps
 
     def _place(self) -> dict[str, Any]:
-        return {**super()._place(), "curriculum": [self._progress.index, list(self._progress.latest)]}
+        progress = {name: [each.index, list(each.latest)] for name, each in self._progress.items()}
+        return {**super()._place(), "curriculum": progress}
 
     def _take_place(self, place: dict[str, Any]) -> None:
         super()._take_place(place)
-        index, latest = place["curriculum"]
-        self._progress = Progress(index, tuple(latest))
+        for name, (index, latest) in place["curriculum"].items():
+            if name in self._progress:
+                self._progress[name] = Progress(index, tuple(latest))
 
     def _replay_policy(
         self, policy: Policy, decisions: Sequence[Decision], advantages: credits.Advantages
@@ -157,6 +179,7 @@ class Replays(Survives, Plays):
         ]
         extra = {
             "agent": [d.agent for d in decisions for _ in d.candidates],
+            **({"env": [d.environment for d in decisions for _ in d.candidates]} if len(self._envs) > 1 else {}),
             "instance": [d.instance for d in decisions for _ in d.candidates],
             "episode": [d.episode for d in decisions for _ in d.candidates],
             "turn": [d.turn for d in decisions for _ in d.candidates],
@@ -191,8 +214,8 @@ class Replays(Survives, Plays):
         return gather(rewards.to(self.accelerator.device))
 
     def _log_episodes(self, episodes: Sequence[Episode], mode: str) -> None:
-        groups = mode == "train" and self.args.sampling == "tree"
-        for name, values in of_episodes(episodes, groups=groups).items():
+        groups_of = self._learning_agents if mode == "train" and self.args.sampling == "tree" else ()
+        for name, values in of_episodes(episodes, groups_of=groups_of).items():
             self._metrics[mode][name].extend(values)
         if mode == "eval":  # in training TRL logs it
             rewards = [c.reward for episode in episodes for d in episode.decisions for c in d.candidates]

@@ -11,8 +11,8 @@ from datasets import Dataset, IterableDataset, load_dataset
 from trl import ScriptArguments
 
 from pettingllms_trl.environment import env_maker
-from pettingllms_trl.rollout import MakeEnv
 from pettingllms_trl.scripts.arguments import TeamArguments
+from pettingllms_trl.stock import MakeEnv
 
 
 Rows: TypeAlias = Dataset | IterableDataset
