@@ -22,6 +22,7 @@ from peft import PeftConfig
 from transformers.integrations import get_available_reporting_integrations
 from trl import ModelConfig, TrlParser, get_peft_config
 
+from pettingllms_trl.chat_api import ChatApi
 from pettingllms_trl.policies import Policy
 
 
@@ -110,14 +111,15 @@ def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] 
 
 def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
     """Names of adapters as they are, the fields of a policy as a `Policy`."""
-    known = [f.name for f in dataclasses.fields(Policy) if f.name != "api"]  # a function, for Python
+    known = [f.name for f in dataclasses.fields(Policy)]
     made: dict[str, str | Policy] = {}
     for who, what in given.items():
         if isinstance(what, Mapping):
             for name in what:
                 if name not in known:
                     _refuse(name, known, f"policies[{who!r}]")
-            made[who] = Policy(**what)
+            api = {"api": chat_api(f"policies[{who!r}].api", what["api"])} if what.get("api") is not None else {}
+            made[who] = Policy(**{**what, **api})
         elif isinstance(what, str):
             made[who] = what
         else:
@@ -126,6 +128,20 @@ def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
                 f"{', '.join(known)}. Write {who}: {{adapter: {who}}}."
             )
     return made
+
+
+def chat_api(name: str, given: Any) -> ChatApi:
+    """The fields of an endpoint as a `ChatApi`."""
+    known = {f.name: f for f in dataclasses.fields(ChatApi)}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{name} is {given!r}; expected a mapping. Write api: {{base_url: ..., model: ...}}.")
+    for each in given:
+        if each not in known:
+            _refuse(each, list(known), name)
+    missing = [each for each in ("base_url", "model") if each not in given]
+    if missing:
+        raise ValueError(f"{name} is without {', '.join(missing)}; expected at least base_url and model. Add them.")
+    return ChatApi(**given)
 
 
 def has_adapters(given: str | Mapping[str, str | Policy]) -> bool:
