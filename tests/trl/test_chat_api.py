@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -113,9 +114,7 @@ def test_what_the_server_will_not_do_is_said_in_its_words_without_the_key(
     api = ChatApi(endpoint.url, "big", key_env="PARTNER_KEY", patience=0.5)
     with pytest.raises(RuntimeError, match=said) as found:
         api(ASK)
-    assert KEY not in str(found.value)
-    assert found.value.__cause__ is None
-    assert found.value.__suppress_context__
+    assert KEY not in "".join(traceback.format_exception(found.value))
 
 
 def test_an_answer_that_does_not_begin_is_not_waited_for(endpoint: Endpoint) -> None:
@@ -130,7 +129,7 @@ def test_an_answer_that_does_not_begin_is_not_waited_for(endpoint: Endpoint) -> 
         ({"base_url": "host/v1"}, r"server 'host/v1', expected http://host:port\. Check the api's base_url"),
         ({"model": None}, "an api has model=None, expected a text"),
         ({"key_env": "NO_SUCH_KEY"}, "key_env='NO_SUCH_KEY', but there is no such environment variable"),
-        ({"key_env": KEY}, "key_env is not the name of an environment variable"),
+        ({"key_env": KEY}, "key_env is not shown here, .*expected the name of an environment variable"),
         ({"timeout": 0}, "timeout=0, expected seconds"),
     ],
 )
