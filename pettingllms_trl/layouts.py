@@ -81,7 +81,11 @@ class Layouts(GRPOTrainer):
         elif routing.full and processing_class is None:
             processing_class = load_tokenizer(_source(model))
         references: Mapping[str, weights.Reference] = {}
+        # TRL makes one reference, from the model's path or of the adapter "default": right for a plain model alone.
+        hidden: dict[str, Any] = {"beta": betas.get(BASE, 0.0) if self._is_plain else 0.0}
         if not self._is_plain:
+            if any(isinstance(each, str) for each in (model, *(policy.model for policy in routing.full))):
+                hidden["model_init_kwargs"] = None  # models are loaded with them here; TRL would say it ignores them
             # Seeded before adapters are drawn, or equal seeds start from different ones (huggingface/trl#6688).
             set_seed(args.seed)
             assembled = weights.assemble(
@@ -93,8 +97,7 @@ class Layouts(GRPOTrainer):
             )
             model, references = assembled.model, assembled.references
             peft_config = quantization_config = None
-        # TRL makes one reference, from the model's path or of the adapter "default": right for a plain model alone.
-        with instead(args, beta=betas.get(BASE, 0.0) if self._is_plain else 0.0):
+        with instead(args, **hidden):
             super().__init__(
                 model=model,
                 args=args,

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pettingzoo
 import pytest
 import torch
 from datasets import Dataset
@@ -19,6 +18,7 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, cli
 from pettingllms_trl.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
 from pettingllms_trl.policies import Policy, route
+from pettingllms_trl.scripts.instances import makers
 from pettingllms_trl.scripts.sft import SFTArguments, by_oracles
 from pettingllms_trl.sft import load_adapters, rows_of, warm_up
 from strangers import Relay
@@ -270,11 +270,7 @@ def test_the_command_trains_on_the_oracles_of_several_environments(model_path: s
     fixed = [part for part in command(model_path, tmp_path) if part not in ("--env", "pettingllms/plan_path-v0")]
     assert cli.sft([*fixed, "--environments", json.dumps(games), "--num_episodes", "3"]) == 0
     given = SFTArguments(environments=games, num_episodes=3)
-    env = {
-        name: (lambda each=each: pettingzoo.make("aec", each.env_id, **each.env_kwargs))
-        for name, each in given.environments.items()
-    }
-    prompts = [d.prompt[-1]["content"] for d in by_oracles(given, env)]
+    prompts = [d.prompt[-1]["content"] for d in by_oracles(given, makers(given))]
     assert sum("Boxes:" in prompt for prompt in prompts) >= 3 * 2
     assert sum("Boxes:" not in prompt for prompt in prompts) >= 3 * 2
 
