@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from trl import SFTConfig, get_quantization_config
 
 from pettingllms_trl.demonstrations import FIRST_SEED, Demonstration, by_oracle, read
@@ -99,7 +100,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
     rows_of(demonstrations, routing)  # refuses what `warm_up` would, before a model is loaded
     args.model_init_kwargs = arguments.model_init_kwargs(config, args)
     return partial(
-        warm_up,
+        run,
         config.model_name_or_path,
         demonstrations,
         routing,
@@ -108,6 +109,18 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
         quantization_config=get_quantization_config(config),
         chat_template_kwargs=given.chat_template_kwargs,
     )
+
+
+def run(model: str, demonstrations: Sequence[Demonstration], routing: Routing, args: SFTConfig, **more: Any) -> None:
+    """`warm_up`, and a word on where everything is and how to go on from there."""
+    say = PartialState().print
+    folders = warm_up(model, demonstrations, routing, args, **more, say=say)
+    for name, folder in folders.items():
+        say(f"Saved {name} in {folder}.")
+    if routing.adapters:
+        say(f"Train on: pettingllms train --policies ... --adapters {args.output_dir}")
+    elif routing.base is not None:
+        say(f"Train on: pettingllms train --model_name_or_path {args.output_dir}")
 
 
 def by_oracles(given: SFTArguments, make_env: MakeEnv | Mapping[str, MakeEnv]) -> Iterator[Demonstration]:

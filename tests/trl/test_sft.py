@@ -253,13 +253,19 @@ def command(model_path: str, output: Path, *more: str) -> list[str]:
     return [*fixed.split(), "--model_name_or_path", model_path, "--output_dir", str(output), *more]
 
 
-def test_the_command_trains_one_role_from_the_oracle(model_path: str, tmp_path: Path) -> None:
+def test_the_command_trains_one_role_from_the_oracle(
+    model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     env_kwargs = '{"size": 4, "num_turns": 2}'
     options = ("--policies", "lora", "--role", "planner", "--from", "oracle", "--num_episodes", "4", "--lora_r", "2")
     assert cli.sft(command(model_path, tmp_path, "--env_kwargs", env_kwargs, *options)) == 0
     config = json.loads((tmp_path / "planner" / "adapter_config.json").read_text())
     assert (config["r"], config["lora_dropout"]) == (2, 0.0)
     assert not (tmp_path / "drafter").exists()
+    shown = capsys.readouterr().out
+    assert "Policy planner of planner_0: 4 replies to imitate." in shown
+    assert f"Saved planner in {tmp_path / 'planner'}." in shown
+    assert f"--adapters {tmp_path}" in shown
 
 
 def test_the_command_trains_on_the_oracles_of_several_environments(model_path: str, tmp_path: Path) -> None:
