@@ -1,6 +1,7 @@
 """Play with a model and keep what led to success, for a warm-up by imitation (rejection sampling).
 
-    python examples/collect_successes.py --model Qwen/Qwen3-1.7B --output successes.jsonl
+    python examples/collect_successes.py --env pettingllms/plan_path-v0 --model Qwen/Qwen3-1.7B \
+        --output successes.jsonl
     pettingllms sft --env pettingllms/plan_path-v0 --imports pettingllms_envs --model_name_or_path Qwen/Qwen3-1.7B \
         --policies lora --from successes.jsonl --output_dir outputs/warm
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pettingllms_envs import plan_path_v0
+import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.demonstrations import FIRST_SEED, of_episodes, write
 
@@ -21,6 +22,7 @@ def main() -> None:
     """Play, keep, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="Qwen/Qwen3-1.7B")
+    parser.add_argument("--env", default="pettingllms/plan_path-v0", help="an id of PettingZoo's registry")
     parser.add_argument("--output", type=Path, default=Path("successes.jsonl"))
     parser.add_argument("--instances", type=int, default=500)
     parser.add_argument("--tries", type=int, default=4, help="episodes of each instance")
@@ -29,7 +31,7 @@ def main() -> None:
 
     player = MultiAgentGRPOTrainer(  # without a train_dataset it plays, and does not train
         model=options.model,
-        env=plan_path_v0.env,
+        env=options.env,
         args=MultiAgentGRPOConfig(
             output_dir="outputs/player",
             max_completion_length=options.tokens,
@@ -44,6 +46,8 @@ def main() -> None:
     number = write(options.output, kept)
     solved = sum(bool(episode.outcome["success"]) for episode in episodes)
     print(f"{solved} of {len(episodes)} episodes succeeded; {number} decisions in {options.output}")
+    if not kept:
+        print("Nothing to imitate: try easier instances (a level in the rows), more --tries, or the oracle.")
 
 
 if __name__ == "__main__":

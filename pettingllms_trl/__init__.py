@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from pettingllms_trl.curriculum import Curriculum
     from pettingllms_trl.policies import Policy
     from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+    from pettingllms_trl.schedules import Alternate
     from pettingllms_trl.trainer import MultiAgentGRPOTrainer
 
 __all__ = [
+    "Alternate",
     "Candidate",
     "Completion",
     "Curriculum",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Alternate": "schedules",
     "Candidate": "records",
     "Completion": "records",
     "Curriculum": "curriculum",

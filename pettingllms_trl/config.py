@@ -46,6 +46,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             environment's failure dropped some, further rows are played, so many times at most and at most a
             generation's rows each time; what is more than enough is cut off. The rows are the next ones of the data
             set, so that the data passes faster than `epoch` says. `0`: never.
+        alternate_every (`int`, *optional*):
+            The policies take turns to learn, for so many generations each, in the order of the agents that they play;
+            the others play meanwhile, and answer each prompt once. `None`: all learn from every generation. For
+            another order give the trainer a `schedule`.
         check_groups (`bool`, *optional*, defaults to `False`):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
@@ -83,6 +87,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
     max_resamples: int = field(
         default=0, metadata={"help": "How many times at most further rows are played for what was filtered out."}
     )
+    alternate_every: int | None = field(
+        default=None, metadata={"help": "Policies take turns to learn, for so many generations each. None: all learn."}
+    )
     check_groups: bool = field(
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}
     )
@@ -99,10 +106,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             )
         if self.sampling not in ("tree", "parallel"):
             raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
-        for name in ("max_envs", "max_turns"):
+        for name, none in (("max_envs", "no bound"), ("max_turns", "no bound"), ("alternate_every", "no turns")):
             value: Any = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name}={value}, expected a positive number, or None for no bound")
+                raise ValueError(f"{name}={value}, expected a positive number, or None for {none}")
         for name in ("num_continuations", "max_resamples"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}, expected 0 or more")

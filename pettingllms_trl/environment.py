@@ -1,26 +1,47 @@
-"""The environment at the door: made, looked at, and refused in words before any model is loaded."""
+"""The environment at the door: made, looked at, and refused in words before any model is loaded.
+
+Or several environments, by the names that the rows have in the column `environment` (`stock.py`).
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pettingzoo
+from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_trl.curriculum import Curriculum
-from pettingllms_trl.rollout import MakeEnv
-from pettingllms_trl.run import Row, prompt_of
+from pettingllms_trl.run import prompt_of
+from pettingllms_trl.stock import COLUMN, ONLY, MakeEnv, Row, Stock, name_of
 
 
-def env_maker(env: str | MakeEnv) -> MakeEnv:
+Env = str | MakeEnv
+"""An id of PettingZoo's registry, or a function that makes an environment."""
+
+
+def env_makers(env: Env | Mapping[str, Env]) -> MakeEnv | dict[str, MakeEnv]:
+    """A function that makes the environment, or one for each name. Raises as `env_maker` does."""
+    if not isinstance(env, Mapping):
+        return env_maker(env)
+    for name in env or [ONLY]:
+        if not isinstance(name, str) or name in ("", "None"):
+            raise ValueError(
+                f"env has the names {list(env)}; expected texts, as the rows have them in their column {COLUMN!r}. "
+                "Write env={'sokoban': ..., 'plan_path': ...}."
+            )
+    return {name: env_maker(each) for name, each in env.items()}
+
+
+def env_maker(env: Env) -> MakeEnv:
     """A function that makes the environment. Raises `ValueError` for an id that PettingZoo does not know."""
     if not isinstance(env, str):
         if not callable(env):
             raise TypeError(
                 f"env is a {type(env).__name__}, expected an id of PettingZoo's registry or a function that makes an "
-                "AECEnv: env=lambda: my_env_v0.env()"
+                "AECEnv: env=lambda: my_env_v0.env(); or a dict of them by name."
             )
         return env
     if env not in pettingzoo.aec_registry:
@@ -33,31 +54,95 @@ def env_maker(env: str | MakeEnv) -> MakeEnv:
     return lambda: pettingzoo.make("aec", env)
 
 
-def check_env(make_env: MakeEnv, seed: int, datasets: Sequence[Any]) -> AECEnv:
-    """Make one environment and look at it, at every data set's fields, and at what its agents observe."""
+def check_envs(
+    make_env: MakeEnv | Mapping[str, MakeEnv], seed: int, datasets: Sequence[Any]
+) -> dict[str, list[AECEnv]]:
+    """Make one environment of each name and look at it, at its rows' fields, and at what its agents observe.
+
+    Args:
+        make_env: As `env_makers` gave it.
+        seed: Where a row has none.
+        datasets: Of rows; `None` among them is left out. Of a stream only the first row is looked at.
+
+    Returns:
+        The environments, each the first of its name's pool.
+    """
+    datasets = [dataset for dataset in datasets if dataset is not None]
+    if not isinstance(make_env, Mapping):
+        env = _made(make_env)
+        for dataset in datasets:
+            columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
+            _check_fields(env, [column for column in columns if column != "seed"])
+        _try(env, Stock(make_env, None, default_seed=seed), next(iter(datasets[0]), {}) if datasets else {})
+        return {ONLY: [env]}
+    envs = {name: _made(make) for name, make in make_env.items()}
+    first: dict[str, Row] = {}
+    for dataset in datasets:
+        for name, fields, row in _rows_by_name(dataset, make_env):
+            _check_fields(envs[name], fields, name)
+            first.setdefault(name, row)
+    for name, env in envs.items():
+        _try(env, Stock(make_env, None, default_seed=seed), first.get(name, {COLUMN: name}))
+    return {name: [env] for name, env in envs.items()}
+
+
+def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
+    """The agents of all environments, each once: those of one name are played by one policy."""
+    return list(dict.fromkeys(agent for pool in envs.values() for agent in pool[0].possible_agents))
+
+
+def _made(make_env: MakeEnv) -> AECEnv:
     env = make_env()
     if not isinstance(env, AECEnv):
         raise TypeError(
             f"env made a {type(env).__module__}.{type(env).__name__}, expected a pettingzoo.AECEnv. A parallel "
             "environment becomes one by pettingzoo.utils.parallel_to_aec."
         )
+    return env
+
+
+def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
+    """For each environment that rows are of: its name, the fields that some of them have, and the first of them."""
+    if not isinstance(dataset, Dataset):
+        dataset = Dataset.from_list([dict(next(iter(dataset)))])
+    if COLUMN not in dataset.column_names:
+        name_of({}, known)  # refuses it
+    names = dataset[COLUMN][:]
+    first: dict[Any, int] = {}
+    for i, name in enumerate(names):
+        first.setdefault(name, i)
+    for name in first:
+        name_of({COLUMN: name}, known)
+    fields: dict[str, list[str]] = {name: [] for name in first}
+    for column in dataset.column_names:
+        if column not in ("seed", COLUMN):
+            for name in {name for name, value in zip(names, dataset[column][:], strict=True) if value is not None}:
+                fields[name].append(column)
+    for name, i in first.items():
+        yield name, fields[name], dataset[i]
+
+
+def _check_fields(env: AECEnv, fields: Sequence[str], name: str = ONLY) -> None:
+    """Raise `ValueError` for fields of rows that the environment says it does not take."""
     known = env.metadata.get("reset_options")
-    row: Row = {}
-    for dataset in filter(None, datasets):
-        columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
-        if known is not None:
-            unknown = [column for column in columns if column not in ("seed", *known)]
-            if unknown:
-                raise ValueError(
-                    f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
-                    f"seed, {', '.join(known)}. Rename or remove the columns (dataset.remove_columns)."
-                )
-        row = row or next(iter(dataset))
-    options = {name: value for name, value in row.items() if name != "seed"}
-    env.reset(seed=row.get("seed", seed), options=options or None)
+    unknown = [field for field in fields if field not in known] if known is not None else []
+    if unknown and name == ONLY:
+        raise ValueError(
+            f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. Rename or remove the columns (dataset.remove_columns)."
+        )
+    if unknown:
+        raise ValueError(
+            f"the data set's rows of {name!r} have the fields {unknown}, which that environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. Let such a column be None in its rows."
+        )
+
+
+def _try(env: AECEnv, stock: Stock, row: Row) -> None:
+    setup = stock.setup(row)
+    env.reset(seed=setup.seed, options=setup.options)
     for agent in env.agents:
         prompt_of(env.observe(agent), agent=agent)
-    return env
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:

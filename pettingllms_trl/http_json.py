@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds, doubled from one to the other
+NOT_NOW = (408, 425, 429)  # statuses below 500 that ask to come again: too slow, too early, too many requests
 
 
 class ServerUnreachable(ConnectionError):
@@ -20,7 +22,7 @@ class ServerRefused(RuntimeError):
     """A server answered that it will not do what it was asked.
 
     Args:
-        status: Of HTTP, 400 to 499.
+        status: Of HTTP, below 500.
         message: In the server's words.
     """
 
@@ -35,17 +37,30 @@ class Server:
 
     Args:
         url: `http://host:port` or `https://...`, with or without a path.
-        patience: Seconds for which connections that fail, and answers of 500 and above, are tried again.
+        patience: Seconds for which connections that fail, answers of 500 and above, and those that ask to come again
+            (too many requests) are tried anew.
         answer_within: Seconds in which an answer must begin.
+        headers: Sent with every request, beside its content's type.
+        settings: What `url` and `patience` are called where the user gave them.
 
     Raises:
         ValueError: `url` is none.
     """
 
-    def __init__(self, url: str, *, patience: float, answer_within: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        patience: float,
+        answer_within: float,
+        headers: Mapping[str, str] | None = None,
+        settings: tuple[str, str] = ("vllm_server_base_url", "vllm_server_timeout"),
+    ) -> None:
+        self._settings = settings
+        self._headers = {"Content-Type": "application/json", **(headers or {})}
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.hostname is None:
-            raise ValueError(f"server {url!r}, expected http://host:port. Check vllm_server_base_url.")
+            raise ValueError(f"server {url!r}, expected http://host:port. Check {settings[0]}.")
         self.url = url.rstrip("/")
         self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._address = (parts.hostname, parts.port)
@@ -77,13 +92,13 @@ class Server:
             else:
                 if status < 300:
                     return _read(text)
-                if status < 500:
+                if status < 500 and status not in NOT_NOW:
                     raise ServerRefused(self.url + path, status, text)
                 trouble = f"status {status}: {text}"
             if time.monotonic() - began + pause > self._patience:
                 raise ServerUnreachable(
                     f"{self.url}{path} did not answer for {self._patience:g} s, the last time with {trouble}. See "
-                    "whether the server runs; it is waited for as long as vllm_server_timeout says."
+                    f"whether the server runs; it is waited for as long as {self._settings[1]} says."
                 )
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -93,8 +108,7 @@ class Server:
         try:
             connection.connect()
             connection.sock.settimeout(self._answer_within)
-            headers = {"Content-Type": "application/json"}
-            connection.request(method, self._prefix + path, body=body, headers=headers)
+            connection.request(method, self._prefix + path, body=body, headers=self._headers)
             response = connection.getresponse()
             return response.status, response.read().decode()
         finally:

@@ -84,7 +84,11 @@ class Layouts(GRPOTrainer):
         elif routing.full and processing_class is None:
             processing_class = load_tokenizer(_source(model))
         references: Mapping[str, weights.Reference] = {}
+        # TRL makes one reference, from the model's path or of the adapter "default": right for a plain model alone.
+        hidden: dict[str, Any] = {"beta": betas.get(BASE, 0.0) if self._is_plain else 0.0, "sync_ref_model": False}
         if not self._is_plain:
+            if any(isinstance(each, str) for each in (model, *(policy.model for policy in routing.full))):
+                hidden["model_init_kwargs"] = None  # models are loaded with them here; TRL would say it ignores them
             # Seeded before adapters are drawn, or equal seeds start from different ones (huggingface/trl#6688).
             set_seed(args.seed)
             assembled = weights.assemble(
@@ -97,8 +101,7 @@ class Layouts(GRPOTrainer):
             )
             model, references = assembled.model, assembled.references
             peft_config = quantization_config = None
-        # TRL makes one reference, from the model's path or of the adapter "default": right for a plain model alone.
-        with instead(args, beta=betas.get(BASE, 0.0) if self._is_plain else 0.0, sync_ref_model=False):
+        with instead(args, **hidden):
             super().__init__(
                 model=model,
                 args=args,
@@ -242,11 +245,14 @@ class Layouts(GRPOTrainer):
         self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
         norms = []
         for policy in trained:
+            parameters = [p for p in self._parameters_of(policy) if p.grad is not None]
+            if not parameters:  # nothing taught it in this step; a norm of 0 would dilute what is logged
+                continue
             limit = self.args.max_grad_norm if policy.max_grad_norm is None else policy.max_grad_norm
-            norm = torch.nn.utils.clip_grad_norm_(self._parameters_of(policy), limit)
+            norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
             self._metrics["train"][f"policy/{policy.name}/grad_norm"].append(float(norm))
             norms.append(norm)
-        return torch.stack(norms).norm()
+        return torch.stack(norms or [torch.zeros((), device=self.accelerator.device)]).norm()
 
     def _parameters_of(self, policy: Policy) -> list[torch.nn.Parameter]:
         return weights.parameters_of(self.accelerator.unwrap_model(self.model), policy)

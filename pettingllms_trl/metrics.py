@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pettingllms_trl.records import Episode
 
 
-def of_episodes(episodes: Sequence[Episode], *, groups: bool) -> dict[str, list[float]]:
-    """Values by metric, each to be averaged over those of other generations.
+def of_episodes(episodes: Sequence[Episode], *, groups_of: Collection[str]) -> dict[str, list[float]]:
+    """Values by metric, each to be averaged over those of other generations; of several environments in one run also
+    those of each, as `env/<name>/<metric>`.
 
     Args:
         episodes: Of one generation or evaluation; at least one decision.
-        groups: Whether a decision's candidates are a group, so that one whose rewards are all equal teaches nothing.
+        groups_of: Agents the candidates of whose decisions are a group, so that one whose rewards are all equal
+            teaches nothing.
     """
+    metrics = _of_all(episodes, groups_of)
+    for name in dict.fromkeys(episode.environment for episode in episodes if episode.environment):
+        own = [episode for episode in episodes if episode.environment == name]
+        metrics |= {f"env/{name}/{metric}": values for metric, values in _of_all(own, groups_of).items()}
+    return metrics
+
+
+def _of_all(episodes: Sequence[Episode], groups_of: Collection[str]) -> dict[str, list[float]]:
     metrics: dict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         metrics["rollout/decisions"].append(len(episode.decisions))
@@ -24,8 +34,9 @@ def of_episodes(episodes: Sequence[Episode], *, groups: bool) -> dict[str, list[
         for agent, value in episode.returns.items():
             metrics[f"agent/{agent}/return"].append(value)
     decisions = [decision for episode in episodes for decision in episode.decisions]
-    tokens = sum(len(candidate.completion.ids) for decision in decisions for candidate in decision.candidates)
-    metrics["rollout/completion_tokens"].append(tokens)
+    # A partner's reply stands for all candidates of its decision, and was sampled once.
+    sampled = {id(c.completion): len(c.completion.ids) for decision in decisions for c in decision.candidates}
+    metrics["rollout/completion_tokens"].append(sum(sampled.values()))
     for agent in dict.fromkeys(decision.agent for decision in decisions):
         own = [decision.candidates for decision in decisions if decision.agent == agent]
         candidates = [candidate for group in own for candidate in group]
@@ -33,7 +44,7 @@ def of_episodes(episodes: Sequence[Episode], *, groups: bool) -> dict[str, list[
         for part in dict.fromkeys(name for candidate in candidates for name in candidate.parts):
             mean = sum(candidate.parts.get(part, 0.0) for candidate in candidates) / len(candidates)
             metrics[f"agent/{agent}/rewards/{part}"].append(mean)
-        if groups:
+        if agent in groups_of:
             flat = sum(len({candidate.reward for candidate in group}) == 1 for group in own)
             metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(own))
     return metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,17 +21,19 @@ from pettingllms_trl.partners import ask
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.records import Completion, Episode
 from pettingllms_trl.reward_functions import Judgement, RewardFunctions
-from pettingllms_trl.rollout import MakeEnv, play
-from pettingllms_trl.run import Choice, Row
+from pettingllms_trl.rollout import play
+from pettingllms_trl.run import Choice
+from pettingllms_trl.schedules import Once
 from pettingllms_trl.serving import Server
+from pettingllms_trl.stock import MakeEnv, Row
 
 
 class Plays(Layouts):
     """See the head of this file."""
 
     # Set by MultiAgentGRPOTrainer.
-    _make_env: MakeEnv
-    _envs: list[AECEnv]
+    _make_env: MakeEnv | Mapping[str, MakeEnv]
+    _envs: Mapping[str, list[AECEnv]]
     _user_rewards: RewardFunctions
     _judgements: dict[int, tuple[Completion, Judgement]]
     """Of the latest rollout, by the completion's id; with the completion, so that no other takes its id."""
@@ -66,7 +68,7 @@ class Plays(Layouts):
         """Play each row `num_episodes` times with the current policies: training's sampling, dropout switched off.
 
         Args:
-            rows: Instances: `seed` and reset options.
+            rows: Instances: `seed` and reset options, and of several environments the `environment`.
             num_episodes: How often each is played.
             name: Seeds the breaking of ties.
             max_envs: Environments in play at once; `None`: `args.max_envs`.
@@ -90,7 +92,9 @@ class Plays(Layouts):
         name: str,
         max_envs: int | None = None,
         num_continuations: int = 0,
+        once: Collection[str] = (),
     ) -> list[Episode]:
+        """See `rollout.play`; of the agents in `once` each prompt is answered once, for all its candidates."""
         seed = f"{self.args.seed}/{name}"
         self._judgements = {}
         with self._sampling(seed) as engine:
@@ -98,7 +102,7 @@ class Plays(Layouts):
                 rows,
                 make_env=self._make_env,
                 pool=self._envs,
-                engine=engine,
+                engine=Once(engine, once) if once else engine,
                 judge=self._judge if self._user_rewards else None,
                 weigh=self._weigh,
                 sampling=sampling,

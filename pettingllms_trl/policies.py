@@ -48,8 +48,8 @@ class Policy:
         adapter: Name of a LoRA adapter on the trainer's model; also the policy's name.
         model: Id, path or object of a full model of its own, perhaps of another architecture. An object that several
             policies are given is copied for each.
-        api: A function from messages to a reply. It is called `args.num_threads` at a time; what it raises ends the
-            run, so let it retry what is worth retrying. Never trained.
+        api: A function from messages to a reply, such as a `chat_api.ChatApi`. It is called `args.num_threads` at a
+            time; what it raises ends the run, so let it retry what is worth retrying. Never trained.
         name: Of the policy in metrics and its folder on disk, where it is no adapter. Empty: the agent or role that
             it was first given to.
         tokenizer: Of this policy, with its chat template: an object, id or path. `None`: that of its model.

@@ -68,6 +68,7 @@ class Decision:
         candidates: All that was sampled for the prompt.
         chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
+        environment: Name of the environment, where a run has several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
         return_to_go: Sum of the agent's rewards from this step to the end, along the chosen branch.
     """
@@ -81,6 +82,7 @@ class Decision:
     candidates: tuple[Candidate, ...]
     chosen: int
     state: str | None = None
+    environment: str = ""
     episode_return: float = 0.0
     return_to_go: float = 0.0
 
@@ -101,6 +103,7 @@ class Episode:
         returns: Sum of rewards of each agent.
         outcome: The environment's own account of how it ended (`infos[agent]["outcome"]`), for instance
             `{"success": True, "regret": 0.0}`; empty where it gives none.
+        environment: Name of the environment, where a run has several; else empty.
     """
 
     instance: int
@@ -108,6 +111,7 @@ class Episode:
     decisions: tuple[Decision, ...]
     returns: Mapping[str, float]
     outcome: Mapping[str, Any]
+    environment: str = ""
 
 
 def role_of(agent: str) -> str:

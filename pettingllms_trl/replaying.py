@@ -18,15 +18,17 @@ from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset, sh
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
-from pettingllms_trl.curriculum import Curriculum, Progress
+from pettingllms_trl.curricula import Curricula, after, assign
+from pettingllms_trl.curriculum import Progress
 from pettingllms_trl.health import coordinates
 from pettingllms_trl.metrics import of_episodes
 from pettingllms_trl.order import EpochSampler, places
 from pettingllms_trl.playing import Plays
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.records import Decision, Episode, check_groups
-from pettingllms_trl.run import Row
+from pettingllms_trl.schedules import Schedule, learners
 from pettingllms_trl.selection import Selection, metrics_of, num_tokens, select, shifted
+from pettingllms_trl.stock import ONLY, Row
 from pettingllms_trl.survival import Survives
 
 
@@ -35,9 +37,10 @@ class Replays(Survives, Plays):
 
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
     _credit: credits.Credit
-    _curriculum: Curriculum | None
+    _curricula: Curricula
     _filters: Sequence[credits.Filter]
-    _progress: Progress
+    _progress: dict[str, Progress]
+    _schedule: Schedule | None
     num_generations: int
     num_generations_eval: int
     _replayed: list[dict[str, Any]]
@@ -100,6 +103,22 @@ class Replays(Survives, Plays):
 
     # ---- A generation -----------------------------------------------------------------------------------------------
 
+    @property
+    def _learning(self) -> tuple[Policy, ...]:
+        """The policies that learn from the generation of now."""
+        trained = self.routing.trained
+        if self._schedule is None:
+            return trained
+        micro_steps = self.args.steps_per_generation * self.num_iterations
+        generation = self.state.global_step * self.args.gradient_accumulation_steps // micro_steps
+        names = learners(self._schedule, generation, [policy.name for policy in trained])
+        return tuple(policy for policy in trained if policy.name in names)
+
+    @property
+    def _learning_agents(self) -> set[str]:
+        names = {policy.name for policy in self._learning}
+        return {agent for agent, policy in self.routing.of_agent.items() if policy in names}
+
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """Rows to the forward passes of this micro-step; a single forward pass, on its way to the loss, as it is."""
         if isinstance(generation_batch, dict):
@@ -124,14 +143,14 @@ class Replays(Survives, Plays):
             if selection is not None:
                 rows = self._next_rows(selection.num_more)
             name = f"{self.state.global_step}+{wave}" if wave else str(self.state.global_step)
-            if self._curriculum is not None:
-                rows = self._curriculum.assign(rows, self._progress, f"{self.args.seed}/{name}")
+            rows = assign(self._curricula, rows, self._progress, f"{self.args.seed}/{name}")
             more = self._play(
                 rows,
                 sampling=self.args.sampling,
                 num_candidates=self.num_generations,
                 name=name,
                 num_continuations=self.args.num_continuations,
+                once=[agent for agent in self.routing.of_agent if agent not in self._learning_agents],
             )
             episodes += shifted(more, len(played))
             played += rows
@@ -145,9 +164,10 @@ class Replays(Survives, Plays):
             if not selection.num_more:
                 break
         assert selection is not None
-        if self._curriculum is not None:
-            self._progress = self._curriculum.after(self._progress, played, episodes)
-            self._metrics["train"]["curriculum/level"].append(float(self._progress.index + 1))
+        self._progress = after(self._curricula, self._progress, played, episodes)
+        for of, progress in self._progress.items():
+            level = "curriculum/level" if of == ONLY else f"env/{of}/curriculum/level"
+            self._metrics["train"][level].append(float(progress.index + 1))
         if self.args.check_groups:
             check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
         if self._filters or self.args.max_resamples:
@@ -160,9 +180,9 @@ class Replays(Survives, Plays):
         return [self.train_dataset[i] for i in places(self._sampler(repeat_count=1), start, number)]
 
     def _taught(self, episodes: Sequence[Episode]) -> list[Decision]:
-        """The decisions of the agents that are trained; those of partners teach nobody."""
-        of_agent, names = self.routing.of_agent, {policy.name for policy in self.routing.trained}
-        return [d for episode in episodes for d in episode.decisions if of_agent[d.agent] in names]
+        """The decisions of the agents that learn now; those of partners teach nobody."""
+        agents = self._learning_agents
+        return [d for episode in episodes for d in episode.decisions if d.agent in agents]
 
     def _log_selection(self, selection: Selection, *, num_played: int) -> None:
         for name, value in metrics_of(selection, num_played=num_played, num_wanted=self._rows_per_generation).items():
@@ -184,7 +204,7 @@ class Replays(Survives, Plays):
         The credit sees all of them, once; then those that are not selected are left out.
         """
         of_agent = self.routing.of_agent
-        advantages = self._credit(decisions)
+        advantages = self._credit(decisions) if decisions else []
         credits.check_advantages(advantages, decisions)
         self._watch(decisions, advantages)
         # TRL counts the tokens that it is given; those left out here were generated as well.
@@ -195,7 +215,7 @@ class Replays(Survives, Plays):
         self._logs["rewards"].clear()
         self._logs["extra"].clear()
         steps: list[list[Batch]] = [[] for _ in range(self.args.steps_per_generation)]
-        for policy in self.routing.trained:
+        for policy in self._learning:
             own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
             if not own:
                 continue
@@ -211,13 +231,14 @@ class Replays(Survives, Plays):
         return steps
 
     def _place(self) -> dict[str, Any]:
-        curriculum = [self._progress.index, list(self._progress.latest)]
-        return {**super()._place(), "curriculum": curriculum, "num_rows_played": self._num_rows_played}
+        progress = {name: [each.index, list(each.latest)] for name, each in self._progress.items()}
+        return {**super()._place(), "curriculum": progress, "num_rows_played": self._num_rows_played}
 
     def _take_place(self, place: dict[str, Any]) -> None:
         super()._take_place(place)
-        index, latest = place["curriculum"]
-        self._progress = Progress(index, tuple(latest))
+        for name, (index, latest) in place["curriculum"].items():
+            if name in self._progress:
+                self._progress[name] = Progress(index, tuple(latest))
         self._num_rows_played = place["num_rows_played"]
 
     def _replay_policy(
@@ -236,6 +257,7 @@ class Replays(Survives, Plays):
         ]
         extra = {
             "agent": [d.agent for d in decisions for _ in d.candidates],
+            **({"env": [d.environment for d in decisions for _ in d.candidates]} if len(self._envs) > 1 else {}),
             "instance": [d.instance for d in decisions for _ in d.candidates],
             "episode": [d.episode for d in decisions for _ in d.candidates],
             "turn": [d.turn for d in decisions for _ in d.candidates],
@@ -282,8 +304,8 @@ class Replays(Survives, Plays):
         return gather(rewards.to(self.accelerator.device))
 
     def _log_episodes(self, episodes: Sequence[Episode], mode: str) -> None:
-        groups = mode == "train" and self.args.sampling == "tree"
-        for name, values in of_episodes(episodes, groups=groups).items():
+        groups_of = self._learning_agents if mode == "train" and self.args.sampling == "tree" else ()
+        for name, values in of_episodes(episodes, groups_of=groups_of).items():
             self._metrics[mode][name].extend(values)
         found = [self._judgements.get(id(c.completion)) for e in episodes for d in e.decisions for c in d.candidates]
         for name in self._user_rewards.names:

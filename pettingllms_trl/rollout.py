@@ -21,10 +21,10 @@ from pettingllms_trl.branches import Weigh
 from pettingllms_trl.crew import Caller, Crew, Threads
 from pettingllms_trl.engine import Engine, Request, Sampled
 from pettingllms_trl.records import Episode
-from pettingllms_trl.run import EnvironmentFailure, Judge, Row, Run
+from pettingllms_trl.run import EnvironmentFailure, Judge, Run
+from pettingllms_trl.stock import MakeEnv, Row, Stock
 
 
-MakeEnv = Callable[[], AECEnv]
 RETRIES = 2
 MOST_DROPPED = 0.2
 
@@ -47,8 +47,8 @@ class Rollout:
 def play(
     rows: Sequence[Row],
     *,
-    make_env: MakeEnv,
-    pool: list[AECEnv] | None = None,
+    make_env: MakeEnv | Mapping[str, MakeEnv],
+    pool: list[AECEnv] | Mapping[str, list[AECEnv]] | None = None,
     engine: Engine,
     judge: Judge | None = None,
     weigh: Weigh | None = None,
@@ -69,8 +69,10 @@ def play(
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
-        make_env: Called as many times as environments are in play at once; they are reset and used again.
-        pool: Environments made before, used first; all that were in play are left in it.
+        make_env: Called as many times as environments are in play at once; they are reset and used again. Or such a
+            function for each name that rows have in their field `environment`.
+        pool: Environments made before, used first; all that were in play are left in it. Of several kinds, a pool by
+            name for each.
         engine: Samples the completions.
         judge: Rewards beside the environment's, added before the best candidate is chosen. With `num_threads` it is
             called on several threads at once.
@@ -81,8 +83,8 @@ def play(
         num_continuations: How often each candidate's branch is played to its end, for `Candidate.continuations`.
         seed: Names the rollout. Ties are broken by it and the decision's place alone, whatever else is in play.
         default_env_seed: Seeds the environment where a row has no seed.
-        max_envs: Bound on the environments in play at once, and so on those left in the pool. `None`: all episodes;
-            with continuations K times as many, so that the engine has as much to do with them as with candidates.
+        max_envs: Bound on the environments in play at once, and so on those left in a pool. `None`: all episodes; with
+            continuations K times as many, so that the engine has as much to do with them as with candidates.
         max_turns: An episode ends when an agent would decide more often.
         num_threads: Environments are stepped on so many threads beside the engine. 0: on the caller's, in a fixed
             order, so that an engine which samples by one stream of random numbers repeats itself.
@@ -99,8 +101,7 @@ def play(
         table = _Table(
             rows,
             places,
-            make_env=make_env,
-            idle=[] if pool is None else pool,
+            stock=Stock(make_env, pool, default_seed=default_env_seed),
             engine=engine,
             crew=crew,
             judge=judge,
@@ -108,7 +109,6 @@ def play(
             width=width,
             num_continuations=num_continuations,
             seed=seed,
-            default_env_seed=default_env_seed,
             max_envs=max_envs or len(places) * (width if num_continuations else 1),
             max_turns=max_turns,
         )
@@ -132,8 +132,7 @@ class _Table:
         rows: Sequence[Row],
         places: Sequence[tuple[int, int]],
         *,
-        make_env: MakeEnv,
-        idle: list[AECEnv],
+        stock: Stock,
         engine: Engine,
         crew: Crew,
         judge: Judge | None,
@@ -141,16 +140,14 @@ class _Table:
         width: int,
         num_continuations: int,
         seed: str,
-        default_env_seed: int,
         max_envs: int,
         max_turns: int | None,
     ) -> None:
         self._num_rows, self._places = len(rows), places
-        self._make_env, self._idle = make_env, idle
+        self._stock = stock
         self._engine, self._crew = engine, crew
         self._judge, self._weigh = judge, weigh
         self._width, self._num_continuations = width, num_continuations
-        self._default_env_seed = default_env_seed
         self._max_envs, self._max_turns = max_envs, max_turns
         self._to_begin = deque(
             _Seat(run=Run(rows[instance], instance, episode, seed=seed), ticket=ticket)
@@ -191,13 +188,9 @@ class _Table:
             seat = (self._to_continue or self._to_begin).popleft()
             if self._given_up(seat.run):
                 continue
-            if seat.run.brings_env:
-                env = None
-            elif self._idle and not seat.attempt:
-                env = self._idle.pop()
-            else:
-                env = self._make_env()
-            self._work(seat, partial(seat.run.begin, env, self._default_env_seed))
+            setup = self._stock.setup(seat.run.row)
+            env = None if seat.run.brings_env else self._stock.take(setup.environment, fresh=seat.attempt > 0)
+            self._work(seat, partial(seat.run.begin, env, setup))
         return self._num_seated > 0
 
     @property
@@ -254,7 +247,7 @@ class _Table:
 
     def _leave(self, run: Run) -> None:
         if not run.brings_env:
-            self._idle.append(run.env)
+            self._stock.give_back(run.environment, run.env)
 
     def _children(self, seat: _Seat) -> Iterator[_Seat]:
         """Seats for the runs that continue the candidates of a run's last decision."""

@@ -14,10 +14,7 @@ from pettingzoo import AECEnv
 from pettingllms_trl.branches import Branch, Weigh, add_rewards, check_rewards, play_branches, state_hash, weighed
 from pettingllms_trl.engine import Sampled
 from pettingllms_trl.records import Completion, Decision, Episode, Message
-
-
-Row = Mapping[str, Any]
-"""A row of the data set: `seed` and whatever the environment's `reset(options=...)` takes."""
+from pettingllms_trl.stock import ONLY, Row, Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +75,7 @@ class Run:
         self.instance = instance
         self.episode = episode
         self.parent = parent
+        self.environment = ONLY
         self.agent = ""
         self.prompt: list[Message] = []
         self.over = False
@@ -106,19 +104,19 @@ class Run:
         self._abandoned = True
         return Run(self.row, self.instance, self.episode, seed=self._seed, parent=self.parent)
 
-    def begin(self, env: AECEnv | None, default_env_seed: int) -> None:
+    def begin(self, env: AECEnv | None, setup: Setup) -> None:
         """Reset an environment to the row's instance; to continue a candidate, go where its branch had come.
 
         Args:
-            env: Any of those in the pool. `None`: the run `brings_env`.
-            default_env_seed: Seeds the environment where the row has no seed.
+            env: One of the row's. `None`: the run `brings_env`.
+            setup: Of the row.
         """
+        self.environment = setup.environment
         branch = None if self.parent is None else self.parent.branch
         with _environment_at_work(self.row):
             if env is not None:
                 self.env = env
-                options = {name: value for name, value in self.row.items() if name != "seed"}
-                env.reset(seed=self.row.get("seed", default_env_seed), options=options or None)
+                env.reset(seed=setup.seed, options=setup.options)
                 if branch is not None:  # after the reset, on which a wrapper may insist
                     branch.resume(env)
             elif branch is not None and branch.copy is not None:
@@ -195,6 +193,7 @@ class Run:
                 candidates=tuple(branch.candidate for branch in branches),
                 chosen=chosen,
                 state=state,
+                environment=self.environment,
             )
         )
 
@@ -244,6 +243,7 @@ class Run:
             decisions=tuple(reversed(decisions)),
             returns=returns,
             outcome=self._outcome,
+            environment=self.environment,
         )
 
     def _followed(self, decision: int, candidate: int, number: int) -> tuple[float, ...]:

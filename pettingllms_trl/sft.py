@@ -12,7 +12,7 @@ What is saved is what `MultiAgentGRPOTrainer` starts from, in the layout of its 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ def warm_up(
     quantization_config: Any = None,
     processing_class: PreTrainedTokenizerBase | None = None,
     chat_template_kwargs: Mapping[str, Any] | None = None,
+    say: Callable[[str], object] | None = None,
 ) -> dict[str, Path]:
     """Train each policy on the successes of its agents, one after the other, all from the same model.
 
@@ -51,6 +52,7 @@ def warm_up(
         quantization_config: Of the base model, with adapters.
         processing_class: The tokenizer. `None`: the model's.
         chat_template_kwargs: As in `MultiAgentGRPOConfig`, so that prompts are written in the same way.
+        say: Told which policy is trained next.
 
     Returns:
         The folder of each policy.
@@ -61,6 +63,9 @@ def warm_up(
     rows = rows_of(demonstrations, routing, chat_template_kwargs)
     folders: dict[str, Path] = {}
     for policy in routing.trained:
+        if say is not None:
+            agents = ", ".join(agent for agent, name in routing.of_agent.items() if name == policy.name)
+            say(f"Policy {policy.name} of {agents}: {len(rows[policy.name])} replies to imitate.")
         set_seed(args.seed)  # before an adapter is drawn, so that each depends on the seed alone
         start = _start(model if policy.model is None else policy.model, args, quantization_config)
         if policy.adapter is not None:

@@ -275,6 +275,8 @@ class Survives(GRPOTrainer):
 
     def _watch(self, decisions: Sequence[Decision], advantages: Advantages) -> None:
         """Say so, once, where generation after generation taught nothing."""
+        if not decisions:  # as where a schedule's learners play in none of the environments of these rows
+            return
         self._num_flat_generations = (self._num_flat_generations + 1) * teaches_nothing(decisions, advantages)
         if self._num_flat_generations == FLAT_GENERATIONS:
             rewards = [candidate.reward for decision in decisions for candidate in decision.candidates]

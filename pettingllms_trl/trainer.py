@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -32,9 +32,10 @@ from trl import GRPOTrainer
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.curricula import by_environment
 from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.entropy import SteersEntropy
-from pettingllms_trl.environment import check_env, check_levels, env_maker
+from pettingllms_trl.environment import Env, agents_of, check_envs, check_levels, env_makers
 from pettingllms_trl.layouts import instead
 from pettingllms_trl.passes import Pass, of_micro_step
 from pettingllms_trl.policies import Policy, route
@@ -43,7 +44,7 @@ from pettingllms_trl.replaying import Replays, replay
 from pettingllms_trl.reward_functions import RewardFunction, RewardFunctions
 from pettingllms_trl.reward_models import load_reward_model
 from pettingllms_trl.reweighing import weigher
-from pettingllms_trl.rollout import MakeEnv
+from pettingllms_trl.schedules import Alternate, Schedule, check_windows, learners
 from pettingllms_trl.selection import check_resampling
 from pettingllms_trl.serving import check_served
 from pettingllms_trl.voices import check_chat_template
@@ -75,10 +76,11 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         model (`str` or [`~transformers.PreTrainedModel`] or [`~peft.PeftModel`]):
             As in [`~trl.GRPOTrainer`]. With adapters, a `PeftModel` whose adapters bear the policies' names goes on
             training them. `None` where every policy has a model of its own.
-        env (`str` or `Callable[[], AECEnv]`):
+        env (`str` or `Callable[[], AECEnv]`, or `dict` of them):
             A PettingZoo AEC environment whose observations are text (a `str`, or a dict with `"text"` and perhaps
             `"system"`): an id of PettingZoo's registry, or a function that makes one. It is called once for every
-            environment in play at once.
+            environment in play at once. With a dict by name, each row says in its column `environment` which one it is
+            an instance of; a field that is `None` in a row is not one of its reset options.
         args ([`MultiAgentGRPOConfig`], *optional*):
             Configuration. `None`: the defaults.
         train_dataset ([`~datasets.Dataset`] or [`~datasets.IterableDataset`], *optional*):
@@ -104,8 +106,12 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
             Which groups are trained on: `"nonzero_variance"`, `"signal_to_noise"`, one with options such as
             `{"signal_to_noise": {"threshold": 0.7}}`, or a function from decisions to [`Kept`]; of several, each sees
             what those before it left. With `args.max_resamples`, further rows are played for what they drop.
-        curriculum ([`Curriculum`], *optional*):
-            Levels of a reset option: one is written into each row that is trained on; success reaches the next.
+        curriculum ([`Curriculum`], or a `dict` of them, *optional*):
+            Levels of a reset option: one is written into each row that is trained on; success reaches the next. Of
+            several environments, a curriculum for each that shall have one, by name.
+        schedule (`Callable[[int], Collection[str]]`, *optional*):
+            The number of a generation, from 0, to the names of the policies that learn from it, such as
+            [`Alternate`]; the others play, and stand still. `None`: all learn, or as `args.alternate_every` says.
         peft_config ([`~peft.PeftConfig`], *optional*):
             Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
         processing_class, callbacks, optimizers, quantization_config:
@@ -132,7 +138,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
     def __init__(
         self,
         model: str | PreTrainedModel | PeftModel | None,
-        env: str | MakeEnv,
+        env: Env | Mapping[str, Env],
         args: MultiAgentGRPOConfig | None = None,
         train_dataset: Dataset | IterableDataset | None = None,
         eval_dataset: Dataset | IterableDataset | dict[str, Dataset | IterableDataset] | None = None,
@@ -143,7 +149,8 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         policies: str | Mapping[str, str | Policy] = "shared",
         credit: str | credits.Named | credits.Credit = "at_grpo",
         filters: credits.AnyFilter | list[credits.AnyFilter] | None = None,
-        curriculum: Curriculum | None = None,
+        curriculum: Curriculum | Mapping[str, Curriculum] | None = None,
+        schedule: Schedule | None = None,
         peft_config: PeftConfig | None = None,
         callbacks: list[TrainerCallback] | None = None,
         optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
@@ -153,11 +160,12 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
             args = MultiAgentGRPOConfig("multi-agent-grpo")
         if args.world_size > 1:
             raise ValueError(f"{args.world_size} processes: MultiAgentGRPOTrainer runs on one process so far")
-        self._make_env = env_maker(env)
-        probe = check_env(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
-        self._environment_name = str(probe.metadata.get("name", type(probe.unwrapped).__name__))
-        self._envs = [probe]
-        routing = route(policies, list(probe.possible_agents), model=model, tokenizer=processing_class)
+        self._make_env = env_makers(env)
+        self._envs = check_envs(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
+        probes = [pool[0] for pool in self._envs.values()]
+        self._environment_name = ", ".join(str(p.metadata.get("name", type(p.unwrapped).__name__)) for p in probes)
+        routing = route(policies, agents_of(self._envs), model=model, tokenizer=processing_class)
+        self._schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
         self._credit = credits.resolve(
             credit,
             sampling=args.sampling,
@@ -172,12 +180,13 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
             num_continuations=args.num_continuations,
         )
         check_resampling(args, self._filters, train_dataset)
-        self._curriculum, self._progress = curriculum, Progress()
-        if curriculum is not None:
-            check_levels(probe, curriculum)
+        self._curricula = by_environment(curriculum, self._envs)
+        self._progress = dict.fromkeys(self._curricula, Progress())
+        for name, each in self._curricula.items():
+            check_levels(self._envs[name][0], each)
         self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
         assert not isinstance(args.reward_parts, str)
-        self._weigh = weigher(probe, alpha=args.alpha, weights=args.reward_parts, functions=self._user_rewards.names)
+        self._weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=self._user_rewards.names)
         if processing_class is not None:
             check_chat_template(processing_class)
         if train_dataset is not None and not routing.trained:
@@ -284,6 +293,26 @@ def environment(**_: Any) -> list[float]:
     `_calculate_rewards` gives the rewards that the environment gave while it was played.
     """
     raise AssertionError("rewards come from the environment while it is played")
+
+
+def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Sequence[str]) -> Schedule | None:
+    """The user's schedule, tried once, or the one that `args` say."""
+    if args.alternate_every is not None:
+        if given is not None:
+            raise ValueError(
+                f"alternate_every is {args.alternate_every} and there is a schedule; expected one of them. Leave one "
+                "out."
+            )
+        if len(trained) < 2:
+            raise ValueError(
+                f"alternate_every is {args.alternate_every}, but the policies that are trained are "
+                f"{', '.join(trained) or 'none'}; expected two that take turns. Leave it out, or set policies='lora'."
+            )
+        given = Alternate(trained, args.alternate_every)
+    if given is not None:
+        check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
+        learners(given, 0, trained)
+    return given
 
 
 def _each(dataset: Any) -> list[Any]:

@@ -99,7 +99,7 @@ def test_the_trainers_package_offers_every_name_of_its_own_and_no_other() -> Non
     assert set(pettingllms_trl.__all__) <= set(dir(pettingllms_trl))
     for name in pettingllms_trl.__all__:
         assert getattr(pettingllms_trl, name).__name__ == name
-    with pytest.raises(AttributeError, match=r"no attribute 'Polcy'. It has: Candidate, Completion, "):
+    with pytest.raises(AttributeError, match=r"no attribute 'Polcy'. It has: Alternate, Candidate, "):
         pettingllms_trl.Polcy  # type: ignore[attr-defined]  # noqa: B018
 
 

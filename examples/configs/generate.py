@@ -2,8 +2,10 @@
 
     python examples/configs/generate.py
 
+And two that show more: one run on all games (`mixed_...`), and one whose roles learn in turns (`..._turns`).
+
 Each file says all there is to say about its run, for that is what is copied, changed, and sent along with a result;
-TRL has no base files. So that 24 near-copies cannot drift apart, they are made here, and a test compares
+TRL has no base files. So that near-copies cannot drift apart, they are made here, and a test compares
 (`tests/trl/test_configs.py`).
 """
 
@@ -82,6 +84,14 @@ LOOKING: Lines = (
     ("save_total_limit: 2", ""),
 )
 
+INSTANCES: Lines = (
+    (f"train_seeds: [0, {NUM_ROLLOUTS * ROWS}]", f"{NUM_ROLLOUTS} rollouts of {ROWS} instances, none twice"),
+    ("train_split: train", ""),
+    ("eval_seeds: [0, 200]", ""),
+    ("eval_split: validation", "no symmetric copy of an instance that is trained on"),
+)
+TURNS: Lines = (("alternate_every: 10", "rollouts that one role learns from while the other only plays"),)
+
 WHOLE: Lines = (("dtype: float32", "the weights that AdamW changes; the passes run in bfloat16 (bf16: true)"),)
 LORA: Lines = (
     ("lora_r: 16", ""),
@@ -94,18 +104,48 @@ LORA: Lines = (
 
 def files() -> Iterator[tuple[str, str]]:
     """Each file's name and text."""
-    for game in GAMES:
+    for game_name, game in GAMES.items():
         for layout in LAYOUTS:
             for size in SIZES:
-                yield f"{game}_{layout}_{size}.yaml", render(game, layout, size)
+                name = f"{game_name}_{layout}_{size}"
+                title = f"{game_name}, {layout}: {LAYOUTS[layout].what}"
+                yield f"{name}.yaml", render(name, title, environment(game, LAYOUTS[layout]), layout, size)
+    layout, size = "L2", "1.7B"
+    yield (
+        f"mixed_{layout}_{size}.yaml",
+        render(
+            f"mixed_{layout}_{size}",
+            f"{', '.join(GAMES)} in one run, {layout}: {LAYOUTS[layout].what}",
+            environments(LAYOUTS[layout]),
+            layout,
+            size,
+        ),
+    )
+    yield (
+        f"sokoban_{layout}_{size}_turns.yaml",
+        render(
+            f"sokoban_{layout}_{size}_turns",
+            f"sokoban, {layout}: {LAYOUTS[layout].what}, which learn in turns",
+            environment(GAMES["sokoban"], LAYOUTS[layout]),
+            layout,
+            size,
+            more=TURNS,
+        ),
+    )
 
 
-def render(game_name: str, layout_name: str, size_name: str) -> str:
-    """A configuration, as the text of its file."""
-    game, layout, size = GAMES[game_name], LAYOUTS[layout_name], SIZES[size_name]
-    name = f"{game_name}_{layout_name}_{size_name}"
+def render(name: str, title: str, played: Lines, layout_name: str, size_name: str, *, more: Lines = ()) -> str:
+    """A configuration, as the text of its file.
+
+    Args:
+        name: Of the file.
+        title: What it is.
+        played: The lines on what is played.
+        more: Lines on how the weights change.
+    """
+    layout, size = LAYOUTS[layout_name], SIZES[size_name]
     head = f"""\
-# {game_name}, {layout_name}: {layout.what}; {size.model}.
+# {title}; {size.model}.
 #
 #     pettingllms train --config examples/configs/{name}.yaml
 #
@@ -113,14 +153,14 @@ def render(game_name: str, layout_name: str, size_name: str) -> str:
 # Written by examples/configs/generate.py; change a copy, or the generator.
 """
     sections = {
-        "The environment": environment(game, layout),
+        "The environment": played,
         "The team": (
             (f"model_name_or_path: {size.model}", ""),
             (f"policies: {layout.policies}", ""),
             *(LORA if layout.adapters else WHOLE),
         ),
         "Sampling: K candidates for each decision, the best goes on": SAMPLING,
-        "The update": update(layout, size),
+        "The update": (*update(layout, size), *more),
         "Looking and keeping": ((f"output_dir: outputs/{name}", ""), *LOOKING),
     }
     return head + "".join(
@@ -139,10 +179,27 @@ def environment(game: Game, layout: Layout) -> Lines:
         *((f"  {setting}", "") for setting in game.settings),
         ("  num_turns: 4", "T"),
         ("  alpha: 1.0", "of alpha * team + local"),
-        (f"train_seeds: [0, {NUM_ROLLOUTS * ROWS}]", f"{NUM_ROLLOUTS} rollouts of {ROWS} instances, none twice"),
-        ("train_split: train", ""),
-        ("eval_seeds: [0, 200]", ""),
-        ("eval_split: validation", "no symmetric copy of an instance that is trained on"),
+        *INSTANCES,
+    )
+
+
+def environments(layout: Layout) -> Lines:
+    """All games in one run; the instances of each are every third seed."""
+    kwargs = (f"workflow: {layout.workflow}", "num_turns: 4", "alpha: 1.0")
+    games = [
+        line
+        for name, game in GAMES.items()
+        for line in (
+            (f"  {name}:", ""),
+            (f"    env_id: {game.env_id}", ""),
+            (f"    env_kwargs: {{{', '.join((*kwargs, *game.settings))}}}", ""),
+        )
+    ]
+    return (
+        ("imports: [pettingllms_envs]", "installed packages, imported first: they register the environments"),
+        ("environments:", "they take turns over the seeds; figures of each: env/<name>/..."),
+        *games,
+        *INSTANCES,
     )
 
 

@@ -30,7 +30,7 @@ from datasets import Dataset
 from demonstrations import demonstrate
 from peft import LoraConfig, get_peft_model
 from report import draw_curve, summary, table
-from team import ROLES, Training, held_out, make_trainer, quiet, task
+from team import LAPTOP, ROLES, Training, held_out, make_trainer, quiet, task
 from tiny import make_model, make_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback, TrainerCallback
 from trl import SFTConfig, SFTTrainer
@@ -148,13 +148,8 @@ def imitate(model: Any, tokenizer: Any, rows: list[dict[str, Any]], path: Path, 
         lr_scheduler_type="cosine",
         warmup_steps=20,
         logging_strategy="no",
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=False,
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
         seed=seed,
+        **LAPTOP,
     )
     trainer = SFTTrainer(model=model, args=args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
     trainer.remove_callback(ProgressCallback)

@@ -21,6 +21,15 @@ from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 TASK = {"size": 5, "min_distance": 2, "max_distance": 8}
 FORWARD = 48  # sequences in one forward pass
+LAPTOP: dict[str, Any] = {
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "save_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": False,
+}
+"""Of every trainer here: a small model on a CPU, with a progress bar and nothing else."""
 ROLES = {"draft_plan": ("drafter", "planner"), "single": ("planner",)}
 
 
@@ -84,13 +93,8 @@ def make_trainer(
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=5,
         logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=False,
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
         seed=seed,
+        **LAPTOP,
     )
     return MultiAgentGRPOTrainer(
         model,

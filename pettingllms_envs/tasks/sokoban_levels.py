@@ -32,11 +32,17 @@ def read_level(text: str, where: str = "the level") -> Position:
         where: What to call it in an error.
 
     Raises:
-        ValueError: It is no level, too large, or found out to be unsolvable (`sokoban_bound.lower_bound`).
+        ValueError: It is no level, several, too large, or found out to be unsolvable (`sokoban_bound.lower_bound`).
     """
     lines = text.splitlines()
     full = [number for number, line in enumerate(lines) if line.strip() and line.lstrip()[0] != ";"]
     first, last = (full[0], full[-1]) if full else (0, -1)
+    gap = next((number for number in range(first, last) if number not in full), None)
+    if gap is not None:
+        raise ValueError(
+            f"{where}, line {gap + 1}: rows go on after an empty line or a comment, as in a file of several levels;"
+            " expected one level. Keep the rows of one; from Python, load_levels reads them all."
+        )
     return _position(_rows(lines[first : last + 1]), where, first + 1)
 
 

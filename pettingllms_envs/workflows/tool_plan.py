@@ -54,9 +54,10 @@ class ToolPlan(ProposalWorkflow[State, Move]):
 
     def __post_init__(self) -> None:
         ProposalWorkflow.__post_init__(self)
-        if self.executor is None:
+        if not callable(self.executor):
+            given = "no executor" if self.executor is None else f"the executor {self.executor!r}"
             raise ValueError(
-                "the workflow tool_plan got no executor; expected one that runs a model's Python where it can do no"
+                f"the workflow tool_plan got {given}; expected one that runs a model's Python where it can do no"
                 " harm, a pettingllms_envs.core.PythonExecutor. Pass executor=..., or take workflow='draft_plan'."
             )
 

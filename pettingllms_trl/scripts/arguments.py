@@ -7,7 +7,6 @@ TRL's own parser and dataclasses, plus what TRL cannot know: the environment and
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import json
 import os
@@ -24,6 +23,7 @@ from transformers.integrations import get_available_reporting_integrations
 from trl import ModelConfig, TrlParser, get_peft_config
 
 from pettingllms_trl.policies import Policy
+from pettingllms_trl.scripts.fields import chat_api, environments, refuse
 
 
 @dataclass
@@ -36,6 +36,10 @@ class TeamArguments:
             An id of PettingZoo's AEC registry, such as `"pettingllms/sokoban-v0"`.
         env_kwargs (`dict`, *optional*):
             What the environment is made with, such as `{"size": 6}`.
+        environments (`dict`, *optional*):
+            Instead of those two, several environments by name: each an id, or a mapping with `env_id`, and perhaps
+            `env_kwargs`, `train_levels`, `eval_levels`. Their instances take turns, or a data set says in its column
+            `environment` which is whose.
         imports (`list[str]`, *optional*):
             Installed packages to import first, because they register the environment: `["pettingllms_envs"]`. This
             runs their code. Nothing else that a configuration names is imported, but for `reward_funcs`, `credit` and
@@ -52,6 +56,9 @@ class TeamArguments:
     env_kwargs: dict[str, Any] | str | None = field(
         default=None, metadata={"help": "What the environment is made with: '{\"size\": 6}'."}
     )
+    environments: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": "Several environments by name, each an id or {env_id: ..., env_kwargs: ...}."}
+    )
     imports: list[str] = field(
         default_factory=list,
         metadata={"help": "Installed packages to import first, which register the environment: pettingllms_envs."},
@@ -62,9 +69,15 @@ class TeamArguments:
     )
 
     def __post_init__(self) -> None:
-        if self.env_id is None:
-            raise ValueError("no env_id; expected an id of PettingZoo's registry. Add env_id: pettingllms/sokoban-v0.")
         self.env_kwargs = mapping("env_kwargs", self.env_kwargs) or {}
+        self.environments = environments(mapping("environments", self.environments) or {})
+        if self.environments and (self.env_id is not None or self.env_kwargs):
+            raise ValueError(
+                f"there are environments and env_id={self.env_id!r} with env_kwargs={self.env_kwargs}; expected one "
+                "kind. Move env_id and env_kwargs among the environments, under a name."
+            )
+        if self.env_id is None and not self.environments:
+            raise ValueError("no env_id; expected an id of PettingZoo's registry. Add env_id: pettingllms/sokoban-v0.")
         if not isinstance(self.policies, str) or self.policies.lstrip().startswith("{"):
             self.policies = policies(mapping("policies", self.policies) or {})
 
@@ -94,7 +107,7 @@ def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description:
     parser = _Parser(kinds, prog=prog, description=description, allow_abbrev=False)
     *parsed, unread = parser.parse_args_and_config(argv, return_remaining_strings=True)
     if unread:
-        _refuse(unread[0], [f"--{name}" for name in known], "the command line")
+        refuse(unread[0], [f"--{name}" for name in known], "the command line")
     return tuple(parsed)
 
 
@@ -112,14 +125,15 @@ def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] 
 
 def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
     """Names of adapters as they are, the fields of a policy as a `Policy`."""
-    known = [f.name for f in dataclasses.fields(Policy) if f.name != "api"]  # a function, for Python
+    known = [f.name for f in dataclasses.fields(Policy)]
     made: dict[str, str | Policy] = {}
     for who, what in given.items():
         if isinstance(what, Mapping):
             for name in what:
                 if name not in known:
-                    _refuse(name, known, f"policies[{who!r}]")
-            made[who] = Policy(**what)
+                    refuse(name, known, f"policies[{who!r}]")
+            api = {"api": chat_api(f"policies[{who!r}].api", what["api"])} if what.get("api") is not None else {}
+            made[who] = Policy(**{**what, **api})
         elif isinstance(what, str):
             made[who] = what
         else:
@@ -259,10 +273,4 @@ def _check_config(argv: Sequence[str], known: Sequence[str]) -> None:
         )
     for name in config:
         if name not in (*known, "env"):
-            _refuse(str(name), known, str(path))
-
-
-def _refuse(given: str, known: Sequence[str], where: str) -> NoReturn:
-    near = difflib.get_close_matches(given, known, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else "Remove it; --help shows every field."
-    raise ValueError(f"{where} has {given!r}; expected a field that is known. {hint}")
+            refuse(str(name), known, str(path))

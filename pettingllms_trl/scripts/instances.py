@@ -1,8 +1,8 @@
-"""From arguments to what is played: a function that makes the environment, and the rows of the data sets."""
+"""From arguments to what is played: functions that make the environments, and the rows of the data sets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -11,30 +11,47 @@ from datasets import Dataset, IterableDataset, load_dataset
 from trl import ScriptArguments
 
 from pettingllms_trl.environment import env_maker
-from pettingllms_trl.rollout import MakeEnv
 from pettingllms_trl.scripts.arguments import TeamArguments
+from pettingllms_trl.stock import COLUMN, MakeEnv
 
 
 Rows: TypeAlias = Dataset | IterableDataset
 
 
-def maker(team: TeamArguments) -> MakeEnv:
-    """A function that makes the environment, tried once.
+def makers(team: TeamArguments) -> MakeEnv | dict[str, MakeEnv]:
+    """A function that makes the environment, or one for each by name; each tried once.
 
     Raises:
         ValueError: PettingZoo does not know the environment, or a setting has a value that it cannot have.
         TypeError: The environment has no such setting.
     """
-    assert team.env_id is not None
     assert isinstance(team.env_kwargs, dict)
-    make_env = env_maker(team.env_id)  # which refuses an unknown id in words
-    if team.env_kwargs:
-        make_env = partial(pettingzoo.make, "aec", team.env_id, **team.env_kwargs)
+    assert isinstance(team.environments, dict)
+    if team.env_id is not None:
+        return _maker(team.env_id, team.env_kwargs)
+    return {name: _maker(each.env_id, each.env_kwargs) for name, each in team.environments.items()}
+
+
+def agents_of(make_env: MakeEnv | Mapping[str, MakeEnv]) -> list[str]:
+    """The agents of all environments, each once."""
+    each = make_env.values() if isinstance(make_env, Mapping) else [make_env]
+    return list(dict.fromkeys(agent for make in each for agent in make().possible_agents))
+
+
+def _maker(env_id: str, env_kwargs: Mapping[str, Any]) -> MakeEnv:
+    make_env = env_maker(env_id)  # which refuses an unknown id in words
+    if env_kwargs:
+        make_env = partial(pettingzoo.make, "aec", env_id, **env_kwargs)
     try:
         make_env().close()
     except TypeError as error:
         raise TypeError(
-            f"env_kwargs is {team.env_kwargs}: {error}; expected settings of {team.env_id}. Mend or remove them."
+            f"env_kwargs is {dict(env_kwargs)}: {error}; expected settings of {env_id}. Mend or remove them."
+        ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"env_kwargs is {dict(env_kwargs)}: {error} A configuration holds texts, numbers and lists; what takes a "
+            "Python object, as an executor is, is for a script (examples/train_sokoban.py)."
         ) from error
     return make_env
 
@@ -70,6 +87,34 @@ def seeds_and_levels(
     if levels:
         columns["level"] = [levels[i % len(levels)] for i in range(len(columns["seed"]))]
     return Dataset.from_dict(columns)
+
+
+def in_turns(
+    name: str, seeds: Sequence[int] | None, levels: Mapping[str, Sequence[int] | None], split: str | None
+) -> Dataset | None:
+    """A row for each seed of a range; environments take turns, and so do the levels of each. `None` without seeds.
+
+    `[0, 4]` with levels `{"a": [1, 2], "b": None}` gives the seeds 0, 1, 2, 3 to a, b, a, b; a's have the levels 1
+    and 2, b's have none.
+
+    Args:
+        name: Of the field, for the errors.
+        seeds: The first and the one after the last.
+        levels: Values of the reset option `level` of each environment, by its name.
+        split: Value of their reset option `split`; `None` leaves it out.
+
+    Raises:
+        ValueError: The range is none, or empty.
+    """
+    rows = seeds_and_levels(name, seeds, None, split)
+    if rows is None:
+        return None
+    names = list(levels)
+    columns: dict[str, list[Any]] = {COLUMN: [names[i % len(names)] for i in range(len(rows))]}
+    if any(levels.values()):
+        of_name = ((i // len(names), levels[name]) for i, name in enumerate(columns[COLUMN]))
+        columns["level"] = [own[turn % len(own)] if own else None for turn, own in of_name]
+    return Dataset.from_dict({**columns, **rows.to_dict()})
 
 
 def check_apart(

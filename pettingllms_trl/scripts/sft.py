@@ -10,20 +10,22 @@ own successes instead (`examples/collect_successes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from trl import SFTConfig, get_quantization_config
 
 from pettingllms_trl.demonstrations import FIRST_SEED, Demonstration, by_oracle, read
 from pettingllms_trl.policies import Routing, route
 from pettingllms_trl.records import role_of
 from pettingllms_trl.scripts import arguments
-from pettingllms_trl.scripts.instances import maker
+from pettingllms_trl.scripts.instances import agents_of, makers
 from pettingllms_trl.sft import rows_of, warm_up
+from pettingllms_trl.stock import MakeEnv
 
 
 ORACLE = "oracle"
@@ -41,7 +43,7 @@ class SFTArguments(arguments.TeamArguments):
         roles (`list[str]`, *optional*):
             Train the policies of these roles only. On the command line also `--role`.
         num_episodes (`int`, *optional*, defaults to `1000`):
-            How many the oracle plays.
+            How many the oracle plays, of each environment.
         levels (`list[int]`, *optional*):
             Values of the reset option `level` for the oracle's instances, which take turns.
         first_seed (`int`, *optional*, defaults to `10000000`):
@@ -90,19 +92,15 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
             "adapters. Set policies: lora, or leave use_peft out."
         )
     arguments.import_packages(given.imports)
-    env = maker(given)()
-    routing = route(given.policies, env.possible_agents, model=config.model_name_or_path)
-    demonstrations = list(
-        by_oracle(env, range(given.first_seed, given.first_seed + given.num_episodes), given.levels)
-        if given.source == ORACLE
-        else read(Path(given.source))
-    )
+    make_env = makers(given)
+    routing = route(given.policies, agents_of(make_env), model=config.model_name_or_path)
+    demonstrations = list(by_oracles(given, make_env) if given.source == ORACLE else read(Path(given.source)))
     if given.roles is not None:
         routing, demonstrations = only(given.roles, routing, demonstrations)
     rows_of(demonstrations, routing)  # refuses what `warm_up` would, before a model is loaded
     args.model_init_kwargs = arguments.model_init_kwargs(config, args)
     return partial(
-        warm_up,
+        run,
         config.model_name_or_path,
         demonstrations,
         routing,
@@ -111,6 +109,29 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
         quantization_config=get_quantization_config(config),
         chat_template_kwargs=given.chat_template_kwargs,
     )
+
+
+def run(model: str, demonstrations: Sequence[Demonstration], routing: Routing, args: SFTConfig, **more: Any) -> None:
+    """`warm_up`, and a word on where everything is and how to go on from there."""
+    say = PartialState().print
+    folders = warm_up(model, demonstrations, routing, args, **more, say=say)
+    for name, folder in folders.items():
+        say(f"Saved {name} in {folder}.")
+    if routing.adapters:
+        say(f"Train on: pettingllms train --policies ... --adapters {args.output_dir}")
+    elif routing.base is not None:
+        say(f"Train on: pettingllms train --model_name_or_path {args.output_dir}")
+
+
+def by_oracles(given: SFTArguments, make_env: MakeEnv | Mapping[str, MakeEnv]) -> Iterator[Demonstration]:
+    """What the oracle of the environment plays; of several, each the whole number of episodes, on its own levels."""
+    seeds = range(given.first_seed, given.first_seed + given.num_episodes)
+    if not isinstance(make_env, Mapping):
+        yield from by_oracle(make_env(), seeds, given.levels)
+        return
+    assert isinstance(given.environments, dict)
+    for name, make in make_env.items():
+        yield from by_oracle(make(), seeds, given.levels or given.environments[name].train_levels)
 
 
 def only(

@@ -15,8 +15,8 @@ from typing import Any
 from trl import ModelConfig, ScriptArguments, get_quantization_config
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.scripts import arguments
-from pettingllms_trl.scripts.instances import Rows, check_apart, loaded, maker, seeds_and_levels
+from pettingllms_trl.scripts import arguments, fields
+from pettingllms_trl.scripts.instances import Rows, agents_of, check_apart, in_turns, loaded, makers, seeds_and_levels
 from pettingllms_trl.sft import load_adapters
 from pettingllms_trl.trainer import MultiAgentGRPOTrainer
 from pettingllms_trl.trees import PrintTrees
@@ -35,6 +35,12 @@ class TrainArguments(arguments.TeamArguments):
             Name of a credit scheme, or the dotted path of a function; with options: `{at_grpo: {value: outcome}}`.
         filters (`list`, *optional*):
             Group filters, one after another, each a name or a dotted path, with options as `credit` has them.
+        curriculum (`dict`, *optional*):
+            Fields of a [`Curriculum`], such as `{"levels": [1, 2, 3], "advance_at": 0.7}`; of several environments
+            those of each that shall have one, by its name.
+        schedule (`str`, *optional*):
+            Dotted path of a function from a generation's number to the policies that learn from it. For plain turns
+            there is `alternate_every`.
         reward_funcs (`list[str]`, *optional*):
             Dotted paths of reward functions, added to the environment's rewards.
         adapters (`str`, *optional*):
@@ -46,7 +52,8 @@ class TrainArguments(arguments.TeamArguments):
         train_split (`str`, *optional*):
             Value of the reset option `split`. `None` leaves it out.
         train_levels (`list[int]`, *optional*):
-            Values of the reset option `level`, which take turns. `None` leaves it out.
+            Values of the reset option `level`, which take turns. `None` leaves it out. Of several environments each
+            has its own, in `environments`.
         eval_seeds, eval_split, eval_levels:
             The same for the evaluations: during training as `eval_strategy` says, and once in the end.
     """
@@ -59,6 +66,12 @@ class TrainArguments(arguments.TeamArguments):
     )
     filters: list[str] = field(
         default_factory=list, metadata={"help": "Group filters, each by name or dotted path, with options as credit."}
+    )
+    curriculum: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": "Fields of a Curriculum: '{\"levels\": [1, 2, 3]}'."}
+    )
+    schedule: str | None = field(
+        default=None, metadata={"help": "Dotted path of a function: who learns from which generation."}
     )
     reward_funcs: list[str] = field(default_factory=list, metadata={"help": "Dotted paths of reward functions."})
     adapters: str | None = field(
@@ -101,7 +114,7 @@ def make_trainer(
     arguments.check_model(config)
     arguments.check_reports(args)
     arguments.import_packages(given.imports)
-    make_env = maker(given)
+    make_env = makers(given)
     train_dataset, eval_dataset = datasets(given, data, evaluated=args.eval_strategy != "no")
     if args.eval_strategy != "no" and eval_dataset is None:
         raise ValueError(
@@ -115,8 +128,11 @@ def make_trainer(
         )
     credit = arguments.choice("credit", given.credit)
     filters = [given.filters] if isinstance(given.filters, str | dict) else given.filters
+    schedule = None if given.schedule is None else arguments.function("schedule", given.schedule)
     reward_funcs = [arguments.function("reward_funcs", path) for path in given.reward_funcs]
     assert given.policies is not None
+    assert isinstance(given.environments, dict)
+    curriculum = fields.curricula(arguments.mapping("curriculum", given.curriculum), list(given.environments))
     peft_config = arguments.peft_config(config, given.policies)
     args.model_init_kwargs = arguments.model_init_kwargs(config, args)
     quantization_config = get_quantization_config(config)
@@ -127,7 +143,7 @@ def make_trainer(
             model,
             given.adapters,
             policies=given.policies,
-            agents=make_env().possible_agents,
+            agents=agents_of(make_env),
             model_init_kwargs=args.model_init_kwargs,
             quantization_config=quantization_config,
         )
@@ -142,6 +158,8 @@ def make_trainer(
         policies=given.policies,
         credit=credit,
         filters=[arguments.choice("filters", one) for one in filters],
+        curriculum=curriculum,
+        schedule=schedule,
         peft_config=peft_config,
         quantization_config=quantization_config,
         callbacks=[PrintTrees(given.num_trees)] if given.num_trees else None,
@@ -154,8 +172,8 @@ def datasets(given: TrainArguments, data: ScriptArguments, *, evaluated: bool) -
     Raises:
         ValueError: There are none, or two kinds of them, or the evaluation's are trained on.
     """
-    train: Rows | None = seeds_and_levels("train_seeds", given.train_seeds, given.train_levels, given.train_split)
-    evaluation: Rows | None = seeds_and_levels("eval_seeds", given.eval_seeds, given.eval_levels, given.eval_split)
+    train: Rows | None = _rows(given, "train")
+    evaluation: Rows | None = _rows(given, "eval")
     check_apart(given.train_seeds, given.eval_seeds, splits=(given.train_split, given.eval_split))
     if (train is None) == (data.dataset_name is None):
         raise ValueError(
@@ -167,6 +185,21 @@ def datasets(given: TrainArguments, data: ScriptArguments, *, evaluated: bool) -
         if evaluated and evaluation is None:
             evaluation = loaded(data, data.dataset_test_split)
     return train, evaluation
+
+
+def _rows(given: TrainArguments, purpose: str) -> Rows | None:
+    """The rows of a range of seeds, of one environment or of several in turns; `None` without one."""
+    seeds, levels, split = (getattr(given, f"{purpose}_{what}") for what in ("seeds", "levels", "split"))
+    assert isinstance(given.environments, dict)
+    if not given.environments:
+        return seeds_and_levels(f"{purpose}_seeds", seeds, levels, split)
+    if levels is not None:
+        raise ValueError(
+            f"{purpose}_levels is {levels} with several environments, whose levels have nothing to do with each "
+            f"other; expected those of each. Write environments: {{name: {{env_id: ..., {purpose}_levels: [1, 2]}}}}."
+        )
+    own = {name: getattr(each, f"{purpose}_levels") for name, each in given.environments.items()}
+    return in_turns(f"{purpose}_seeds", seeds, own, split)
 
 
 def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> None:

@@ -274,6 +274,13 @@ def test_levels_of_random_instances_survive_writing_and_reading() -> None:
         ("######\n#@$..#\n######", "line 1", "1 boxes and 2 goals", "as many goals as boxes"),
         ("######\n#@---#\n######", "line 1", "no box", "expected at least one"),
         ("\n######\n#@$x.#\n######", "line 3", "the symbol 'x'", "expected only"),
+        (
+            "; 0\n#####\n#@$.#\n#####\n\n; 1\n#####\n#.$@#\n#####",
+            "line 5",
+            "as in a file of several levels",
+            "load_levels",
+        ),
+        ("#####\n#@$.#\n#####\n; 1\n#####\n#.$@#\n#####", "line 4", "as in a file of several levels", "load_levels"),
         ("######\n#@$-.\n######", "line 2", "can leave the board", "walls all round"),
         ("######\n#@$-.#\n#-####", "line 3", "can leave the board", "walls all round"),
         ("#-####\n#@$-.#\n######", "line 1", "can leave the board", "walls all round"),

@@ -24,8 +24,7 @@ def trainer(model: str, path: Path, *, env: Any = Relay, **options: Any) -> Mult
         max_completion_length=4,
         use_cpu=True,
         bf16=False,
-        report_to="none",
-        **{"max_steps": 2, "save_strategy": "no", "learning_rate": 1e-2, **options},
+        **{"max_steps": 2, "save_strategy": "no", "learning_rate": 1e-2, "report_to": "none", **options},
     )
     return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(64)}), **own)
 
@@ -67,9 +66,9 @@ def test_a_curriculum_writes_the_level_and_goes_on_where_a_checkpoint_was(model_
     assert set(levels[1:]) == {1}  # the first reset is the look at the door
     assert run.state.log_history[0]["curriculum/level"] == 1.0
     again = trainer(model_path, tmp_path, env=make, curriculum=curriculum, max_steps=3)
-    again._progress = Progress(1, (True,))
+    again._progress = {"": Progress(1, (True,))}
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert again._progress.index == 0  # as the checkpoint says
+    assert again._progress[""].index == 0  # as the checkpoint says
 
 
 @pytest.mark.parametrize(
@@ -84,3 +83,22 @@ def test_a_curriculum_of_what_the_environment_does_not_know_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         trainer(str(tmp_path / "no model"), tmp_path, env="pettingllms/plan_path-v0", curriculum=curriculum)
+
+
+def test_tensorboard_gets_the_figures_of_each_agent_and_policy(model_path: str, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = trainer(model_path, tmp_path, policies="lora", report_to="tensorboard", logging_steps=1)
+    run.train()
+    run.evaluate(Dataset.from_dict({"seed": [100]}))
+    (folder,) = (tmp_path / "runs").iterdir()
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    for role in ("opener", "closer"):
+        for key in (f"train/agent/{role}_0/reward", f"train/policy/{role}/grad_norm"):
+            logged = [log[key.removeprefix("train/")] for log in run.state.log_history if "loss" in log]
+            assert [(event.step, event.value) for event in events.Scalars(key)] == [
+                (step, pytest.approx(value)) for step, value in enumerate(logged, start=1)
+            ]
+    assert [event.step for event in events.Scalars("eval/agent/opener_0/reward")] == [2]

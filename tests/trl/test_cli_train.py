@@ -22,7 +22,7 @@ from pettingllms_envs import cli as host
 from pettingllms_envs.commands import Refused, plug_ins
 from pettingllms_trl import Policy, cli
 from pettingllms_trl.scripts import arguments
-from pettingllms_trl.scripts.instances import check_apart, seeds_and_levels
+from pettingllms_trl.scripts.instances import check_apart, in_turns, seeds_and_levels
 from pettingllms_trl.scripts.train import KINDS
 from pettingllms_trl.trees import trees
 from picky import first
@@ -181,6 +181,21 @@ def test_an_evaluation_on_what_is_trained_on_is_refused(train: Any, evaluation: 
         check_apart(train, evaluation, splits=splits)
 
 
+def test_environments_take_turns_over_the_seeds_each_with_its_own_levels() -> None:
+    rows = in_turns("train_seeds", [4, 9], {"a": [1, 2], "b": None}, "train")
+    assert rows is not None
+    assert rows.to_list() == [
+        {"environment": "a", "level": 1, "seed": 4, "split": "train"},
+        {"environment": "b", "level": None, "seed": 5, "split": "train"},
+        {"environment": "a", "level": 2, "seed": 6, "split": "train"},
+        {"environment": "b", "level": None, "seed": 7, "split": "train"},
+        {"environment": "a", "level": 1, "seed": 8, "split": "train"},
+    ]
+    bare = in_turns("train_seeds", [0, 1], {"a": None}, None)
+    assert bare is not None
+    assert bare.to_list() == [{"environment": "a", "seed": 0}]
+
+
 # ---- Mistakes -----------------------------------------------------------------------------------------------------
 
 WRONG = {
@@ -229,6 +244,29 @@ WRONG = {
     "weights that are none": ({}, ["--reward_parts", "progress=2"], "reward_parts='progress=2', expected a mapping"),
     "reward that is no function": ({"reward_funcs": ["math.pi"]}, [], "reward_funcs names 'math.pi'; expected"),
     "adapters that are not there": ({"policies": "lora", "adapters": "nowhere"}, [], "lacks drafter, planner"),
+    "tool without an executor": (
+        {"env_kwargs": {"workflow": "tool_plan"}},
+        [],
+        "got no executor; expected one that runs a model's Python.* an executor is, is for a script",
+    ),
+    "curriculum without levels": (
+        {"curriculum": {"window": 3}},
+        [],
+        "curriculum is {'window': 3}; expected a mapping",
+    ),
+    "unknown field of a curriculum": (
+        {"curriculum": {"levels": [1], "advance": 0.5}},
+        [],
+        "curriculum has 'advance'; .* Did you mean 'advance_at'?",
+    ),
+    "curriculum of unknown levels": ({"curriculum": {"levels": [1, 99]}}, [], r"curriculum has the levels \[99\]"),
+    "schedule that is nowhere": ({"schedule": "math.turns"}, [], "schedule names 'math.turns': .*expected the path"),
+    "turns of one policy": ({"alternate_every": 1}, [], "alternate_every is 1, but .* are base; expected two"),
+    "one environment and several": (
+        {"environments": {"a": "pettingllms/sokoban-v0"}},
+        [],
+        "there are environments and env_id='pettingllms/plan_path-v0'.*; expected one kind",
+    ),
     "group of one": ({"num_generations": 1}, [], "num_generations=1"),
 }
 
@@ -245,6 +283,45 @@ def test_a_mistake_is_one_line_and_exit_status_2_before_any_model_is_loaded(
     assert cli.train(["--config", str(file), *more]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert re.search(said, line), line
+
+
+MIXED = {
+    "plan_path": {"env_id": "pettingllms/plan_path-v0", "env_kwargs": {"size": 4, "num_turns": 1}},
+    "sokoban": {"env_id": "pettingllms/sokoban-v0", "env_kwargs": {"num_turns": 1}, "train_levels": [1, 2]},
+}
+WRONG_MIXED = {
+    "no id": ({"environments": {"a": {"env_kwargs": {}}}}, r"environments\['a'\] is .*expected an id, or a mapping"),
+    "unknown field": (
+        {"environments": {"a": {"env_id": "x", "env_kwarg": {}}}},
+        r"environments\['a'\] has 'env_kwarg'; .* Did you mean 'env_kwargs'?",
+    ),
+    "unknown id": ({"environments": {"a": "pettingllms/sokobann-v0"}}, "Did you mean 'pettingllms/sokoban-v0'?"),
+    "levels of all": ({"train_levels": [1, 2]}, r"train_levels is \[1, 2\] with several environments, .*of each"),
+    "no mapping": ({"environments": "a,b"}, "environments is 'a,b'; expected JSON"),
+    "a curriculum for all": ({"curriculum": {"levels": [1]}}, "curriculum has 'levels'; expected a field"),
+    "levels that there are not": (
+        {"curriculum": {"sokoban": {"levels": [99]}}},
+        r"curriculum has the levels \[99\]; the environment's level is one of",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), WRONG_MIXED.values(), ids=WRONG_MIXED.keys())
+def test_a_mistake_about_several_environments_is_one_line_too(
+    change: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mixed(tmp_path, "no/model", **change)
+    assert cli.train(["--config", str(file)]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert re.search(said, line), line
+
+
+def mixed(folder: Path, model: str, **more: Any) -> Path:
+    """A YAML file of a run with two environments."""
+    alone = {name: value for name, value in GAME.items() if name not in ("env_id", "env_kwargs")}
+    given = {**alone, "environments": MIXED, "model_name_or_path": model, "output_dir": str(folder / "out"), **more}
+    (folder / "mixed.yaml").write_text(yaml.safe_dump(given))
+    return folder / "mixed.yaml"
 
 
 @pytest.mark.parametrize(
@@ -387,6 +464,31 @@ def test_a_run_trains_prints_trees_saves_evaluates_and_can_be_gone_on_from(
     for role in ("drafter", "planner"):
         one, other = (folder / role / "adapter_model.safetensors" for folder in (out, tmp_path / "more"))
         assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_run_of_several_environments_with_a_curriculum_in_turns(model_path: str, tmp_path: Path) -> None:
+    file = mixed(
+        tmp_path,
+        model_path,
+        policies="lora",
+        alternate_every=1,
+        curriculum={"plan_path": {"levels": [1, 2], "window": 4}},
+        eval_seeds=[0, 3],
+        eval_split="validation",
+        log_completions=True,
+        num_completions_to_print=0,
+        max_steps=2,
+    )
+    assert cli.main(["train", "--config", str(file)]) == 0
+    results = json.loads((tmp_path / "out" / "eval_results.json").read_text())
+    decisions = {name: results[f"eval_env/{name}/rollout/decisions"] for name in MIXED}
+    assert results["eval_rollout/decisions"] == pytest.approx(
+        (2 * decisions["plan_path"] + decisions["sokoban"])
+        / 3  # the seeds 0, 1, 2 are of plan_path, sokoban, plan_path
+    )
+    tables = [pandas.read_parquet(file) for file in sorted((tmp_path / "out" / "completions").glob("*.parquet"))]
+    assert [set(table["agent"]) for table in tables] == [{"drafter_0"}, {"planner_0"}]
+    assert {name for table in tables for name in table["env"]} == set(MIXED)
 
 
 def test_rows_may_come_from_a_file(config: Path, tmp_path: Path) -> None:

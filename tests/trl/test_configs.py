@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import pettingzoo
 import pytest
 import torch
 import yaml
@@ -14,6 +15,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 import pettingllms_envs
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.scripts import arguments
 from pettingllms_trl.scripts.train import KINDS, make_trainer
 
@@ -21,6 +23,8 @@ from pettingllms_trl.scripts.train import KINDS, make_trainer
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIGS = EXAMPLES / "configs"
 FILES = sorted(CONFIGS.glob("*.yaml"))
+MIXED, TURNS = CONFIGS / "mixed_L2_1.7B.yaml", CONFIGS / "sokoban_L2_1.7B_turns.yaml"
+GRID = [file for file in FILES if file not in (MIXED, TURNS)]
 LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
 
 
@@ -38,10 +42,10 @@ def test_the_files_are_what_the_generator_writes() -> None:
 def test_there_is_one_for_every_game_layout_and_size() -> None:
     games = pettingllms_envs.list_environments()
     expected = {f"{game}_{layout}_{size}.yaml" for game in games for layout in LAYOUTS for size in ("1.7B", "8B")}
-    assert {file.name for file in FILES} == expected
+    assert {file.name for file in GRID} == expected
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", GRID, ids=lambda file: file.stem)
 def test_a_configuration_makes_a_trainer_in_the_papers_settings(file: Path, model_path: str, tmp_path: Path) -> None:
     game, layout, _ = file.stem.rsplit("_", 2)
     trainer = make_trainer(*parsed(file, model_path, tmp_path))
@@ -50,6 +54,10 @@ def test_a_configuration_makes_a_trainer_in_the_papers_settings(file: Path, mode
     env = trainer._make_env().unwrapped
     assert env.metadata["name"] == f"{game}_v0"
     assert (env.workflow.num_turns, env.alpha) == (4, 1.0)
+    in_the_papers_settings(trainer)
+
+
+def in_the_papers_settings(trainer: MultiAgentGRPOTrainer) -> None:
     args = trainer.args
     assert (args.num_generations, args.beta, args.learning_rate, args.epsilon) == (4, 0.0, 1e-6, 0.2)
     assert (args.temperature, args.top_p, args.max_completion_length) == (1.0, 1.0, 4096)
@@ -59,7 +67,37 @@ def test_a_configuration_makes_a_trainer_in_the_papers_settings(file: Path, mode
     assert len(trainer.train_dataset) == args.max_steps // 2 * (128 // 4)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_one_run_may_have_all_games_with_a_third_of_the_instances_each(model_path: str, tmp_path: Path) -> None:
+    trainer = make_trainer(*parsed(MIXED, model_path, tmp_path))
+    in_the_papers_settings(trainer)
+    assert {policy.name for policy in trainer.routing.policies} == LAYOUTS["L2"]
+    for name, make in trainer._make_env.items():
+        env, alone = make().unwrapped, yaml.safe_load((CONFIGS / f"{name}_L2_1.7B.yaml").read_text("utf-8"))
+        assert (env.metadata["name"], env.workflow.num_turns, env.alpha) == (f"{name}_v0", 4, 1.0)
+        assert env.workflow == pettingzoo.make("aec", alone["env_id"], **alone["env_kwargs"]).unwrapped.workflow
+        assert trainer.train_dataset["environment"][:].count(name) in (2133, 2134)  # of 6400
+
+
+def test_one_run_has_roles_that_learn_in_turns_and_is_else_as_the_one_whose_roles_do_not(
+    model_path: str, tmp_path: Path
+) -> None:
+    turns, together = (yaml.safe_load(file.read_text("utf-8")) for file in (TURNS, CONFIGS / "sokoban_L2_1.7B.yaml"))
+    assert {name: value for name, value in turns.items() if together.get(name) != value} == {
+        "alternate_every": 10,
+        "output_dir": "outputs/sokoban_L2_1.7B_turns",
+    }
+    schedule = make_trainer(*parsed(TURNS, model_path, tmp_path))._schedule
+    assert schedule is not None
+    assert [schedule(generation) for generation in (0, 9, 10, 19, 20)] == [
+        ("drafter",),
+        ("drafter",),
+        ("planner",),
+        ("planner",),
+        ("drafter",),
+    ]
+
+
+@pytest.mark.parametrize("file", GRID, ids=lambda file: file.stem)
 def test_a_configuration_names_the_model_of_its_title(file: Path) -> None:
     size = file.stem.rsplit("_", 1)[1]
     assert yaml.safe_load(file.read_text("utf-8"))["model_name_or_path"] == f"Qwen/Qwen3-{size}"

@@ -57,8 +57,10 @@ def test_what_is_collected_can_be_read_and_succeeded(
     model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--instances", "3", "--tries", "2", "--tokens", "4", "--model", model_path]
+    arguments += ["--env", "pettingllms/sokoban-v0"]
     run("collect_successes.py", tmp_path, monkeypatch, *arguments)
     kept = list(read(tmp_path / "successes.jsonl"))
     assert all(demonstration.success for demonstration in kept)
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert said.endswith(f"of 6 episodes succeeded; {len(kept)} decisions in successes.jsonl")
+    said = capsys.readouterr().out
+    assert f"of 6 episodes succeeded; {len(kept)} decisions in successes.jsonl" in said
+    assert ("Nothing to imitate" in said) is (not kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import re
 import threading
 from collections.abc import Sequence
@@ -250,6 +251,20 @@ def test_each_policy_moves_by_its_own_learning_rate_times_its_gradient(
     assert {part_of(n) for n, g in gradients.items() if g.abs().max() > 0} == {"opener", "closer"}
     for n, gradient in gradients.items():
         torch.testing.assert_close(before[n] - after[n], rates[part_of(n)] * gradient, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(("policies", "loaded"), [("lora", True), ("full", True), ("lora", False), ("shared", False)])
+def test_only_model_init_kwargs_that_nobody_uses_are_said_to_be_ignored(
+    policies: str, loaded: bool, model_path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = model_path if loaded else AutoModelForCausalLM.from_pretrained(model_path)
+    logging.getLogger("trl").addHandler(caplog.handler)
+    try:
+        trainer = team(given, tmp_path, policies, model_init_kwargs={"dtype": "float32"})
+    finally:
+        logging.getLogger("trl").removeHandler(caplog.handler)
+    assert ("`model_init_kwargs` will be ignored" in caplog.text) is not loaded
+    assert trainer.args.model_init_kwargs == {"dtype": "float32"}
 
 
 # ---- Another architecture, another tokenizer ----------------------------------------------------------------------

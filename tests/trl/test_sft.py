@@ -18,6 +18,8 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, cli
 from pettingllms_trl.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
 from pettingllms_trl.policies import Policy, route
+from pettingllms_trl.scripts.instances import makers
+from pettingllms_trl.scripts.sft import SFTArguments, by_oracles
 from pettingllms_trl.sft import load_adapters, rows_of, warm_up
 from strangers import Relay
 
@@ -251,13 +253,32 @@ def command(model_path: str, output: Path, *more: str) -> list[str]:
     return [*fixed.split(), "--model_name_or_path", model_path, "--output_dir", str(output), *more]
 
 
-def test_the_command_trains_one_role_from_the_oracle(model_path: str, tmp_path: Path) -> None:
+def test_the_command_trains_one_role_from_the_oracle(
+    model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     env_kwargs = '{"size": 4, "num_turns": 2}'
     options = ("--policies", "lora", "--role", "planner", "--from", "oracle", "--num_episodes", "4", "--lora_r", "2")
     assert cli.sft(command(model_path, tmp_path, "--env_kwargs", env_kwargs, *options)) == 0
     config = json.loads((tmp_path / "planner" / "adapter_config.json").read_text())
     assert (config["r"], config["lora_dropout"]) == (2, 0.0)
     assert not (tmp_path / "drafter").exists()
+    shown = capsys.readouterr().out
+    assert "Policy planner of planner_0: 4 replies to imitate." in shown
+    assert f"Saved planner in {tmp_path / 'planner'}." in shown
+    assert f"--adapters {tmp_path}" in shown
+
+
+def test_the_command_trains_on_the_oracles_of_several_environments(model_path: str, tmp_path: Path) -> None:
+    games = {
+        "plan_path": {"env_id": "pettingllms/plan_path-v0", "env_kwargs": {"size": 4}},
+        "sokoban": {"env_id": "pettingllms/sokoban-v0", "train_levels": [1, 2]},
+    }
+    fixed = [part for part in command(model_path, tmp_path) if part not in ("--env", "pettingllms/plan_path-v0")]
+    assert cli.sft([*fixed, "--environments", json.dumps(games), "--num_episodes", "3"]) == 0
+    given = SFTArguments(environments=games, num_episodes=3)
+    prompts = [d.prompt[-1]["content"] for d in by_oracles(given, makers(given))]
+    assert sum("Boxes:" in prompt for prompt in prompts) >= 3 * 2
+    assert sum("Boxes:" not in prompt for prompt in prompts) >= 3 * 2
 
 
 def test_the_command_trains_from_a_file_of_successes(model_path: str, tmp_path: Path) -> None:

@@ -1,0 +1,114 @@
+"""Which policies learn in which generation: all of them, in turns, or as a function of the user's says.
+
+    schedule = Alternate(("drafter", "planner"), every=5)  # five generations each, the drafter first
+
+A schedule is a function from the number of a generation, counted from 0, to the names of the policies that learn from
+it. It follows from the number alone, so a resumed run goes on where it was. The others play with the weights that they
+have now, and answer each prompt once, as a frozen partner does: nobody learns from a choice among their candidates.
+They have no gradient, so that neither weights nor the optimizer's moments move, nor does weight decay shrink them. A
+learning-rate scheduler goes by optimizer steps, whoever learns in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from pettingllms_trl.engine import Engine, Request, Sampled
+
+
+Schedule = Callable[[int], Collection[str]]
+"""The number of a generation, from 0, to the names of the policies that learn from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternate:
+    """Policies take turns.
+
+    Args:
+        order: Names of policies, in the order of their turns.
+        every: Generations of a turn.
+
+    Raises:
+        ValueError: There is nobody, or a turn has no generation.
+    """
+
+    order: Sequence[str]
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.order or isinstance(self.order, str):
+            raise ValueError(
+                f"order is {self.order!r}; expected the names of policies. Write Alternate(('drafter', 'planner'))."
+            )
+        if self.every < 1:
+            raise ValueError(f"every is {self.every}; expected a number of generations of at least 1.")
+
+    def __call__(self, generation: int) -> tuple[str, ...]:
+        """Whose turn it is."""
+        return (self.order[generation // self.every % len(self.order)],)
+
+
+def learners(schedule: Schedule, generation: int, trained: Sequence[str]) -> tuple[str, ...]:
+    """Who learns from a generation, in the order of `trained`.
+
+    Args:
+        trained: Names of the policies that are trained at all.
+
+    Raises:
+        ValueError: The schedule names nobody, or one that is not trained.
+    """
+    names = schedule(generation)
+    if isinstance(names, str) or not names or any(name not in trained for name in names):
+        raise ValueError(
+            f"the schedule gave {names!r} for generation {generation}; expected some of the policies that are "
+            f"trained: {', '.join(trained)}. Name one at least."
+        )
+    return tuple(name for name in trained if name in names)
+
+
+def check_windows(gradient_accumulation_steps: int, micro_steps_per_generation: int) -> None:
+    """Refuse optimizer steps that reach over generations of different learners.
+
+    Raises:
+        ValueError: A generation's micro-steps are not a whole number of optimizer steps.
+    """
+    if micro_steps_per_generation % gradient_accumulation_steps:
+        raise ValueError(
+            f"gradient_accumulation_steps is {gradient_accumulation_steps}, and a generation has "
+            f"{micro_steps_per_generation} micro-steps (steps_per_generation * num_iterations); with a schedule a "
+            "generation was expected to be a whole number of optimizer steps, or one would mix what two generations "
+            "teach. Set generation_batch_size or steps_per_generation accordingly."
+        )
+
+
+class Once:
+    """An engine of whom some agents' requests ask for a single completion, which then stands for all candidates.
+
+    Args:
+        engine: Samples.
+        agents: Whose candidates nobody compares.
+    """
+
+    def __init__(self, engine: Engine, agents: Collection[str]) -> None:
+        self._engine, self._agents = engine, agents
+        self._wanted: dict[int, int] = {}
+
+    @property
+    def in_waves(self) -> bool:
+        """See `Engine`."""
+        return self._engine.in_waves
+
+    def submit(self, ticket: int, request: Request) -> None:
+        """See `Engine`."""
+        if request.agent in self._agents:
+            self._wanted[ticket] = request.num_candidates
+            request = replace(request, num_candidates=1)
+        self._engine.submit(ticket, request)
+
+    def step(self) -> Sequence[tuple[int, Sampled]]:
+        """See `Engine`."""
+        return [
+            (ticket, replace(sampled, completions=sampled.completions * self._wanted.pop(ticket, 1)))
+            for ticket, sampled in self._engine.step()
+        ]

@@ -1,0 +1,94 @@
+"""Environments for rows: of one kind, or of several that the rows' column `environment` tells apart.
+
+    Stock({"sokoban": make_sokoban, "plan_path": make_plan_path})
+    {"environment": "sokoban", "seed": 7, "level": 2, "split": None}  # reset(seed=7, options={"level": 2})
+
+The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
+a field that is `None` is one that the row does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pettingzoo import AECEnv
+
+
+MakeEnv = Callable[[], AECEnv]
+Row = Mapping[str, Any]
+"""A row of the data set: `seed` and whatever the environment's `reset(options=...)` takes."""
+
+COLUMN = "environment"
+ONLY = ""
+"""Name of the environment where there is one alone; `COLUMN` then means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How an instance begins.
+
+    Args:
+        environment: Name of the environment.
+        seed: It is reset with.
+        options: It is reset with.
+    """
+
+    environment: str
+    seed: int
+    options: dict[str, Any] | None
+
+
+class Stock:
+    """Makes environments, and keeps those that nobody plays in.
+
+    Args:
+        make_env: Makes one; or, by the name that rows have in `COLUMN`, one of each kind.
+        idle: Those made before, used first: a list, or a list for each name.
+        default_seed: Of rows without a seed.
+    """
+
+    def __init__(
+        self,
+        make_env: MakeEnv | Mapping[str, MakeEnv],
+        idle: list[AECEnv] | Mapping[str, list[AECEnv]] | None,
+        *,
+        default_seed: int,
+    ) -> None:
+        self._makers = make_env if isinstance(make_env, Mapping) else {ONLY: make_env}
+        given = idle if isinstance(idle, Mapping) else {ONLY: [] if idle is None else idle}
+        self._idle = {name: given.get(name, []) for name in self._makers}
+        self._default_seed = default_seed
+
+    def setup(self, row: Row) -> Setup:
+        """How a row's instance begins. Raises `ValueError` where it names no environment that there is."""
+        name = ONLY if ONLY in self._makers else name_of(row, self._makers)
+        reserved = ("seed",) if name == ONLY else ("seed", COLUMN)
+        seed = row.get("seed")
+        options = {field: value for field, value in row.items() if field not in reserved and value is not None}
+        return Setup(name, self._default_seed if seed is None else seed, options or None)
+
+    def take(self, name: str, *, fresh: bool = False) -> AECEnv:
+        """An environment of that name; a `fresh` one has never been played in."""
+        return self._idle[name].pop() if self._idle[name] and not fresh else self._makers[name]()
+
+    def give_back(self, name: str, env: AECEnv) -> None:
+        """Keep it until a row wants it."""
+        self._idle[name].append(env)
+
+
+def name_of(row: Row, known: Mapping[str, Any]) -> str:
+    """Name of the environment that a row is of.
+
+    Raises:
+        ValueError: It names none, or one that is not known.
+    """
+    name = row.get(COLUMN)
+    if name not in known:
+        given = "has no" if name is None else f"has {name!r} for its"
+        raise ValueError(
+            f"a row {given} {COLUMN}; expected one of {', '.join(map(repr, known))}, the names in env={{...}}. Add or "
+            f"mend the column {COLUMN!r}."
+        )
+    return str(name)
