@@ -17,7 +17,8 @@ from pettingllms_trl.records import Candidate, Completion
 class Branch:
     """What a candidate led to: every agent's reward, the outcome so far, and the state it reached.
 
-    That state is a snapshot, or, of an environment that makes none, a copy of all of it.
+    That state is a snapshot, or, of an environment that makes none, a copy of all of it. Where the candidate `crashed`
+    the environment, it is the state before.
     """
 
     candidate: Candidate
@@ -26,6 +27,7 @@ class Branch:
     over: bool
     snapshot: Any
     copy: AECEnv | None
+    crashed: bool = False
 
     def resume(self, env: AECEnv) -> AECEnv:
         """An environment in that state: the one given, put back, or the copy."""
@@ -41,7 +43,7 @@ def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) ->
     An environment with `snapshot()` and `restore()` goes back and forth; any other is deep-copied.
     """
     game = env.unwrapped
-    if hasattr(game, "snapshot") and hasattr(game, "restore"):
+    if makes_snapshots(env):
         before = game.snapshot()
         for k, completion in enumerate(completions):
             if k:
@@ -51,6 +53,12 @@ def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) ->
         for k, completion in enumerate(completions):
             last = k == len(completions) - 1
             yield _step(env if last else copy.deepcopy(env), agent, completion, restorable=False)
+
+
+def makes_snapshots(env: AECEnv) -> bool:
+    """Whether an environment goes back to a state, or is copied instead."""
+    game = env.unwrapped
+    return hasattr(game, "snapshot") and hasattr(game, "restore")
 
 
 def check_rewards(branch: Branch, agent: str) -> None:

@@ -17,6 +17,7 @@ from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset, shuffle_se
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
+from pettingllms_trl.conversation import check_conversations
 from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.health import coordinates
 from pettingllms_trl.metrics import of_episodes
@@ -102,6 +103,7 @@ class Replays(Survives, Plays):
                 self._metrics["train"]["curriculum/level"].append(float(self._progress.index + 1))
             if self.args.check_groups:
                 check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
+                check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
             self._log_episodes(episodes, "train")
             self._buffered_inputs = self._batches([d for episode in episodes for d in episode.decisions])
         return self._buffered_inputs[self._step % steps_per_generation]

@@ -29,6 +29,7 @@ from trl import GRPOTrainer
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.conversation import remembering
 from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.environment import check_env, check_levels, env_maker
 from pettingllms_trl.layouts import instead
@@ -150,6 +151,7 @@ class MultiAgentGRPOTrainer(Replays):
         self._curriculum, self._progress = curriculum, Progress()
         if curriculum is not None:
             check_levels(probe, curriculum)
+        remembering(args.history, list(probe.possible_agents))
         self._user_rewards = weighted(reward_funcs, args.reward_weights)
         if processing_class is not None:
             check_chat_template(processing_class)
@@ -175,9 +177,10 @@ class MultiAgentGRPOTrainer(Replays):
                 quantization_config=quantization_config,
                 peft_config=peft_config,
             )
+        check_chat_template(self._tokenizer)
+        self._follow = self._conversations()
         self._server = self._serve(args) if args.use_vllm else None
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
-        check_chat_template(self._tokenizer)
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()
