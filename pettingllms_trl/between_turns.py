@@ -2,14 +2,15 @@
 
 The template is asked to write a short conversation in which the reply is a mark, and what follows the mark is encoded.
 So it does not matter what the template does to earlier turns (Qwen3's drops their thinking, others add a system
-message): these stay as they were sampled. The reply's own tokens are never touched: if it ended with the token that
-the template ends a turn with, that is not written a second time; if it was cut off, it is closed by it.
+message): these stay as they were sampled. The reply's own tokens are never touched: if it ended as the template ends a
+turn, that is not written a second time; if it was cut off, it is closed so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from jinja2 import TemplateError
 
@@ -41,8 +42,14 @@ class BetweenTurns:
     def __call__(self, spoken: Sequence[int], message: Message) -> tuple[int, ...] | None:
         """The ids so far, the reply included, and a message: to the prompt's. `None`: more than `longest`."""
         between = self.encode(self._after_the_mark([FIRST, REPLY, message]))
-        ids = (*spoken, *between[spoken[-1] == between[0] :])
+        ids = (*spoken, *between[self._num_said(spoken, between) :])
         return None if self.longest is not None and len(ids) > self.longest else ids
+
+    def _num_said(self, spoken: Sequence[int], between: Sequence[int]) -> int:
+        """With how many of the tokens that end a turn the reply has ended itself: mostly 1, or 0 if it was cut off."""
+        end = list(takewhile(self.special.__contains__, between))
+        said = range(min(len(end), len(spoken)), 0, -1)
+        return next((n for n in said if list(spoken[-n:]) == end[:n]), 0)
 
     def _after_the_mark(self, messages: list[Message]) -> str:
         return self.render(messages).partition(MARK)[2]
