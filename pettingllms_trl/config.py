@@ -100,9 +100,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
     )
     max_conversation_length: int | None = field(
         default=None,
-        metadata={
-            "help": "Most tokens of a prompt that goes on with a conversation. None: by the model's context."
-        },
+        metadata={"help": "Most tokens of a prompt that goes on with a conversation. None: by the model's context."},
     )
     check_groups: bool = field(
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}

@@ -180,6 +180,7 @@ class Run:
                 agent = env.agent_selection
                 if env.terminations[agent] or env.truncations[agent]:
                     env.step(None)  # PettingZoo's farewell step of an agent that is done
+                    self.calling_since = time.monotonic()
                     continue
                 if max_turns is not None and self._turns.get(agent, 0) >= max_turns:
                     self.over = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -69,7 +70,9 @@ class Speaks:
         return Sampled(self._ids(request), completions)
 
 
-def rollout(make_env: Any, engine: Any = None, *, num_rows: int = 3, follow: Any = EVERYBODY, **options: Any) -> Rollout:
+def rollout(
+    make_env: Any, engine: Any = None, *, num_rows: int = 3, follow: Any = EVERYBODY, **options: Any
+) -> Rollout:
     options = {"sampling": "tree", "num_candidates": 3, **options}
     rows = [{"seed": seed} for seed in range(num_rows)]
     return play(rows, make_env=make_env, engine=engine or Speaks(Tidal), seed="s", follow=follow, **options)
@@ -117,7 +120,7 @@ def test_every_prompt_goes_on_from_the_tokens_prompted_and_sampled_before(make_e
     for episode in found.episodes:
         for agent in dict.fromkeys(d.agent for d in episode.decisions):
             decisions = of(episode, agent)
-            for before, now in zip(decisions, decisions[1:], strict=False):
+            for before, now in pairwise(decisions):
                 spoken = before.prompt_ids + before.played.completion.ids
                 assert now.prompt_ids[: len(spoken)] == spoken
                 assert now.prompt_ids[len(spoken) :].count(END) == (spoken[-1] != END)
@@ -265,7 +268,10 @@ def test_history_is_said_for_all_or_by_agent_or_role(history: Any, expected: lis
     ("history", "message"),
     [
         ("chat", "history is 'chat' for 'planner_0', expected one of"),
-        ({"coder": "conversation"}, "history is given for 'coder', but the environment has the agents planner_0. Name"),
+        (
+            {"coder": "conversation"},
+            "history is given for 'coder', but the environment has the agents planner_0. Name",
+        ),
     ],
 )
 def test_a_history_that_does_not_exist_or_is_nobodys_is_refused(history: Any, message: str) -> None:
