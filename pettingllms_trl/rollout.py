@@ -21,7 +21,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_trl.conversation import Follow, Memory
 from pettingllms_trl.crashes import Crashes
-from pettingllms_trl.crew import Caller, Crew, Done, Threads, num_left_alone
+from pettingllms_trl.crew import GLANCE, Caller, Crew, Done, Threads, num_left_alone
 from pettingllms_trl.engine import Engine, Sampled
 from pettingllms_trl.records import Episode
 from pettingllms_trl.run import Choice, EnvironmentFailure, Judge, Row, Run
@@ -98,7 +98,7 @@ def play(
             environments that wait (a sandbox, a server): one that computes in Python holds the interpreter's lock
             meanwhile, and with it the engine's loop.
         env_timeout: Seconds that one call of an environment may take, on threads; then it has failed. Its thread
-            cannot be ended: it is left alone, and another takes its place.
+            cannot be ended: it is left alone, and another takes its place. Neither `make_env` nor `judge` has a limit.
         crash_reward: What an agent gets for a reply that crashes its environment again and again, see `crashes.py`.
             `None`: such a crash is a failure of the environment like any other.
         follow: How conversations go on in tokens, for each agent that remembers its own, see `conversation.py`.
@@ -291,10 +291,15 @@ class _Table:
         """Leave those alone whose environment takes longer than it may."""
         if self._env_timeout is None:
             return
-        since = time.monotonic() - self._env_timeout
-        for ticket, seat in list(self._at_work.items()):
-            began, run = seat.run.calling_since, seat.run
-            if began is None or began > since or not self._crew.leave_alone(ticket):
+        until = time.monotonic() - self._env_timeout
+        began = {ticket: seat.run.calling_since for ticket, seat in self._at_work.items()}
+        late = {ticket: since for ticket, since in began.items() if since is not None and since < until}
+        if late:  # perhaps it was kept waiting by whoever held the interpreter's lock, or all of us were
+            time.sleep(GLANCE)
+        for ticket, since in late.items():
+            seat = self._at_work[ticket]
+            run = seat.run
+            if run.calling_since != since or not self._crew.leave_alone(ticket):
                 continue
             run.left_alone = True
             self._timed_out += 1

@@ -300,8 +300,10 @@ class Run:
 
     def close(self) -> None:
         """Close an environment that has failed."""
+        self.calling_since = time.monotonic()
         with suppress(Exception):  # it may fail in this, too
             self.env.close()
+        self.calling_since = None
 
     def finish(self, num_continuations: int = 0) -> Episode:
         """The record of the episode, once it is over and all that continued its candidates is."""

@@ -157,6 +157,19 @@ def test_the_context_of_the_model_bounds_a_conversation_by_default(model_path: s
     assert team(model_path, tmp_path, history="none")._follow == {}
 
 
+def test_the_table_of_completions_shows_the_conversation(model_path: str, tmp_path: Path) -> None:
+    import pandas
+
+    trainer = team(model_path, tmp_path, policies="shared", log_completions=True)
+    trainer.train()
+    table = pandas.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
+    said = {
+        turn: {m["content"] for prompt in rows["prompt"] for m in prompt if m["role"] == "assistant"}
+        for turn, rows in table.groupby("turn")
+    }
+    assert said == {0: set(), 1: {d.played.completion.text for d in decisions(trainer) if d.turn == 0}}
+
+
 def test_evaluation_remembers_too(model_path: str, tmp_path: Path) -> None:
     trainer = team(model_path, tmp_path)
     episodes = trainer.play([{"seed": 1}])
@@ -169,6 +182,22 @@ def test_evaluation_remembers_too(model_path: str, tmp_path: Path) -> None:
 def test_history_is_given_by_role_in_a_configuration_too(tmp_path: Path) -> None:
     args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, history='{"opener": "conversation"}')
     assert args.history == {"opener": "conversation"}
+
+
+@pytest.mark.parametrize("where", ["command line", "yaml"])
+def test_history_by_role_comes_from_the_command_line_and_from_yaml(where: str, tmp_path: Path) -> None:
+    from pettingllms_trl.scripts import arguments
+
+    given = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false"]
+    if where == "yaml":
+        path = tmp_path / "run.yaml"
+        path.write_text("history: {opener: conversation}\nenv_timeout: 20\nnum_threads: 2\ncrash_reward: -1\n")
+        given += ["--config", str(path)]
+    else:
+        given += ["--history", '{"opener": "conversation"}', "--env_timeout", "20", "--num_threads", "2"]
+        given += ["--crash_reward", "-1"]
+    (args,) = arguments.parse(given, [MultiAgentGRPOConfig], prog="test")
+    assert (args.history, args.env_timeout, args.crash_reward) == ({"opener": "conversation"}, 20, -1)
 
 
 def test_a_role_that_nobody_plays_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
