@@ -25,7 +25,8 @@ class Weigh(Protocol):
 class Branch:
     """What a candidate led to: every agent's reward, the outcome so far, and the state it reached.
 
-    That state is a snapshot, or, of an environment that makes none, a copy of all of it.
+    That state is a snapshot, or, of an environment that makes none, a copy of all of it. Where the candidate `crashed`
+    the environment, it is the state before.
 
     Args:
         candidate: What was played, with the reward of the agent that acted.
@@ -36,6 +37,7 @@ class Branch:
         copy: The environment, of any other.
         parts: The rewards' named parts, by agent (`infos[agent]["rewards"]`), as the environment gave them.
         team: Names of those that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
+        crashed: Whether the candidate is to blame for a crash, see `crashes.py`.
     """
 
     candidate: Candidate
@@ -46,6 +48,7 @@ class Branch:
     copy: AECEnv | None
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     team: Collection[str] | None = None
+    crashed: bool = False
 
     def resume(self, env: AECEnv) -> AECEnv:
         """An environment in that state: the one given, put back, or the copy."""
@@ -61,7 +64,7 @@ def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) ->
     An environment with `snapshot()` and `restore()` goes back and forth; any other is deep-copied.
     """
     game = env.unwrapped
-    if hasattr(game, "snapshot") and hasattr(game, "restore"):
+    if makes_snapshots(env):
         before = game.snapshot()
         for k, completion in enumerate(completions):
             if k:
@@ -71,6 +74,12 @@ def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) ->
         for k, completion in enumerate(completions):
             last = k == len(completions) - 1
             yield _step(env if last else copy.deepcopy(env), agent, completion, restorable=False)
+
+
+def makes_snapshots(env: AECEnv) -> bool:
+    """Whether an environment goes back to a state, or is copied instead."""
+    game = env.unwrapped
+    return hasattr(game, "snapshot") and hasattr(game, "restore")
 
 
 def check_rewards(branch: Branch, agent: str) -> None:

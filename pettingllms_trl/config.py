@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -31,7 +32,28 @@ class MultiAgentGRPOConfig(GRPOConfig):
             An episode ends when an agent has taken so many decisions. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):
             Threads on which environments are stepped, beside each other and the engine: for environments that wait,
-            for a sandbox, a search, a game server. With `0` they are stepped one after the other.
+            for a sandbox, a search, a game server. With `0` they are stepped one after the other. An environment that
+            computes in Python holds the interpreter's lock while it does: on threads it is no faster, and holds up
+            the engine's own loop. Leave `0` for it, or have it compute in a process of its own.
+        env_timeout (`float`, *optional*):
+            Seconds that one call of an environment may take, on threads (`num_threads`); then it has failed, and its
+            instance is played anew, and dropped after the third time. Its thread cannot be ended: it is left alone
+            and counted, and training stops when more than 32 have not come back. Reward functions have no limit.
+        crash_reward (`float`, *optional*):
+            What an agent gets for a reply that crashes its environment twice, in a state in which another reply does
+            not: a number below any return, or crashing pays. The reply's branch ends there. `None`: a crash is the
+            environment's failure, whatever the reply; its instance is played anew, then dropped, and never scored.
+        history (`str` or `dict[str, str]`, *optional*, defaults to `"none"`):
+            `"none"`: an agent's prompt is what it observes now. `"conversation"`: it is its own earlier prompts and
+            replies of the episode, followed by what it observes now, user, assistant, user, ...; in tokens, exactly
+            those that it was given and sampled, so that a prefix cache knows them. Thinking stays in, also where the
+            chat template would drop it from earlier turns. A dict says it by agent or role. An environment whose
+            observations have a `"followup"` has that said to an agent that remembers, instead of the `"text"`.
+        max_conversation_length (`int`, *optional*):
+            Most tokens of a prompt that goes on with a conversation. One that would be longer is begun anew from the
+            present observation; `rollout/conversations_begun_anew` counts them. `None`: the model's context
+            (`vllm_max_model_length`, where it is set) less `max_completion_length`. Set it where a vLLM server was
+            started for less.
         num_continuations (`int`, *optional*, defaults to `0`):
             How often each candidate's branch is played to its end by the current policies in training, for
             `credit="counterfactual"`. Costs `num_generations * num_continuations` episodes for each decision.
@@ -57,7 +79,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             How many episodes an evaluation plays of each row. `None`: `num_generations`, TRL's default.
     """
 
-    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "reward_parts"]  # noqa: RUF012  # as in TRL
+    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "history", "reward_parts"]  # noqa: RUF012  # as in TRL
 
     sampling: Literal["tree", "parallel"] = field(
         default="tree",
@@ -90,6 +112,24 @@ class MultiAgentGRPOConfig(GRPOConfig):
     alternate_every: int | None = field(
         default=None, metadata={"help": "Policies take turns to learn, for so many generations each. None: all learn."}
     )
+    env_timeout: float | None = field(
+        default=None, metadata={"help": "Seconds that a call of an environment may take, on threads. None: no limit."}
+    )
+    crash_reward: float | None = field(
+        default=None,
+        metadata={"help": "Reward of a reply that crashes its environment twice. None: the environment has failed."},
+    )
+    history: dict[str, str] | str | None = field(
+        default="none",
+        metadata={
+            "help": "'none': a prompt is what an agent observes now. 'conversation': its earlier prompts and replies "
+            'before that. Or by agent or role: \'{"planner": "conversation"}\'.'
+        },
+    )
+    max_conversation_length: int | None = field(
+        default=None,
+        metadata={"help": "Most tokens of a prompt that goes on with a conversation. None: by the model's context."},
+    )
     check_groups: bool = field(
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}
     )
@@ -106,13 +146,22 @@ class MultiAgentGRPOConfig(GRPOConfig):
             )
         if self.sampling not in ("tree", "parallel"):
             raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
-        for name, none in (("max_envs", "no bound"), ("max_turns", "no bound"), ("alternate_every", "no turns")):
+        for name in ("max_envs", "max_turns", "max_conversation_length", "alternate_every"):
             value: Any = getattr(self, name)
             if value is not None and value < 1:
+                none = "no turns" if name == "alternate_every" else "no bound"
                 raise ValueError(f"{name}={value}, expected a positive number, or None for {none}")
         for name in ("num_continuations", "max_resamples"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}, expected 0 or more")
+        if self.env_timeout is not None and not (self.env_timeout > 0 and self.num_threads > 0):
+            raise ValueError(
+                f"env_timeout={self.env_timeout} with num_threads={self.num_threads}, expected seconds above 0, and "
+                "threads: without them nobody is there to look at the clock while an environment is at work. Set "
+                "num_threads, or leave env_timeout out."
+            )
+        if self.crash_reward is not None and not math.isfinite(self.crash_reward):
+            raise ValueError(f"crash_reward={self.crash_reward}, expected a finite number, or None to drop instances")
         if self.multi_objective_aggregation != "sum_then_normalize":
             raise ValueError(
                 f"multi_objective_aggregation={self.multi_objective_aggregation!r}, expected 'sum_then_normalize': "

@@ -11,11 +11,16 @@ from pettingllms_trl.records import Completion, Message
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`num_candidates` completions are wanted of the policy of `agent`, after `prompt`."""
+    """`num_candidates` completions are wanted of the policy of `agent`, after `prompt`.
+
+    `prompt_ids` are its token ids where they are known, because it goes on from tokens that were sampled: they are
+    taken as they are. Where there are none, the prompt is written in the policy's chat template.
+    """
 
     agent: str
     prompt: Sequence[Message]
     num_candidates: int
+    prompt_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

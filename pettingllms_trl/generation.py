@@ -20,7 +20,9 @@ def sample(requests: Sequence[Request], *, tokenize: Tokenize, generate: Generat
     Returns:
         Answers in the order of the requests.
     """
-    prompts = tokenize([request.prompt for request in requests])
+    unwritten = [request.prompt for request in requests if not request.prompt_ids]
+    written = iter(tokenize(unwritten) if unwritten else ())
+    prompts = [list(request.prompt_ids) or next(written) for request in requests]
     repeated = [ids for request, ids in zip(requests, prompts, strict=True) for _ in range(request.num_candidates)]
     sampled, logprobs = generate(repeated)
     texts = decode(list(sampled))

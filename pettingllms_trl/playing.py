@@ -12,8 +12,10 @@ from accelerate.utils import set_seed
 from pettingzoo import AECEnv
 from trl.trainer.utils import get_config_model_id
 
+from pettingllms_trl.between_turns import BetweenTurns
 from pettingllms_trl.branches import Weigh
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.conversation import Follow, num_begun_anew, remembering
 from pettingllms_trl.engine import Engine, Request, Sampled, Waves
 from pettingllms_trl.generation import sample
 from pettingllms_trl.layouts import Layouts
@@ -26,6 +28,7 @@ from pettingllms_trl.run import Choice
 from pettingllms_trl.schedules import Once
 from pettingllms_trl.serving import Server
 from pettingllms_trl.stock import MakeEnv, Row
+from pettingllms_trl.weights import weights_of
 
 
 class Plays(Layouts):
@@ -34,6 +37,7 @@ class Plays(Layouts):
     # Set by MultiAgentGRPOTrainer.
     _make_env: MakeEnv | Mapping[str, MakeEnv]
     _envs: Mapping[str, list[AECEnv]]
+    _follow: dict[str, Follow | None]  # how conversations go on, of the agents that hold one
     _user_rewards: RewardFunctions
     _judgements: dict[int, tuple[Completion, Judgement]]
     """Of the latest rollout, by the completion's id; with the completion, so that no other takes its id."""
@@ -113,15 +117,66 @@ class Plays(Layouts):
                 max_envs=max_envs or self.args.max_envs,
                 max_turns=self.args.max_turns,
                 num_threads=self.args.num_threads,
+                env_timeout=self.args.env_timeout,
+                crash_reward=self.args.crash_reward,
+                follow=self._follow,
             )
         for reason in rollout.dropped.values():
             warnings.warn(
                 f"an instance was dropped, its environment having failed three times: {reason}", stacklevel=2
             )
-        mode = "train" if self.model.training else "eval"
-        self._metrics[mode]["rollout/dropped"].append(len(rollout.dropped))
-        self._metrics[mode]["rollout/retried"].append(rollout.retried)
+        if rollout.crashed:
+            warnings.warn(
+                f"{len(rollout.crashed)} replies crashed their environments and were given crash_reward="
+                f"{self.args.crash_reward}. The first: {rollout.crashed[0]}",
+                stacklevel=2,
+            )
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        metrics["rollout/dropped"].append(len(rollout.dropped))
+        metrics["rollout/retried"].append(rollout.retried)
+        if self.args.env_timeout is not None:
+            metrics["rollout/timed_out"].append(rollout.timed_out)
+        if self.args.crash_reward is not None:
+            metrics["rollout/crashed_replies"].append(len(rollout.crashed))
+        if self._follow:
+            metrics["rollout/conversations_begun_anew"].append(num_begun_anew(rollout.episodes, list(self._follow)))
         return rollout.episodes
+
+    def _conversations(self) -> dict[str, Follow | None]:
+        """How the conversations of the agents that hold one go on. Refuses a chat template that does not let them."""
+        of_agent = self.routing.of_agent
+        policies = {agent: self._policies[of_agent[agent]] for agent in remembering(self.args.history, list(of_agent))}
+        follow: dict[str, Follow | None] = {
+            name: self._between_turns(policy)
+            for name, policy in {policy.name: policy for policy in policies.values()}.items()
+        }
+        return {agent: follow[policy.name] for agent, policy in policies.items()}
+
+    def _between_turns(self, policy: Policy) -> BetweenTurns | None:
+        if policy.api is not None:
+            return None
+        voice = self._voices[policy.name]
+        tokenizer, added = voice.tokenizer, voice.tokenizer.added_tokens_decoder
+        between = BetweenTurns(
+            render=lambda messages: voice.processing_class.apply_chat_template(
+                messages,
+                tokenize=False,
+                add_generation_prompt=True,
+                chat_template=self.chat_template,
+                **self.chat_template_kwargs,
+            ),
+            encode=lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
+            special={*voice.eos_token_ids, *tokenizer.all_special_ids, *added},
+            longest=self.args.max_conversation_length or self._room_for_a_prompt(policy),
+        )
+        between.check(policy.name)
+        return between
+
+    def _room_for_a_prompt(self, policy: Policy) -> int | None:
+        """The most tokens of a prompt that leave room for a whole completion. `None`: the model names no bound."""
+        config = weights_of(self.accelerator.unwrap_model(self.model), policy).config.get_text_config()
+        context = self.args.vllm_max_model_length or getattr(config, "max_position_embeddings", None)
+        return None if context is None else context - (self.args.max_completion_length or 0)
 
     @contextmanager
     def _sampling(self, seed: str) -> Iterator[Engine]:

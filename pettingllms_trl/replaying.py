@@ -18,6 +18,7 @@ from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset, sh
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, cut
+from pettingllms_trl.conversation import check_conversations
 from pettingllms_trl.curricula import Curricula, after, assign
 from pettingllms_trl.curriculum import Progress
 from pettingllms_trl.health import coordinates
@@ -170,6 +171,7 @@ class Replays(Survives, Plays):
             self._metrics["train"][level].append(float(progress.index + 1))
         if self.args.check_groups:
             check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
+            check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
         if self._filters or self.args.max_resamples:
             self._log_selection(selection, num_played=len(played))
         return episodes, selection

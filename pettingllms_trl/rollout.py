@@ -7,6 +7,7 @@ the engine is asked. Only an engine that works in waves is given all instances' 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -18,8 +19,10 @@ from typing import Literal
 from pettingzoo import AECEnv
 
 from pettingllms_trl.branches import Weigh
-from pettingllms_trl.crew import Caller, Crew, Threads
-from pettingllms_trl.engine import Engine, Request, Sampled
+from pettingllms_trl.conversation import Follow, Memory
+from pettingllms_trl.crashes import Crashes
+from pettingllms_trl.crew import GLANCE, Caller, Crew, Done, Threads, num_left_alone
+from pettingllms_trl.engine import Engine, Sampled
 from pettingllms_trl.records import Episode
 from pettingllms_trl.run import EnvironmentFailure, Judge, Run
 from pettingllms_trl.stock import MakeEnv, Row, Stock
@@ -27,6 +30,8 @@ from pettingllms_trl.stock import MakeEnv, Row, Stock
 
 RETRIES = 2
 MOST_DROPPED = 0.2
+MOST_LEFT_ALONE = 32
+"""Threads whose environments never came back, in this process; each keeps its environment and its stack in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +42,15 @@ class Rollout:
         episodes: In the order of rows, then of episodes; none of an instance that was dropped.
         dropped: Why an instance was dropped, by its index: its environment failed again and again.
         retried: How often an instance was begun anew on a fresh environment, because one had failed.
+        timed_out: How often an environment took longer than it may, and was left alone on its thread.
+        crashed: For each reply in the episodes that crashed its environment and was charged for it, what was raised.
     """
 
     episodes: list[Episode]
     dropped: Mapping[int, str] = field(default_factory=dict)
     retried: int = 0
+    timed_out: int = 0
+    crashed: Sequence[str] = ()
 
 
 def play(
@@ -60,6 +69,9 @@ def play(
     max_envs: int | None = None,
     max_turns: int | None = None,
     num_threads: int = 0,
+    env_timeout: float | None = None,
+    crash_reward: float | None = None,
+    follow: Mapping[str, Follow | None] | None = None,
     crew: Crew | None = None,
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
@@ -87,21 +99,36 @@ def play(
             continuations K times as many, so that the engine has as much to do with them as with candidates.
         max_turns: An episode ends when an agent would decide more often.
         num_threads: Environments are stepped on so many threads beside the engine. 0: on the caller's, in a fixed
-            order, so that an engine which samples by one stream of random numbers repeats itself.
+            order, so that an engine which samples by one stream of random numbers repeats itself. Threads are for
+            environments that wait (a sandbox, a server): one that computes in Python holds the interpreter's lock
+            meanwhile, and with it the engine's loop.
+        env_timeout: Seconds that one call of an environment may take, on threads; then it has failed. Its thread
+            cannot be ended: it is left alone, and another takes its place. Neither `make_env` nor `judge` has a limit.
+        crash_reward: What an agent gets for a reply that crashes its environment again and again, see `crashes.py`.
+            `None`: such a crash is a failure of the environment like any other.
+        follow: How conversations go on in tokens, for each agent that remembers its own, see `conversation.py`.
         crew: Steps the environments in place of those threads, and is closed at the end; for a clock of its own.
 
     Raises:
         TypeError: An agent is shown something that is not text.
         ValueError: The environment gave a reward that is not a finite number, or one that `weigh` refuses.
-        EnvironmentFailure: More than a fifth of the instances had to be dropped, and more than one or the only one.
+        EnvironmentFailure: More than a fifth of the instances had to be dropped, and more than one or the only one; or
+            more than 32 environments of this process have not come back.
     """
+    if env_timeout is not None and not num_threads:
+        raise ValueError(
+            f"env_timeout={env_timeout} with num_threads=0, expected threads: without them nobody is there to look at "
+            "the clock while an environment is at work. Set num_threads, or leave env_timeout out."
+        )
     num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
     places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
-    with closing(crew or (Threads(num_threads) if num_threads else Caller())) as crew:
+    crew = crew or (Threads(num_threads, env_timeout) if num_threads else Caller())
+    stock = Stock(make_env, pool, default_seed=default_env_seed)
+    with closing(crew):
         table = _Table(
             rows,
             places,
-            stock=Stock(make_env, pool, default_seed=default_env_seed),
+            stock=stock,
             engine=engine,
             crew=crew,
             judge=judge,
@@ -111,6 +138,9 @@ def play(
             seed=seed,
             max_envs=max_envs or len(places) * (width if num_continuations else 1),
             max_turns=max_turns,
+            env_timeout=env_timeout,
+            crashes=None if crash_reward is None else Crashes(partial(stock.take, fresh=True), crash_reward),
+            memory=Memory(follow or {}),
         )
         return table.play()
 
@@ -142,15 +172,18 @@ class _Table:
         seed: str,
         max_envs: int,
         max_turns: int | None,
+        env_timeout: float | None,
+        crashes: Crashes | None,
+        memory: Memory,
     ) -> None:
         self._num_rows, self._places = len(rows), places
         self._stock = stock
         self._engine, self._crew = engine, crew
         self._judge, self._weigh = judge, weigh
         self._width, self._num_continuations = width, num_continuations
-        self._max_envs, self._max_turns = max_envs, max_turns
+        self._max_envs, self._max_turns, self._env_timeout = max_envs, max_turns, env_timeout
         self._to_begin = deque(
-            _Seat(run=Run(rows[instance], instance, episode, seed=seed), ticket=ticket)
+            _Seat(run=Run(rows[instance], instance, episode, seed=seed, memory=memory, crashes=crashes), ticket=ticket)
             for ticket, (instance, episode) in enumerate(places)
         )
         self._to_continue: deque[_Seat] = deque()
@@ -159,7 +192,7 @@ class _Table:
         self._asked: dict[int, _Seat] = {}
         self._ended: dict[tuple[int, int], Run] = {}
         self._dropped: dict[int, str] = {}
-        self._retried = 0
+        self._retried = self._timed_out = 0
 
     def play(self) -> Rollout:
         """Until nobody is left."""
@@ -171,12 +204,14 @@ class _Table:
             if self._asked:
                 for ticket, sampled in self._engine.step():
                     self._answered(self._asked.pop(ticket), sampled)
-        episodes = [
-            self._ended[place].finish(self._num_continuations)
-            for place in self._places
-            if place[0] not in self._dropped
-        ]
-        return Rollout(episodes, self._dropped, self._retried)
+        ended = [self._ended[place] for place in self._places if place[0] not in self._dropped]
+        return Rollout(
+            [run.finish(self._num_continuations) for run in ended],
+            self._dropped,
+            self._retried,
+            self._timed_out,
+            [crash for run in ended for crash in run.crashed],
+        )
 
     def _open(self) -> bool:
         """Seat those who wait to begin while there is room: first those who continue candidates, who are soon gone.
@@ -223,7 +258,7 @@ class _Table:
 
     def _collect(self, *, block: bool) -> bool:
         """See to those whose work is done. Whether anybody's was."""
-        done = self._crew.done(block=block)
+        done = self._done(block=block)
         for ticket, error in sorted(done, key=itemgetter(0)):
             seat = self._at_work.pop(ticket)
             run = seat.run
@@ -244,6 +279,39 @@ class _Table:
                     run.tell_parent()
                 self._leave(run)
         return bool(done)
+
+    def _done(self, *, block: bool) -> Sequence[Done]:
+        """Jobs that are done; if `block`, at least one. One that takes too long has failed."""
+        while True:
+            done = [*self._crew.done(block=block), *self._late()]
+            if done or not block:
+                return done
+
+    def _late(self) -> Iterator[Done]:
+        """Leave those alone whose environment takes longer than it may."""
+        if self._env_timeout is None:
+            return
+        until = time.monotonic() - self._env_timeout
+        began = {ticket: seat.run.calling_since for ticket, seat in self._at_work.items()}
+        late = {ticket: since for ticket, since in began.items() if since is not None and since < until}
+        if late:  # perhaps it was kept waiting by whoever held the interpreter's lock, or all of us were
+            time.sleep(GLANCE)
+        for ticket, since in late.items():
+            seat = self._at_work[ticket]
+            run = seat.run
+            if run.calling_since != since or not self._crew.leave_alone(ticket):
+                continue
+            run.left_alone = True
+            self._timed_out += 1
+            where = f"at the instance {dict(run.row)}, {run.agent or 'before the first agent'}"
+            failure = EnvironmentFailure(f"TimeoutError {where}: it took longer than {self._env_timeout:g} s")
+            if num_left_alone() > MOST_LEFT_ALONE:
+                raise EnvironmentFailure(
+                    f"{num_left_alone()} environments have not come back, expected at most {MOST_LEFT_ALONE}: they "
+                    "stay on threads, which cannot be ended. Mend the environment, have it wait in a process that it "
+                    f"can kill, or raise env_timeout. The last: {failure}"
+                )
+            yield ticket, failure
 
     def _leave(self, run: Run) -> None:
         if not run.brings_env:
@@ -272,7 +340,11 @@ class _Table:
             return
         self._dropped[seat.run.instance] = str(failure)
         if self._num_rows == 1 or len(self._dropped) > max(1, MOST_DROPPED * self._num_rows):
-            raise failure
+            raise EnvironmentFailure(
+                f"{len(self._dropped)} of {self._num_rows} instances were dropped, for their environment failed "
+                f"{1 + RETRIES} times; expected at most {MOST_DROPPED:.0%}. The last: {failure}. Mend the "
+                "environment, or what it needs, and resume."
+            ) from failure.__cause__
 
     # ---- Waiting for tokens ----
 
@@ -285,7 +357,7 @@ class _Table:
                 continue
             self._asked[seat.ticket] = seat
             width = self._width if run.parent is None else 1
-            self._engine.submit(seat.ticket, Request(run.agent, run.prompt, width))
+            self._engine.submit(seat.ticket, run.request(width))
         self._ready.clear()
 
     def _answered(self, seat: _Seat, sampled: Sampled) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -12,7 +13,9 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_trl.branches import Branch, Weigh, add_rewards, check_rewards, play_branches, state_hash, weighed
-from pettingllms_trl.engine import Sampled
+from pettingllms_trl.conversation import Memory
+from pettingllms_trl.crashes import Crashes, play_carefully
+from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.records import Completion, Decision, Episode, Message
 from pettingllms_trl.stock import ONLY, Row, Setup
 
@@ -53,6 +56,12 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
     )
 
 
+def followup_of(observation: Any) -> str | None:
+    """What an agent that remembers is shown in place of an observation's text, where it offers a `"followup"`."""
+    followup = observation.get("followup") if isinstance(observation, Mapping) else None
+    return followup if isinstance(followup, str) else None
+
+
 class EnvironmentFailure(Exception):
     """The environment raised; never a model's fault, for every string is a legal action."""
 
@@ -65,23 +74,42 @@ class Run:
         instance: Index of the row within the rollout.
         episode: Index of the episode within its instance.
         seed: Names the rollout; breaks ties between equally good candidates.
+        memory: With which its agents begin.
+        crashes: What is done about a reply that crashes the environment; `None`: it counts as a failure of it.
         parent: Where what follows a candidate is counted, if this run continues one instead of being an episode.
     """
 
     env: AECEnv  # from `begin` on; the run's own until it is over
+    _setup: Setup
 
-    def __init__(self, row: Row, instance: int, episode: int, *, seed: str, parent: Continued | None = None) -> None:
+    def __init__(
+        self,
+        row: Row,
+        instance: int,
+        episode: int,
+        *,
+        seed: str,
+        memory: Memory = Memory(),  # noqa: B008  # frozen
+        crashes: Crashes | None = None,
+        parent: Continued | None = None,
+    ) -> None:
         self.row = row
         self.instance = instance
         self.episode = episode
         self.parent = parent
         self.environment = ONLY
         self.agent = ""
-        self.prompt: list[Message] = []
+        self.prompt: Sequence[Message] = []
         self.over = False
         self.children: list[Run] = []
+        self.crashed: list[str] = []  # what replies did that crashed the environment
+        self.calling_since: float | None = None  # by `time.monotonic`, while the environment is at work
+        self.left_alone = False  # on a thread that nobody waits for
         self._abandoned = False
         self._seed = seed
+        self._begins_with = self._memory = memory
+        self._followup: str | None = None
+        self._crashes = crashes
         self._agents: list[str] = []
         self._decisions: list[Decision] = []
         self._rewards: list[Mapping[str, float]] = []
@@ -102,7 +130,19 @@ class Run:
     def anew(self) -> Run:
         """The same run from its beginning, in place of this one."""
         self._abandoned = True
-        return Run(self.row, self.instance, self.episode, seed=self._seed, parent=self.parent)
+        return self._another(self._begins_with, self.parent)
+
+    def _another(self, memory: Memory, parent: Continued | None) -> Run:
+        """Another run of the same instance."""
+        return Run(
+            self.row,
+            self.instance,
+            self.episode,
+            seed=self._seed,
+            memory=memory,
+            crashes=self._crashes,
+            parent=parent,
+        )
 
     def begin(self, env: AECEnv | None, setup: Setup) -> None:
         """Reset an environment to the row's instance; to continue a candidate, go where its branch had come.
@@ -113,10 +153,10 @@ class Run:
         """
         self.environment = setup.environment
         branch = None if self.parent is None else self.parent.branch
-        with _environment_at_work(self.row):
+        self._setup = setup
+        with self._environment_at_work():
             if env is not None:
-                self.env = env
-                env.reset(seed=setup.seed, options=setup.options)
+                self._reset(env)
                 if branch is not None:  # after the reset, on which a wrapper may insist
                     branch.resume(env)
             elif branch is not None and branch.copy is not None:
@@ -124,14 +164,22 @@ class Run:
                 self.env = copy.deepcopy(self.env)
             self._agents = list(self.env.possible_agents)
 
+    def _reset(self, env: AECEnv) -> None:
+        """Go on in this environment, at the beginning of the instance."""
+        self.env = env
+        env.reset(seed=self._setup.seed, options=self._setup.options)
+
     def await_agent(self, max_turns: int | None) -> None:
         """Go to the next agent that decides, or be `over`."""
+        if self.over:
+            return
         env = self.env
-        with _environment_at_work(self.row):
+        with self._environment_at_work():
             while env.agents:
                 agent = env.agent_selection
                 if env.terminations[agent] or env.truncations[agent]:
                     env.step(None)  # PettingZoo's farewell step of an agent that is done
+                    self.calling_since = time.monotonic()
                     continue
                 if max_turns is not None and self._turns.get(agent, 0) >= max_turns:
                     self.over = True
@@ -142,7 +190,12 @@ class Run:
             else:
                 self.over = True
                 return
-        self.prompt = prompt_of(observation, agent=self.agent)
+        self.prompt, self._followup = prompt_of(observation, agent=self.agent), followup_of(observation)
+
+    def request(self, num_candidates: int) -> Request:
+        """What to ask for the agent that decides: by what it observes, and by what it remembers. Called once."""
+        self.prompt, prompt_ids = self._memory.prompt(self.agent, self.prompt, self._followup)
+        return Request(self.agent, self.prompt, num_candidates, prompt_ids)
 
     def decide(
         self, sampled: Sampled, judge: Judge | None, num_continuations: int, weigh: Weigh | None = None
@@ -153,9 +206,12 @@ class Run:
         candidate, but none of one that ended the episode.
         """
         turn = self._turns.get(self.agent, 0)
-        with _environment_at_work(self.row):
+        with self._environment_at_work():
             state = state_hash(self.env)
-            branches = list(play_branches(self.env, self.agent, sampled.completions))
+            branches = []
+            for branch in self._play(sampled.completions):
+                branches.append(branch)
+                self.calling_since = time.monotonic()  # the next candidate has as long as this one had
         for branch in branches:
             check_rewards(branch, self.agent)
         if judge is not None:
@@ -169,13 +225,16 @@ class Run:
         place = f"{self._seed}/{self.instance}/{self.episode}/{self.agent}/{turn}"
         chosen = best[0] if len(best) == 1 else random.Random(place).choice(best)
         self._turns[self.agent] = turn + 1
-        with _environment_at_work(self.row):
+        self.over = branches[chosen].crashed
+        with self._environment_at_work():
             self.env = branches[chosen].resume(self.env)
             branch = branches[chosen]
             if num_continuations and branch.copy is not None and not branch.over:  # which this run goes on in
                 branches[chosen] = replace(branch, copy=copy.deepcopy(branch.copy))
+        memories = [self._memory.replied(self.agent, self.prompt, sampled.prompt_ids, c) for c in sampled.completions]
+        self._memory = memories[chosen]
         self.children = [
-            self._continuation(branch, k, m)
+            self._continuation(branch, k, m, memories[k])
             for k, branch in enumerate(branches)
             if not branch.over
             for m in range(num_continuations)
@@ -197,12 +256,29 @@ class Run:
             )
         )
 
-    def _continuation(self, branch: Branch, candidate: int, repeat: int) -> Run:
+    def _play(self, completions: Sequence[Completion]) -> Iterator[Branch]:
+        if self._crashes is None:
+            return play_branches(self.env, self.agent, completions)
+        return play_carefully(self.env, self.agent, completions, self._crashes, renew=self._renew, note=self._note)
+
+    def _renew(self) -> AECEnv:
+        """A fresh environment in the place of the one that has failed, at the beginning of the instance."""
+        assert self._crashes is not None
+        self.close()
+        self._reset(self._crashes.make_env(self.environment))
+        self.calling_since = time.monotonic()
+        return self.env
+
+    def _note(self, error: Exception, completion: Completion) -> None:
+        said = completion.text[:200]
+        self.crashed.append(f"{type(error).__name__} at the instance {dict(self.row)} after {said!r}: {error}")
+
+    def _continuation(self, branch: Branch, candidate: int, repeat: int, memory: Memory) -> Run:
         """A run that continues a candidate of the decision now taken."""
         place = (len(self._decisions), candidate, repeat)
         self._continued[place] = None
         parent = Continued(self, branch, place, self.agent, dict(self._turns))
-        return Run(self.row, self.instance, self.episode, seed=self._seed, parent=parent)
+        return self._another(memory, parent)
 
     def tell_parent(self) -> None:
         """Tell the run whose candidate this one continued, now that it is over, what that was worth to its agent."""
@@ -213,10 +289,25 @@ class Run:
         """The sum of an agent's rewards so far."""
         return sum(rewards.get(agent, 0.0) for rewards in self._rewards)
 
+    @contextmanager
+    def _environment_at_work(self) -> Iterator[None]:
+        """What is raised inside is the environment's failure."""
+        self.calling_since = time.monotonic()
+        try:
+            yield
+        except Exception as error:  # a stranger's code may raise anything; it is retried, then counted
+            raise EnvironmentFailure(f"{type(error).__name__} at the instance {dict(self.row)}: {error}") from error
+        finally:
+            self.calling_since = None
+        if self.left_alone:
+            raise EnvironmentFailure("came back when nobody waited for it any more")
+
     def close(self) -> None:
         """Close an environment that has failed."""
+        self.calling_since = time.monotonic()
         with suppress(Exception):  # it may fail in this, too
             self.env.close()
+        self.calling_since = None
 
     def finish(self, num_continuations: int = 0) -> Episode:
         """The record of the episode, once it is over and all that continued its candidates is."""
@@ -272,12 +363,3 @@ class Continued:
     place: tuple[int, int, int]
     agent: str
     turns: Mapping[str, int]
-
-
-@contextmanager
-def _environment_at_work(row: Row) -> Iterator[None]:
-    """What is raised inside is the environment's failure."""
-    try:
-        yield
-    except Exception as error:  # a stranger's code may raise anything; it is retried, then counted
-        raise EnvironmentFailure(f"{type(error).__name__} at the instance {dict(row)}: {error}") from error

@@ -32,6 +32,7 @@ from trl import GRPOTrainer
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.conversation import remembering
 from pettingllms_trl.curricula import by_environment
 from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.entropy import SteersEntropy
@@ -184,6 +185,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         self._progress = dict.fromkeys(self._curricula, Progress())
         for name, each in self._curricula.items():
             check_levels(self._envs[name][0], each)
+        remembering(args.history, agents_of(self._envs))
         self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
         assert not isinstance(args.reward_parts, str)
         self._weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=self._user_rewards.names)
@@ -212,10 +214,11 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
                 quantization_config=quantization_config,
                 peft_config=peft_config,
             )
+        check_chat_template(self._tokenizer)
+        self._follow = self._conversations()
         self._server = self._serve(args) if args.use_vllm else None
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
-        check_chat_template(self._tokenizer)
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()

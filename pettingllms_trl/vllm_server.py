@@ -188,7 +188,7 @@ class ServerEngine:
         policy = self._of_agent[request.agent]
         if self._adapters and policy not in self._serving:
             raise StaleWeights(f"a request of policy {policy!r}, whose weights were never given. Call sync first.")
-        prompt_ids = tuple(self._tokenize(request.prompt))
+        prompt_ids = request.prompt_ids or tuple(self._tokenize(request.prompt))
         check_length(prompt_ids, request.agent, self._max_model_len)
         parameters = self._sampling.of(request.agent, ticket, request.num_candidates)
         replica = self._replicas[ticket % len(self._replicas)]

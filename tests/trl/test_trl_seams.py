@@ -384,6 +384,8 @@ def test_the_constructor_sets_the_attributes_we_read_and_replace():
         "_step",
         "_tokenizer",
         "beta",
+        "chat_template",
+        "chat_template_kwargs",
         "entropy_coef",
         "eos_token_ids",
         "generation_config",
