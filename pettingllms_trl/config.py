@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from trl import GRPOConfig
+
+from pettingllms_trl.sampling import parse
 
 
 @dataclass
@@ -40,7 +42,17 @@ class MultiAgentGRPOConfig(GRPOConfig):
             agent and turn, each prompt's state the one that the chosen branch reached.
         num_generations_eval (`int`, *optional*, defaults to `1`):
             How many episodes an evaluation plays of each row. `None`: `num_generations`, TRL's default.
+        role_sampling (`dict[str, dict]`, *optional*):
+            How single agents or roles sample, where it is not as the configuration says: `{"planner": {"temperature":
+            0.7, "stop": ["\n\n"]}}`, with any of `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty`,
+            `max_completion_length` and `stop`. The loss of a policy is taken at its role's temperature.
+        vllm_server_urls (`dict[str, str]`, *optional*):
+            Servers of single policies, by the policy's name: `{"planner": "http://one:8000", "coder":
+            "http://two:8000"}`; several urls with commas are replicas. Each full model needs one with
+            `vllm_mode="server"`; with `"colocate"` those named are on servers, the others in this process.
     """
+
+    _VALID_DICT_FIELDS: ClassVar[list[str]] = [*GRPOConfig._VALID_DICT_FIELDS, "role_sampling", "vllm_server_urls"]
 
     sampling: Literal["tree", "parallel"] = field(
         default="tree",
@@ -67,6 +79,12 @@ class MultiAgentGRPOConfig(GRPOConfig):
     num_generations_eval: int | None = field(
         default=1, metadata={"help": "Episodes that an evaluation plays of each row. None: `num_generations`."}
     )
+    role_sampling: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": 'Sampling of single agents or roles: \'{"planner": {"temperature": 0.7}}\'.'}
+    )
+    vllm_server_urls: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": 'Servers of single policies: \'{"planner": "http://one:8000"}\'.'}
+    )
 
     def __post_init__(self) -> None:
         if self.num_generations < 2:
@@ -83,6 +101,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
         if self.num_continuations < 0:
             raise ValueError(f"num_continuations={self.num_continuations}, expected 0 or more")
         super().__post_init__()
+        parse(self.role_sampling)
         unsupported = {
             "use_adaptive_entropy": self.use_adaptive_entropy,
             "sync_ref_model": self.sync_ref_model,

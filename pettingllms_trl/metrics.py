@@ -13,7 +13,8 @@ def of_episodes(episodes: Sequence[Episode], *, groups: bool) -> dict[str, list[
 
     Args:
         episodes: Of one generation or evaluation; at least one decision.
-        groups: Whether a decision's candidates are a group, so that one whose rewards are all equal teaches nothing.
+        groups: Whether a decision's candidates are a group, so that one whose rewards are all equal teaches nothing;
+            a partner's, a single one, is none.
     """
     metrics: dict[str, list[float]] = defaultdict(list)
     for episode in episodes:
@@ -33,7 +34,7 @@ def of_episodes(episodes: Sequence[Episode], *, groups: bool) -> dict[str, list[
         for part in dict.fromkeys(name for candidate in candidates for name in candidate.parts):
             mean = sum(candidate.parts.get(part, 0.0) for candidate in candidates) / len(candidates)
             metrics[f"agent/{agent}/rewards/{part}"].append(mean)
-        if groups:
+        if groups and len(candidates) > len(own):
             flat = sum(len({candidate.reward for candidate in group}) == 1 for group in own)
             metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(own))
     return metrics

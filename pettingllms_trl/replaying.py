@@ -101,7 +101,11 @@ class Replays(Survives, Plays):
                 self._progress = self._curriculum.after(self._progress, rows, episodes)
                 self._metrics["train"]["curriculum/level"].append(float(self._progress.index + 1))
             if self.args.check_groups:
-                check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
+                check_groups(
+                    episodes,
+                    num_candidates=self.num_generations if self.args.sampling == "tree" else 1,
+                    partners=self.routing.partners,
+                )
             self._log_episodes(episodes, "train")
             self._buffered_inputs = self._batches([d for episode in episodes for d in episode.decisions])
         return self._buffered_inputs[self._step % steps_per_generation]

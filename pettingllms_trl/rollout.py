@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -60,6 +60,7 @@ def play(
     max_turns: int | None = None,
     num_threads: int = 0,
     crew: Crew | None = None,
+    partners: Collection[str] = (),
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
 
@@ -84,6 +85,8 @@ def play(
         num_threads: Environments are stepped on so many threads beside the engine. 0: on the caller's, in a fixed
             order, so that an engine which samples by one stream of random numbers repeats itself.
         crew: Steps the environments in place of those threads, and is closed at the end; for a clock of its own.
+        partners: Agents who do not learn. Candidates are compared so that their policy learns from it; a partner
+            answers once, as it would when it is evaluated, instead of having the best of K picked for it.
 
     Raises:
         TypeError: An agent is shown something that is not text.
@@ -107,6 +110,7 @@ def play(
             default_env_seed=default_env_seed,
             max_envs=max_envs or len(places) * (width if num_continuations else 1),
             max_turns=max_turns,
+            partners=partners,
         )
         return table.play()
 
@@ -139,6 +143,7 @@ class _Table:
         default_env_seed: int,
         max_envs: int,
         max_turns: int | None,
+        partners: Collection[str],
     ) -> None:
         self._num_rows, self._places = len(rows), places
         self._make_env, self._idle = make_env, idle
@@ -146,6 +151,7 @@ class _Table:
         self._judge, self._width, self._num_continuations = judge, width, num_continuations
         self._default_env_seed = default_env_seed
         self._max_envs, self._max_turns = max_envs, max_turns
+        self._partners = partners
         self._to_begin = deque(
             _Seat(run=Run(rows[instance], instance, episode, seed=seed), ticket=ticket)
             for ticket, (instance, episode) in enumerate(places)
@@ -160,19 +166,14 @@ class _Table:
 
     def play(self) -> Rollout:
         """Until nobody is left."""
-        in_waves = self._engine.in_waves
         while self._open():
-            if self._at_work and self._collect(block=in_waves or not (self._ready or self._asked)):
+            if self._at_work and self._collect(block=self._engine.in_waves or not (self._ready or self._asked)):
                 continue
             self._ask()
             if self._asked:
                 for ticket, sampled in self._engine.step():
                     self._answered(self._asked.pop(ticket), sampled)
-        episodes = [
-            self._ended[place].finish(self._num_continuations)
-            for place in self._places
-            if place[0] not in self._dropped
-        ]
+        episodes = [self._ended[place].finish() for place in self._places if place[0] not in self._dropped]
         return Rollout(episodes, self._dropped, self._retried)
 
     def _open(self) -> bool:
@@ -285,7 +286,7 @@ class _Table:
                 self._leave(run)
                 continue
             self._asked[seat.ticket] = seat
-            width = self._width if run.parent is None else 1
+            width = self._width if run.parent is None and run.agent not in self._partners else 1
             self._engine.submit(seat.ticket, Request(run.agent, run.prompt, width))
         self._ready.clear()
 
@@ -294,7 +295,7 @@ class _Table:
         if self._given_up(run):
             self._leave(run)
             return
-        number = self._num_continuations if run.parent is None else 0
+        number = self._num_continuations if run.parent is None and run.agent not in self._partners else 0
         self._work(seat, partial(run.decide, sampled, self._judge, number))
 
 

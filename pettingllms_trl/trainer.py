@@ -175,7 +175,7 @@ class MultiAgentGRPOTrainer(Replays):
                 quantization_config=quantization_config,
                 peft_config=peft_config,
             )
-        self._server = self._serve(args) if args.use_vllm else None
+        self._serving = self._serve(args, model)
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
         check_chat_template(self._tokenizer)
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
