@@ -114,7 +114,7 @@ class Layouts(GRPOTrainer):
             # TRL has put a fused head on the container, which would scale every model's logits as the first one's.
             del self.model.forward
             for name, each in self.model.models.items():
-                self._fuse(each, self._temperatures.get(name, args.temperature), "log_probs", "entropy")
+                self._fuse(each, self._temperatures.get(name) or self.temperature, "log_probs", "entropy")
         self._heads = self._make_heads()
         ready = self._make_references(references)
         self._voices = {
@@ -262,9 +262,8 @@ class Layouts(GRPOTrainer):
         if temperatures <= {self.args.temperature}:
             return {}
         base = weights.weights_of(self.model, standing[0]).get_base_model()
-        before, heads = base.forward, {}
-        for temperature in sorted(temperatures):
-            base.forward = before  # the outermost answers
+        heads = {}
+        for temperature in sorted(temperatures):  # each on top of those before, which it leaves unasked
             add_fused_lm_head(
                 base,
                 temperature=temperature,

@@ -8,9 +8,9 @@
 | an API                                   | its function, on threads beside the engines               | the same     |
 
 An engine is in this process (`vllm_mode="colocate"`) or `vllm serve` (`"server"`, and wherever `vllm_server_urls`
-names the policy). Full models have an engine each, instead of taking turns in one: teams play asynchronously, so requests of
-all policies are in flight together, and an engine of one set of weights would have to be emptied and given others
-whenever the next agent's turn came. What it costs is memory for the weights, shared out by size.
+names the policy). Full models have an engine each, instead of taking turns in one: teams play asynchronously, so
+requests of all policies are in flight together, and an engine of one set of weights would have to be emptied and given
+others whenever the next agent's turn came. What it costs is memory for the weights, shared out by size.
 """
 
 from __future__ import annotations
