@@ -166,7 +166,8 @@ class ColocatedEngine:
             self._store.remove(version)
         else:
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
-        self._engine.reset_prefix_cache()
+        if not self._engine.reset_prefix_cache():
+            raise StaleWeights("vLLM keeps what it computed with old weights: some request still holds on to it")
 
     def _check_idle(self, whose: str) -> None:
         if self._waiting:

@@ -1,4 +1,4 @@
-"""Adapters on a base of 4 bits, as QLoRA has it: they train, are saved and read back. bitsandbytes runs on CPUs, too."""
+"""Adapters on a base of 4 bits, as QLoRA has it: they train, are saved and read back. bitsandbytes runs on CPUs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_adapters_on_a_base_of_four_bits_train_and_load_alone(base_path: str, tm
         num_generations=4,
         per_device_train_batch_size=8,
         max_completion_length=8,
-        max_steps=2,
-        learning_rate=1e-2,
+        max_steps=4,
+        learning_rate=3e-2,
         report_to="none",
         save_strategy="no",
         use_cpu=True,
@@ -64,6 +64,7 @@ def test_adapters_on_a_base_of_four_bits_train_and_load_alone(base_path: str, tm
         quantized = AutoModelForCausalLM.from_pretrained(base_path, quantization_config=FOUR_BITS, dtype=torch.float32)
         untrained = logits(quantized)
         alone = PeftModel.from_pretrained(quantized, str(tmp_path / name))
-        assert torch.allclose(logits(alone), outputs[-1], atol=1e-5)
-        assert not torch.allclose(outputs[-1], untrained, atol=1e-3)
-    assert not torch.allclose(*outputs, atol=1e-3)
+        # TRL holds the adapters of such a base in bfloat16; loaded alone, the same values are computed with in float32.
+        assert float((logits(alone) - outputs[-1]).abs().max()) < 0.02
+        assert float((outputs[-1] - untrained).abs().max()) > 1
+    assert float((outputs[0] - outputs[1]).abs().max()) > 1
