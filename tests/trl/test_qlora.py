@@ -64,7 +64,7 @@ def test_adapters_on_a_base_of_four_bits_train_and_load_alone(base_path: str, tm
         quantized = AutoModelForCausalLM.from_pretrained(base_path, quantization_config=FOUR_BITS, dtype=torch.float32)
         untrained = logits(quantized)
         alone = PeftModel.from_pretrained(quantized, str(tmp_path / name))
-        # TRL holds the adapters of such a base in bfloat16; loaded alone, the same values are computed with in float32.
+        # TRL holds the adapters of such a base in bfloat16; loaded alone, their values are computed with in float32.
         assert float((logits(alone) - outputs[-1]).abs().max()) < 0.02
         assert float((outputs[-1] - untrained).abs().max()) > 1
     assert float((outputs[0] - outputs[1]).abs().max()) > 1

@@ -148,9 +148,8 @@ def test_what_the_generator_sampled_after_a_stop_word_is_not_trained_on() -> Non
 
 
 def team(path: str, tmp_path: Path, policies: Any = TEAM, **options: Any) -> MultiAgentGRPOTrainer:
-    adapters = policies == "lora" or (
-        isinstance(policies, dict) and any(isinstance(p, str) for p in policies.values())
-    )
+    given = policies.values() if isinstance(policies, dict) else ()
+    adapters = policies == "lora" or any(isinstance(policy, str) for policy in given)
     settings = {
         "per_device_train_batch_size": 8,
         "num_generations": 4,
@@ -167,9 +166,8 @@ def team(path: str, tmp_path: Path, policies: Any = TEAM, **options: Any) -> Mul
         "seed": 7,
         **options,
     }
-    own = any(isinstance(p, Policy) and p.model for p in policies.values()) if isinstance(policies, dict) else False
     return MultiAgentGRPOTrainer(
-        None if own and not adapters else path,
+        None if given and not adapters else path,
         Relay,
         MultiAgentGRPOConfig(str(tmp_path), **settings),
         Dataset.from_dict({"seed": range(24)}),
