@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from trl import GRPOConfig
 
+from pettingllms_trl.sampling import parse
+
 
 @dataclass
 class MultiAgentGRPOConfig(GRPOConfig):
@@ -77,9 +79,23 @@ class MultiAgentGRPOConfig(GRPOConfig):
             agent and turn, each prompt's state the one that the chosen branch reached.
         num_generations_eval (`int`, *optional*, defaults to `1`):
             How many episodes an evaluation plays of each row. `None`: `num_generations`, TRL's default.
+        role_sampling (`dict[str, dict]`, *optional*):
+            How single agents or roles sample, where it is not as the configuration says: `{"planner": {"temperature":
+            0.7, "stop": ["\n\n"]}}`, with any of `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty`,
+            `max_completion_length` and `stop`. The loss of a policy is taken at its role's temperature.
+        vllm_server_urls (`dict[str, str]`, *optional*):
+            Servers of single policies, by the policy's name: `{"planner": "http://one:8000", "coder":
+            "http://two:8000"}`; several urls with commas are replicas. Each full model needs one with
+            `vllm_mode="server"`; with `"colocate"` those named are on servers, the others in this process.
     """
 
-    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "history", "reward_parts"]  # noqa: RUF012  # as in TRL
+    _VALID_DICT_FIELDS = [  # noqa: RUF012  # as in TRL
+        *GRPOConfig._VALID_DICT_FIELDS,
+        "history",
+        "reward_parts",
+        "role_sampling",
+        "vllm_server_urls",
+    ]
 
     sampling: Literal["tree", "parallel"] = field(
         default="tree",
@@ -137,6 +153,12 @@ class MultiAgentGRPOConfig(GRPOConfig):
     num_generations_eval: int | None = field(
         default=1, metadata={"help": "Episodes that an evaluation plays of each row. None: `num_generations`."}
     )
+    role_sampling: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": 'Sampling of single agents or roles: \'{"planner": {"temperature": 0.7}}\'.'}
+    )
+    vllm_server_urls: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": 'Servers of single policies: \'{"planner": "http://one:8000"}\'.'}
+    )
 
     def __post_init__(self) -> None:
         if self.num_generations < 2:
@@ -174,6 +196,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 "the environment here, and TRL's tool loop is not run. Set max_turns, or leave it out."
             )
         super().__post_init__()
+        parse(self.role_sampling)
         parts = self.reward_parts
         if not isinstance(parts, dict | None) or not all(isinstance(w, int | float) for w in (parts or {}).values()):
             raise ValueError(

@@ -57,6 +57,10 @@ class TeamModel(PreTrainedModel):
         """The active model's."""
         return self.active_model.generate(*args, **kwargs)
 
+    def generate_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """The active model's."""
+        return self.active_model.generate_batch(*args, **kwargs)
+
     def get_input_embeddings(self) -> nn.Module:
         """The active model's."""
         return self.active_model.get_input_embeddings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,7 +45,8 @@ class Engine(Protocol):
 
     @property
     def in_waves(self) -> bool:
-        """Whether `step` answers all that it was given in one go, so that it pays to wait for every instance first."""
+        """Whether the next `step` answers all that the engine was given in one go, so that it pays to wait for every
+        instance first."""
         ...
 
     def submit(self, ticket: int, request: Request) -> None:
@@ -64,6 +66,11 @@ class Waves:
     def __init__(self, sample: Sample) -> None:
         self._sample = sample
         self._waiting: list[tuple[int, Request]] = []
+
+    def rollout(self, name: str) -> AbstractContextManager[None]:
+        """Between its ends requests are answered; here, nothing is left when it ends but after an error."""
+        self._waiting = []
+        return nullcontext()
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""

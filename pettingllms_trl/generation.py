@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.records import Completion, Message
+from pettingllms_trl.sampling import before_stop, up_to_stop
 
 
 Tokenize = Callable[[list[Sequence[Message]]], Sequence[Sequence[int]]]
@@ -14,8 +15,18 @@ Generate = Callable[[list[Sequence[int]]], tuple[Sequence[Sequence[int]], Sequen
 Decode = Callable[[list[Sequence[int]]], Sequence[str]]
 
 
-def sample(requests: Sequence[Request], *, tokenize: Tokenize, generate: Generate, decode: Decode) -> list[Sampled]:
+def sample(
+    requests: Sequence[Request],
+    *,
+    tokenize: Tokenize,
+    generate: Generate,
+    decode: Decode,
+    stop: Sequence[str] = (),
+) -> list[Sampled]:
     """Answer every request, each prompt repeated for its candidates, as TRL's generators take them.
+
+    Args:
+        stop: Words that end a completion: its ids with the word, its text before it.
 
     Returns:
         Answers in the order of the requests.
@@ -25,7 +36,9 @@ def sample(requests: Sequence[Request], *, tokenize: Tokenize, generate: Generat
     prompts = [list(request.prompt_ids) or next(written) for request in requests]
     repeated = [ids for request, ids in zip(requests, prompts, strict=True) for _ in range(request.num_candidates)]
     sampled, logprobs = generate(repeated)
-    texts = decode(list(sampled))
+    if stop:
+        sampled = [up_to_stop(ids, stop, lambda part: decode([part])[0]) for ids in sampled]
+    texts = [before_stop(text, stop) for text in decode(list(sampled))]
     answers: list[Sampled] = []
     start = 0
     for request, prompt_ids in zip(requests, prompts, strict=True):
@@ -35,7 +48,7 @@ def sample(requests: Sequence[Request], *, tokenize: Tokenize, generate: Generat
             Completion(
                 ids=tuple(sampled[row]),
                 text=texts[row],
-                logprobs=None if logprobs is None else tuple(logprobs[row]),
+                logprobs=None if logprobs is None else tuple(logprobs[row][: len(sampled[row])]),
             )
             for row in rows
         )

@@ -4,6 +4,7 @@
 |---------------------------------|--------------------------------------------------------------------------------|
 | one Trainer, one optimizer      | a `PeftModel` with adapters, or a `TeamModel` of full models (`weights.py`)    |
 | tokenizer, special tokens, beta | attributes of `GRPOTrainer`, set when a policy becomes active (`voices.py`)    |
+| temperature                     | of a role's sampling, and of the loss's logits with it (`sampling.py`)         |
 | learning rate, clipping         | parameter groups by policy, norms by policy                                    |
 | KL reference                    | of a fresh adapter the base, of any other policy a frozen copy of its weights  |
 | folders                         | `<dir>/<policy>/`, loaded alone by `from_pretrained`, with its tokenizer       |
@@ -14,6 +15,7 @@ Where one model plays all (`policies="shared"`), all of this is TRL's own, and i
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -35,13 +37,14 @@ from trl.trainer.utils import (
     get_config_model_id,
 )
 
-from pettingllms_trl import voices, weights
+from pettingllms_trl import sampling, voices, weights
 from pettingllms_trl.adapters import acting_as
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.container import TeamModel
 from pettingllms_trl.hub import team_card
 from pettingllms_trl.policies import BASE, Policy, Routing
 from pettingllms_trl.references import check_moving
+from pettingllms_trl.sampling import SamplingOverrides
 
 
 class Layouts(GRPOTrainer):
@@ -57,6 +60,7 @@ class Layouts(GRPOTrainer):
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
     _environment_name: str
     _voices: dict[str, voices.Voice]
+    generation_kwargs: dict[str, Any]
     processing_class: Any
     ref_model: Any
 
@@ -77,6 +81,8 @@ class Layouts(GRPOTrainer):
         self.routing = routing
         self._policies = {policy.name: policy for policy in routing.policies}
         self._is_plain = not (routing.adapters or routing.full)
+        self._overrides = sampling.of_agents(sampling.parse(args.role_sampling), list(routing.of_agent))
+        self._temperatures = sampling.temperatures(self._overrides, routing, args.temperature)
         betas = {policy.name: args.beta if policy.beta is None else policy.beta for policy in routing.trained}
         load_tokenizer = cache(partial(_load_tokenizer, args, model))
         if routing.full and not routing.uses_model:
@@ -86,6 +92,8 @@ class Layouts(GRPOTrainer):
         references: Mapping[str, weights.Reference] = {}
         # TRL makes one reference, from the model's path or of the adapter "default": right for a plain model alone.
         hidden: dict[str, Any] = {"beta": betas.get(BASE, 0.0) if self._is_plain else 0.0, "sync_ref_model": False}
+        if self._is_plain:
+            hidden["temperature"] = self._temperatures[BASE]
         if not self._is_plain:
             if any(isinstance(each, str) for each in (model, *(policy.model for policy in routing.full))):
                 hidden["model_init_kwargs"] = None  # models are loaded with them here; TRL would say it ignores them
@@ -113,8 +121,9 @@ class Layouts(GRPOTrainer):
         if isinstance(self.model, TeamModel):
             # TRL has put a fused head on the container, which would scale every model's logits as the first one's.
             del self.model.forward
-            for each in self.model.models.values():
-                self._fuse(each, "log_probs", "entropy")
+            for name, each in self.model.models.items():
+                self._fuse(each, self._temperatures.get(name) or self.temperature, "log_probs", "entropy")
+        self._heads = self._make_heads()
         ready = self._make_references(references)
         self._voices = {
             policy.name: self._voice_of(
@@ -132,9 +141,14 @@ class Layouts(GRPOTrainer):
 
     def _activate(self, name: str) -> None:
         """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
-        weights.route_to(
-            self.accelerator.unwrap_model(self.model), self._policies[name], self.routing.trained_adapters
-        )
+        model, policy = self.accelerator.unwrap_model(self.model), self._policies[name]
+        weights.route_to(model, policy, self.routing.trained_adapters)
+        if self._heads and policy.adapter is not None:
+            weights.weights_of(model, policy).get_base_model().forward = self._heads[self._temperatures[name]]
+        self._speak_as(name)
+
+    def _speak_as(self, name: str) -> None:
+        """Of `_activate` all but the weights: what TRL reads from attributes."""
         voice = self._voices[name]
         self.processing_class, self._tokenizer = voice.processing_class, voice.tokenizer
         self.eos_token_ids, self.generation_config = voice.eos_token_ids, voice.generation_config
@@ -145,7 +159,33 @@ class Layouts(GRPOTrainer):
         # accelerate gives training's precision to the forward of the outermost model, which an inner model's
         # `generate` never calls: it would sample from another distribution than is trained.
         with self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext():
-            return super()._generate_single_turn(*args, **kwargs)
+            training = self.model.training
+            generated = super()._generate_single_turn(*args, **kwargs)
+        if self.use_transformers_continuous_batching:  # after which TRL trains, whatever was before
+            self.model.train(training)
+        return generated
+
+    @contextmanager
+    def _sampling_as(self, override: SamplingOverrides) -> Iterator[None]:
+        """A role's own settings of `generate`, in the place of its policy's."""
+        before, given = (self.generation_config, self.generation_kwargs), override.given()
+        names = {"max_completion_length": "max_new_tokens"}
+        own = {names.get(name, name): value for name, value in given.items() if name != "stop"}
+        self.generation_config = copy.deepcopy(self.generation_config)
+        self.generation_config.update(**own)
+        self.generation_kwargs = {**self.generation_kwargs, **own}
+        model = self.accelerator.unwrap_model(self.model)
+        # What follows a stop word is cut off in any case (`generation.py`); here rows end that need go no further.
+        ends = override.stop is not None and not self.use_transformers_continuous_batching  # which does not look
+        if ends:
+            self.generation_config.stop_strings = list(override.stop or ())
+            model.generate = partial(model.generate, tokenizer=self._tokenizer)  # TRL does not give it
+        try:
+            yield
+        finally:
+            self.generation_config, self.generation_kwargs = before
+            if ends:
+                del model.generate
 
     @contextmanager
     def _as_it_is(self, policy: Policy) -> Iterator[None]:
@@ -194,20 +234,26 @@ class Layouts(GRPOTrainer):
 
     def _make_references(self, kept: Mapping[str, weights.Reference]) -> dict[str, Callable[..., Any]]:
         """What TRL takes each policy's KL divergence to: a function of a batch that it calls as a model."""
-        full = {id(model): model for model in kept.values() if isinstance(model, PreTrainedModel)}
-        ready = {key: self._make_ready(model) for key, model in full.items()}
-        return {
-            name: ready[id(reference)]
-            if id(reference) in ready
-            else partial(self._forward_as, self._policies[name], reference)
-            for name, reference in kept.items()
-        }
+        ready: dict[tuple[int, float], Any] = {}
+        taken: set[int] = set()
+        references: dict[str, Callable[..., Any]] = {}
+        for name, reference in kept.items():
+            if not isinstance(reference, PreTrainedModel):
+                references[name] = partial(self._forward_as, self._policies[name], reference)
+                continue
+            key = (id(reference), self._temperatures[name])
+            if key not in ready:  # shared, but by policies of two temperatures
+                own = copy.deepcopy(reference) if id(reference) in taken else reference
+                ready[key] = self._make_ready(own, self._temperatures[name])
+                taken.add(id(reference))
+            references[name] = ready[key]
+        return references
 
-    def _make_ready(self, reference: PreTrainedModel) -> Any:
+    def _make_ready(self, reference: PreTrainedModel, temperature: float) -> Any:
         """A copy of a full model, prepared as TRL's constructor does its reference."""
         if self.args.disable_dropout:
             disable_dropout_in_model(reference)
-        self._fuse(reference, "log_probs")
+        self._fuse(reference, temperature, "log_probs")
         return self.accelerator.prepare_model(reference, evaluation_mode=True)
 
     def _forward_as(self, policy: Policy, adapter: str | None, **inputs: Any) -> Any:
@@ -216,9 +262,28 @@ class Layouts(GRPOTrainer):
         with acting_as(model, adapter, self.routing.trained_adapters):
             return self.model(**inputs)
 
-    def _fuse(self, model: Any, *outputs: str) -> None:
+    def _make_heads(self) -> dict[float, Callable[..., Any]]:
+        """The forward of the model that adapters share, for each temperature that they sample at; none where it is
+        everywhere that of the configuration, for which TRL has made it."""
+        standing = [policy for policy in self.routing.policies if policy.adapter is not None]
+        temperatures = {self._temperatures[policy.name] for policy in standing}
+        if temperatures <= {self.args.temperature}:
+            return {}
+        base = weights.weights_of(self.model, standing[0]).get_base_model()
+        heads = {}
+        for temperature in sorted(temperatures):  # each on top of those before, which it leaves unasked
+            add_fused_lm_head(
+                base,
+                temperature=temperature,
+                cast_lm_head_to_fp32=self.args.cast_lm_head_to_fp32,
+                outputs=("log_probs", "entropy"),
+            )
+            heads[temperature] = base.forward
+        return heads
+
+    def _fuse(self, model: Any, temperature: float, *outputs: str) -> None:
         base = model.get_base_model() if isinstance(model, PeftModel) else model
-        add_fused_lm_head(base, temperature=self.temperature, outputs=outputs)
+        add_fused_lm_head(base, temperature=temperature, outputs=outputs)
 
     # ---- The optimizer --------------------------------------------------------------------------------------------
 

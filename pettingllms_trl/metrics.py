@@ -34,9 +34,8 @@ def _of_all(episodes: Sequence[Episode], groups_of: Collection[str]) -> dict[str
         for agent, value in episode.returns.items():
             metrics[f"agent/{agent}/return"].append(value)
     decisions = [decision for episode in episodes for decision in episode.decisions]
-    # A partner's reply stands for all candidates of its decision, and was sampled once.
-    sampled = {id(c.completion): len(c.completion.ids) for decision in decisions for c in decision.candidates}
-    metrics["rollout/completion_tokens"].append(sum(sampled.values()))
+    sampled = [len(candidate.completion.ids) for decision in decisions for candidate in decision.candidates]
+    metrics["rollout/completion_tokens"].append(sum(sampled))
     for agent in dict.fromkeys(decision.agent for decision in decisions):
         own = [decision.candidates for decision in decisions if decision.agent == agent]
         candidates = [candidate for group in own for candidate in group]

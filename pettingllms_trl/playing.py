@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from accelerate.utils import set_seed
 from pettingzoo import AECEnv
-from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.between_turns import BetweenTurns
 from pettingllms_trl.branches import Weigh
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.conversation import Follow, num_begun_anew, remembering
-from pettingllms_trl.engine import Engine, Request, Sampled, Waves
+from pettingllms_trl.engine import Engine, Request, Sampled
 from pettingllms_trl.generation import sample
 from pettingllms_trl.layouts import Layouts
-from pettingllms_trl.partners import ask
 from pettingllms_trl.policies import Policy
-from pettingllms_trl.records import Completion, Episode
+from pettingllms_trl.records import Completion, Episode, Message
 from pettingllms_trl.reward_functions import Judgement, RewardFunctions
 from pettingllms_trl.rollout import play
 from pettingllms_trl.run import Choice
-from pettingllms_trl.schedules import Once
-from pettingllms_trl.serving import Server
+from pettingllms_trl.serving import Serving
 from pettingllms_trl.stock import MakeEnv, Row
+from pettingllms_trl.vllm_sampling import Tongue
 from pettingllms_trl.weights import weights_of
 
 
@@ -42,29 +39,40 @@ class Plays(Layouts):
     _judgements: dict[int, tuple[Completion, Judgement]]
     """Of the latest rollout, by the completion's id; with the completion, so that no other takes its id."""
     _weigh: Weigh | None
-    _server: Server | None
+    _serving: Serving
 
-    def _serve(self, args: MultiAgentGRPOConfig) -> Server:
-        model = self.accelerator.unwrap_model(self.model)
-        name = get_config_model_id(model.config)
-        if not name:
-            raise ValueError(
-                "use_vllm=True with a model that was not loaded from a folder or the Hub; vLLM loads it anew from "
-                "there. Save it (model.save_pretrained) and give the folder."
-            )
-        server = Server(
+    def _serve(self, args: MultiAgentGRPOConfig, model: Any) -> Serving:
+        of_agent = {a: n for a, n in self.routing.of_agent.items() if self._policies[n].api is None}
+        in_memory = [
+            policy.name
+            for policy in self.routing.policies
+            if policy.api is None and not isinstance(model if policy.model is None else policy.model, str)
+        ]
+        serving = Serving(
             args,
             self.routing,
-            model,
-            name=name,
-            dtype="auto" if args.bf16 or args.fp16 else "float32",
-            tokenize=lambda messages: self._tokenize_prompts([list(messages)])[0][0],
-            decode=lambda ids: self.processing_class.decode(ids, skip_special_tokens=True),
-            stop_token_ids=self.eos_token_ids,
+            self.accelerator.unwrap_model(self.model),
+            in_memory=in_memory,
+            sample=self._sample,
+            tongues={agent: self._tongue_of(name) for agent, name in of_agent.items()},
         )
-        set_seed(args.seed, device_specific=True)  # vLLM has seeded the process anew
-        self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
-        return server
+        if args.use_vllm:
+            set_seed(args.seed, device_specific=True)  # vLLM has seeded the process anew
+            self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
+        return serving
+
+    def _tongue_of(self, name: str) -> Tongue:
+        voice = self._voices[name]
+
+        def tokenize(messages: Sequence[Message]) -> Sequence[int]:
+            self._speak_as(name)
+            return self._tokenize_prompts([list(messages)])[0][0]
+
+        return Tongue(
+            tokenize=tokenize,
+            decode=lambda ids: voice.processing_class.decode(ids, skip_special_tokens=True),
+            stop_token_ids=voice.eos_token_ids,
+        )
 
     def play(
         self, rows: Sequence[Row], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
@@ -96,9 +104,9 @@ class Plays(Layouts):
         name: str,
         max_envs: int | None = None,
         num_continuations: int = 0,
-        once: Collection[str] = (),
+        partners: Collection[str] | None = None,
     ) -> list[Episode]:
-        """See `rollout.play`; of the agents in `once` each prompt is answered once, for all its candidates."""
+        """See `rollout.play`. `partners`, whose prompts are answered once: `None`, those of policies never trained."""
         seed = f"{self.args.seed}/{name}"
         self._judgements = {}
         with self._sampling(seed) as engine:
@@ -106,7 +114,7 @@ class Plays(Layouts):
                 rows,
                 make_env=self._make_env,
                 pool=self._envs,
-                engine=Once(engine, once) if once else engine,
+                engine=engine,
                 judge=self._judge if self._user_rewards else None,
                 weigh=self._weigh,
                 sampling=sampling,
@@ -120,6 +128,7 @@ class Plays(Layouts):
                 env_timeout=self.args.env_timeout,
                 crash_reward=self.args.crash_reward,
                 follow=self._follow,
+                partners=self.routing.partners if partners is None else partners,
             )
         for reason in rollout.dropped.values():
             warnings.warn(
@@ -181,46 +190,33 @@ class Plays(Layouts):
     @contextmanager
     def _sampling(self, seed: str) -> Iterator[Engine]:
         """What samples for a rollout, with the weights of now."""
-        if self._server is None:
-            yield Waves(self._sample)
-            return
-        self._server.renew(self.accelerator.unwrap_model(self.model), self.state.global_step)
+        self._serving.renew(self.accelerator.unwrap_model(self.model), self.state.global_step)
         self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
-        with self._server.engine.rollout(seed):
-            yield self._server.engine
+        with self._serving.engine.rollout(seed):
+            yield self._serving.engine
 
     def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
-        """Every request answered by its agent's policy, one policy after another."""
+        """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
         answers: dict[int, Sampled] = {}
-        of_agent = self.routing.of_agent
-        for name in dict.fromkeys(of_agent[request.agent] for request in requests):
-            own = [i for i, request in enumerate(requests) if of_agent[request.agent] == name]
-            answers.update(zip(own, self._answer(self._policies[name], [requests[i] for i in own]), strict=True))
+        kinds = [(self.routing.of_agent[request.agent], self._overrides[request.agent]) for request in requests]
+        for kind in dict.fromkeys(kinds):
+            name, override = kind
+            own = [i for i, other in enumerate(kinds) if other == kind]
+            policy = self._policies[name]
+            with nullcontext() if policy.is_trained else self._as_it_is(policy):
+                self._activate(name)
+                with self._sampling_as(override):
+                    sampled = self._generated([requests[i] for i in own], override.stop or ())
+            answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]
 
-    def _answer(self, policy: Policy, requests: Sequence[Request]) -> Sequence[Sampled]:
-        if policy.is_trained:
-            return self._generate_as(policy, requests)
-        # Candidates are compared so that their policy learns from it. A partner that does not learn answers once, as
-        # it would when it is evaluated, instead of having the best of K picked for it.
-        once = [replace(request, num_candidates=1) for request in requests]
-        if policy.api is not None:
-            answers: Sequence[Sampled] = ask(policy.api, once, num_threads=self.args.num_threads)
-        else:
-            with self._as_it_is(policy):
-                answers = self._generate_as(policy, once)
-        return [
-            replace(answer, completions=answer.completions * request.num_candidates)
-            for answer, request in zip(answers, requests, strict=True)
-        ]
-
-    def _generate_as(self, policy: Policy, requests: Sequence[Request]) -> Sequence[Sampled]:
-        self._activate(policy.name)
+    def _generated(self, requests: Sequence[Request], stop: Sequence[str]) -> Sequence[Sampled]:
         return sample(
             requests,
             tokenize=lambda prompts: self._tokenize_prompts(prompts)[0],
             generate=lambda prompt_ids: self._generate_single_turn(prompt_ids, None, {}, 1),
             decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
+            stop=stop,
         )
 
     def _judge(self, choice: Choice) -> list[Mapping[str, float]]:

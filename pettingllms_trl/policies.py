@@ -129,6 +129,12 @@ class Routing:
         return tuple(policy for policy in self.policies if policy.is_trained)
 
     @property
+    def partners(self) -> tuple[str, ...]:
+        """Agents whose policy is not trained."""
+        trained = {policy.name for policy in self.trained}
+        return tuple(agent for agent, name in self.of_agent.items() if name not in trained)
+
+    @property
     def full(self) -> tuple[Policy, ...]:
         """Those with a model of their own."""
         return tuple(policy for policy in self.policies if policy.model is not None)

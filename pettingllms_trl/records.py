@@ -9,7 +9,7 @@ An *episode* is one run of one instance. At each of its *decisions* one agent sa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,11 +119,12 @@ def role_of(agent: str) -> str:
     return re.sub(r"_\d+$", "", agent)
 
 
-def check_groups(episodes: Sequence[Episode], *, num_candidates: int) -> None:
+def check_groups(episodes: Sequence[Episode], *, num_candidates: int, partners: Collection[str] = ()) -> None:
     """The invariant of AT-GRPO's groups: K candidates of one prompt, and each prompt shows the state played before it.
 
     One prompt, agent, turn and instance per group hold by construction of `Decision`; what can go wrong is a group of
     another size, two groups for one choice, and a branch that goes on from a state that was not the chosen one's.
+    `partners`, who do not learn, have a single candidate.
 
     Raises:
         AssertionError: Naming the decision that breaks it.
@@ -133,8 +134,9 @@ def check_groups(episodes: Sequence[Episode], *, num_candidates: int) -> None:
         before: Decision | None = None
         for decision in episode.decisions:
             where = f"instance {decision.instance}, {decision.agent}, turn {decision.turn}"
-            assert len(decision.candidates) == num_candidates, (
-                f"{where}: {len(decision.candidates)} candidates, expected {num_candidates}"
+            expected = 1 if decision.agent in partners else num_candidates
+            assert len(decision.candidates) == expected, (
+                f"{where}: {len(decision.candidates)} candidates, expected {expected}"
             )
             assert (decision.instance, decision.episode) == (episode.instance, episode.episode), f"{where}: astray"
             assert (decision.agent, decision.turn) not in seen, f"{where}: decided twice"

@@ -137,6 +137,7 @@ class Replays(Survives, Plays):
             rows = self._next_rows(self._rows_per_generation)
         else:
             self._num_rows_played += self._rows_per_generation
+        partners = set(self.routing.of_agent) - self._learning_agents
         episodes: list[Episode] = []
         played: list[Row] = []
         selection: Selection | None = None
@@ -151,7 +152,7 @@ class Replays(Survives, Plays):
                 num_candidates=self.num_generations,
                 name=name,
                 num_continuations=self.args.num_continuations,
-                once=[agent for agent in self.routing.of_agent if agent not in self._learning_agents],
+                partners=partners,
             )
             episodes += shifted(more, len(played))
             played += rows
@@ -170,7 +171,8 @@ class Replays(Survives, Plays):
             level = "curriculum/level" if of == ONLY else f"env/{of}/curriculum/level"
             self._metrics["train"][level].append(float(progress.index + 1))
         if self.args.check_groups:
-            check_groups(episodes, num_candidates=self.num_generations if self.args.sampling == "tree" else 1)
+            width = self.num_generations if self.args.sampling == "tree" else 1
+            check_groups(episodes, num_candidates=width, partners=partners)
             check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
         if self._filters or self.args.max_resamples:
             self._log_selection(selection, num_played=len(played))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -73,6 +73,7 @@ def play(
     crash_reward: float | None = None,
     follow: Mapping[str, Follow | None] | None = None,
     crew: Crew | None = None,
+    partners: Collection[str] = (),
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
 
@@ -108,6 +109,8 @@ def play(
             `None`: such a crash is a failure of the environment like any other.
         follow: How conversations go on in tokens, for each agent that remembers its own, see `conversation.py`.
         crew: Steps the environments in place of those threads, and is closed at the end; for a clock of its own.
+        partners: Agents who do not learn. Candidates are compared so that their policy learns from it; a partner
+            answers once, as it would when it is evaluated, instead of having the best of K picked for it.
 
     Raises:
         TypeError: An agent is shown something that is not text.
@@ -141,6 +144,7 @@ def play(
             env_timeout=env_timeout,
             crashes=None if crash_reward is None else Crashes(partial(stock.take, fresh=True), crash_reward),
             memory=Memory(follow or {}),
+            partners=partners,
         )
         return table.play()
 
@@ -175,6 +179,7 @@ class _Table:
         env_timeout: float | None,
         crashes: Crashes | None,
         memory: Memory,
+        partners: Collection[str],
     ) -> None:
         self._num_rows, self._places = len(rows), places
         self._stock = stock
@@ -182,6 +187,7 @@ class _Table:
         self._judge, self._weigh = judge, weigh
         self._width, self._num_continuations = width, num_continuations
         self._max_envs, self._max_turns, self._env_timeout = max_envs, max_turns, env_timeout
+        self._partners = partners
         self._to_begin = deque(
             _Seat(run=Run(rows[instance], instance, episode, seed=seed, memory=memory, crashes=crashes), ticket=ticket)
             for ticket, (instance, episode) in enumerate(places)
@@ -196,9 +202,8 @@ class _Table:
 
     def play(self) -> Rollout:
         """Until nobody is left."""
-        in_waves = self._engine.in_waves
         while self._open():
-            if self._at_work and self._collect(block=in_waves or not (self._ready or self._asked)):
+            if self._at_work and self._collect(block=self._engine.in_waves or not (self._ready or self._asked)):
                 continue
             self._ask()
             if self._asked:
@@ -206,7 +211,7 @@ class _Table:
                     self._answered(self._asked.pop(ticket), sampled)
         ended = [self._ended[place] for place in self._places if place[0] not in self._dropped]
         return Rollout(
-            [run.finish(self._num_continuations) for run in ended],
+            [run.finish() for run in ended],
             self._dropped,
             self._retried,
             self._timed_out,
@@ -356,7 +361,7 @@ class _Table:
                 self._leave(run)
                 continue
             self._asked[seat.ticket] = seat
-            width = self._width if run.parent is None else 1
+            width = self._width if run.parent is None and run.agent not in self._partners else 1
             self._engine.submit(seat.ticket, run.request(width))
         self._ready.clear()
 
@@ -365,5 +370,5 @@ class _Table:
         if self._given_up(run):
             self._leave(run)
             return
-        number = self._num_continuations if run.parent is None else 0
+        number = self._num_continuations if run.parent is None and run.agent not in self._partners else 0
         self._work(seat, partial(run.decide, sampled, self._judge, number, self._weigh))

@@ -116,6 +116,7 @@ class Run:
         self._outcome: Mapping[str, Any] = {}
         self._turns: dict[str, int] = {} if parent is None else dict(parent.turns)
         self._continued: dict[tuple[int, int, int], float | None] = {}
+        self._num_continuations: list[int] = []
 
     @property
     def brings_env(self) -> bool:
@@ -239,6 +240,7 @@ class Run:
             if not branch.over
             for m in range(num_continuations)
         ]
+        self._num_continuations.append(num_continuations)
         self._rewards.append(branches[chosen].rewards)
         self._outcome = branches[chosen].outcome
         self._decisions.append(
@@ -309,7 +311,7 @@ class Run:
             self.env.close()
         self.calling_since = None
 
-    def finish(self, num_continuations: int = 0) -> Episode:
+    def finish(self) -> Episode:
         """The record of the episode, once it is over and all that continued its candidates is."""
         returns = {agent: self._worth(agent) for agent in self._agents}
         to_go = dict.fromkeys(self._agents, 0.0)
@@ -319,9 +321,9 @@ class Run:
             for agent, reward in self._rewards[i].items():
                 to_go[agent] = to_go.get(agent, 0.0) + reward
             candidates = decision.candidates
-            if num_continuations:
+            if number := self._num_continuations[i]:
                 candidates = tuple(
-                    replace(candidate, continuations=self._followed(i, k, num_continuations))
+                    replace(candidate, continuations=self._followed(i, k, number))
                     for k, candidate in enumerate(candidates)
                 )
             own = decision.agent

@@ -12,9 +12,7 @@ learning-rate scheduler goes by optimizer steps, whoever learns in them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-
-from pettingllms_trl.engine import Engine, Request, Sampled
+from dataclasses import dataclass
 
 
 Schedule = Callable[[int], Collection[str]]
@@ -80,35 +78,3 @@ def check_windows(gradient_accumulation_steps: int, micro_steps_per_generation: 
             "generation was expected to be a whole number of optimizer steps, or one would mix what two generations "
             "teach. Set generation_batch_size or steps_per_generation accordingly."
         )
-
-
-class Once:
-    """An engine of whom some agents' requests ask for a single completion, which then stands for all candidates.
-
-    Args:
-        engine: Samples.
-        agents: Whose candidates nobody compares.
-    """
-
-    def __init__(self, engine: Engine, agents: Collection[str]) -> None:
-        self._engine, self._agents = engine, agents
-        self._wanted: dict[int, int] = {}
-
-    @property
-    def in_waves(self) -> bool:
-        """See `Engine`."""
-        return self._engine.in_waves
-
-    def submit(self, ticket: int, request: Request) -> None:
-        """See `Engine`."""
-        if request.agent in self._agents:
-            self._wanted[ticket] = request.num_candidates
-            request = replace(request, num_candidates=1)
-        self._engine.submit(ticket, request)
-
-    def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `Engine`."""
-        return [
-            (ticket, replace(sampled, completions=sampled.completions * self._wanted.pop(ticket, 1)))
-            for ticket, sampled in self._engine.step()
-        ]

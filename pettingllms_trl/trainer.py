@@ -216,7 +216,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
             )
         check_chat_template(self._tokenizer)
         self._follow = self._conversations()
-        self._server = self._serve(args) if args.use_vllm else None
+        self._serving = self._serve(args, model)
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.

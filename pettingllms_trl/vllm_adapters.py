@@ -1,4 +1,4 @@
-"""Adapters on their way to vLLM: each update is written to a folder of its own and never overwritten.
+"""Weights on their way to vLLM: each update is written to a folder of its own and never overwritten.
 
 vLLM takes an adapter by name and path, and keeps what it computed under both: keys and values of prompts that it has
 seen (`vllm/v1/core/kv_cache_utils.py`), and the weights it has read. New weights under an old name are therefore
@@ -11,7 +11,8 @@ import shutil
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,12 +51,12 @@ class StaleWeights(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class AdapterVersion:
-    """An adapter as it was at one moment, on disk.
+    """An adapter, or all of a model's weights, as they were at one moment, on disk.
 
     Args:
-        policy: Whose it is.
+        policy: Whose they are.
         number: Counts the policy's versions from 1.
-        path: Folder with `adapter_config.json` and `adapter_model.safetensors`.
+        path: Folder with `adapter_config.json` and `adapter_model.safetensors`, or with `model.safetensors`.
     """
 
     policy: str
@@ -89,16 +90,32 @@ class AdapterStore:
             config: As PEFT resolved it: `model.peft_config[adapter]`.
             state: `peft.get_peft_model_state_dict(model, adapter_name=adapter)`.
         """
+        with self._next(policy) as (version, draft):
+            config.save_pretrained(str(draft))
+            _save(state, draft / "adapter_model.safetensors")
+        return version
+
+    def write_whole(self, policy: str, state: Mapping[str, Tensor]) -> AdapterVersion:
+        """The next version of a policy that is a whole model.
+
+        Args:
+            policy: Name of the policy.
+            state: `model.state_dict()`. Tied weights are written under each of their names: vLLM's kernels for CPUs
+                keep copies of their own, and one that is not named stays old.
+        """
+        with self._next(policy) as (version, draft):
+            _save(state, draft / "model.safetensors")
+        return version
+
+    @contextmanager
+    def _next(self, policy: str) -> Iterator[tuple[AdapterVersion, Path]]:
+        """A policy's next version, and the folder to write it to, which takes its place when all is there."""
         self._numbers[policy] += 1
         version = AdapterVersion(policy, self._numbers[policy], self.folder / f"{policy}-v{self._numbers[policy]}")
         draft = self.folder / f".{version.name}"
         draft.mkdir()
-        config.save_pretrained(str(draft))
-        save_file(
-            {name: t.detach().cpu().contiguous() for name, t in state.items()}, draft / "adapter_model.safetensors"
-        )
+        yield version, draft
         draft.rename(version.path)  # a server that looks meanwhile sees nothing, or all
-        return version
 
     def write_zero(self, policy: str, config: PeftConfig, like: Mapping[str, Tensor]) -> AdapterVersion:
         """An adapter that changes nothing, shaped as another: how the base itself is served beside adapters.
@@ -111,6 +128,17 @@ class AdapterStore:
     def remove(self, version: AdapterVersion) -> None:
         """Once no request uses it."""
         shutil.rmtree(version.path)
+
+
+def _save(state: Mapping[str, Tensor], path: Path) -> None:
+    tensors: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in state.items():
+        tensors[name] = tensor.detach().cpu().contiguous()
+        if tensors[name].data_ptr() in seen:  # tied weights; safetensors takes none that share memory
+            tensors[name] = tensors[name].clone()
+        seen.add(tensors[name].data_ptr())
+    save_file(tensors, path)
 
 
 def check_adapters(configs: Mapping[str, PeftConfig]) -> int:

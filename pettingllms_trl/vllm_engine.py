@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +33,8 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
 from pettingllms_trl.engine import Request, Sampled
-from pettingllms_trl.records import Completion, Message
 from pettingllms_trl.vllm_adapters import AdapterStore, AdapterVersion, StaleWeights, check_adapters
-from pettingllms_trl.vllm_sampling import Sampling, SamplingOverrides, check_length
+from pettingllms_trl.vllm_sampling import Asked, Sampling
 
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -50,14 +49,12 @@ class ColocatedEngine:
     Args:
         model: Path or id of the base model, as on disk.
         args: `vllm_*` and sampling fields of the trainer's configuration.
-        of_agent: Name of the policy of each agent.
+        of_agent: Name of the policy of each agent that it samples for.
         adapters: Of each policy that is an adapter, its configuration as PEFT resolved it. Any other policy is the
             base model.
-        tokenize: A prompt's messages to token ids.
-        decode: Sampled ids to the text that is the action.
-        stop_token_ids: The trainer's `eos_token_ids`.
-        overrides: Sampling parameters of single roles.
+        sampling: What is asked of vLLM for a request, and how its answer is read.
         dtype: Of the engine's weights: `"auto"` is as on disk.
+        memory_share: Of the memory that the configuration grants to vLLM, where there are several engines.
         engine_args: Further arguments of `vllm.EngineArgs`, for instance `{"quantization": "bitsandbytes"}`.
 
     Raises:
@@ -74,23 +71,20 @@ class ColocatedEngine:
         args: GRPOConfig,
         of_agent: Mapping[str, str],
         adapters: Mapping[str, PeftConfig],
-        tokenize: Callable[[Sequence[Message]], Sequence[int]],
-        decode: Callable[[Sequence[int]], str],
-        stop_token_ids: Sequence[int] = (),
-        overrides: Mapping[str, SamplingOverrides] | None = None,
+        sampling: Sampling,
         dtype: str = "auto",
+        memory_share: float = 1.0,
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:
         self._of_agent = of_agent
         self._adapters = adapters
         self._bases = tuple(policy for policy in dict.fromkeys(of_agent.values()) if policy not in adapters)
-        self._sampling = Sampling(args, list(of_agent), overrides, stop_token_ids)
-        self._tokenize, self._decode = tokenize, decode
+        self._sampling = sampling
         on_cpu = current_platform.is_cpu()
         arguments = {
             "model": model,
             "dtype": dtype,
-            **engine_arguments(args, on_cpu=on_cpu),
+            **engine_arguments(args, on_cpu=on_cpu, memory_share=memory_share),
             **lora_arguments(adapters, num_bases=len(self._bases)),
             **(engine_args or {}),
         }
@@ -104,7 +98,7 @@ class ColocatedEngine:
         self._versions: Counter[str] = Counter()
         self._adapter_ids = itertools.count(1)
         self._names = itertools.count()
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, Asked] = {}
         self._can_sleep = args.vllm_enable_sleep_mode and not on_cpu
         self._sleep()
 
@@ -121,31 +115,29 @@ class ColocatedEngine:
         Args:
             policy: Its name.
             state: Of an adapter `peft.get_peft_model_state_dict(model, adapter_name=...)`; of a base model
-                `model.state_dict()`, where tied weights stand under each of their names, as they must.
+                `model.state_dict()`, where tied weights stand under each of their names; else vLLM's head stays old.
 
         Returns:
             The number of the policy's version.
 
         Raises:
             StaleWeights: Requests are in flight; their answers would be of the old weights, or of both.
-            ValueError: A base model that several policies share, or that is split over several devices.
+            ValueError: A base model that several policies share.
         """
-        if self._waiting:
-            raise StaleWeights(
-                f"new weights of policy {policy!r} while {len(self._waiting)} requests are in flight, expected none: "
-                "their tokens would come from the old ones. Sync before the rollout or after it."
-            )
-        self._wake()
+        self._check_idle(f"policy {policy!r}")
         if policy in self._adapters:
+            self._wake()
             self._serve(self._store.write(policy, self._adapters[policy], state))
             for base in self._bases:
                 if base not in self._serving:
                     self._serve(self._store.write_zero(base, self._adapters[policy], state))
         else:
-            self._check_base(policy)
-            # Adapters are forgotten over it, and read from their folders again when they are next asked for.
-            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
-            self._engine.reset_prefix_cache()
+            if self._bases != (policy,):
+                raise ValueError(
+                    f"weights of policy {policy!r}, but the engine's own are those of {self._bases}: one set can be "
+                    "trained for one policy. Give each an adapter, or an engine of its own."
+                )
+            self.rebase(state)
         self._versions[policy] += 1
         return self._versions[policy]
 
@@ -159,16 +151,29 @@ class ColocatedEngine:
         self._engine.add_lora(served.request)
         self._serving[version.policy] = served
 
-    def _check_base(self, policy: str) -> None:
-        if self._bases != (policy,):
-            raise ValueError(
-                f"weights of policy {policy!r}, but the engine's own are those of {self._bases}: one set can be "
-                "trained for one policy. Give each an adapter, or an engine of its own."
-            )
-        if self._tensor_parallel:
-            raise ValueError(
-                f"weights of policy {policy!r} for an engine with vllm_tensor_parallel_size > 1, expected an adapter: "
-                "a whole model is handed over within one process only. Train adapters, or set it to 1."
+    def rebase(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Replace the engine's own weights, on which all its policies stand.
+
+        Args:
+            state: As of a base model in `sync`.
+        """
+        self._check_idle("the model")
+        self._wake()
+        # Adapters are forgotten over it, and read from their folders again when they are next asked for.
+        if self._tensor_parallel:  # its workers are processes of their own
+            version = self._store.write_whole("base", state)
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(version.path)})
+            self._store.remove(version)
+        else:
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
+        if not self._engine.reset_prefix_cache():
+            raise StaleWeights("vLLM keeps what it computed with old weights: some request still holds on to it")
+
+    def _check_idle(self, whose: str) -> None:
+        if self._waiting:
+            raise StaleWeights(
+                f"new weights of {whose} while {len(self._waiting)} requests are in flight, expected none: their "
+                "tokens would come from the old ones. Sync before the rollout or after it."
             )
 
     # ---- Sampling -------------------------------------------------------------------------------------------------
@@ -199,19 +204,17 @@ class ColocatedEngine:
         policy = self._of_agent[request.agent]
         if self._adapters and policy not in self._serving:
             raise StaleWeights(f"a request of policy {policy!r}, whose weights were never given. Call sync first.")
-        prompt_ids = request.prompt_ids or tuple(self._tokenize(request.prompt))
-        check_length(prompt_ids, request.agent, self._max_model_len)
-        parameters = self._sampling.of(request.agent, ticket, request.num_candidates)
+        asked = self._sampling.ask(ticket, request, self._max_model_len)
         name = str(next(self._names))
-        self._waiting[name] = _Waiting(ticket, policy, prompt_ids)
+        self._waiting[name] = asked
         self._engine.add_request(
             name,
-            {"prompt_token_ids": list(prompt_ids)},
+            {"prompt_token_ids": list(asked.prompt_ids)},
             SamplingParams(
-                **parameters,
+                **asked.parameters,
                 output_kind=RequestOutputKind.FINAL_ONLY,
                 flat_logprobs=True,
-                detokenize=bool(parameters["stop"]),  # it looks for them in the text
+                detokenize=bool(asked.parameters["stop"]),  # it looks for them in the text
             ),
             lora_request=self._serving[policy].request if self._adapters else None,
         )
@@ -221,17 +224,18 @@ class ColocatedEngine:
         return [self._answer(output) for output in self._engine.step() if output.finished]
 
     def _answer(self, output: RequestOutput) -> tuple[int, Sampled]:
-        waiting = self._waiting.pop(output.request_id)
-        served = self._serving[waiting.policy].version.name if self._adapters else None
+        asked = self._waiting.pop(output.request_id)
+        policy = self._of_agent[asked.agent]
+        served = self._serving[policy].version.name if self._adapters else None
         sampled_by = output.lora_request.lora_name if output.lora_request else None
         if sampled_by != served:
-            raise StaleWeights(f"an answer of {sampled_by} for policy {waiting.policy!r}, expected one of {served}")
+            raise StaleWeights(f"an answer of {sampled_by} for policy {policy!r}, expected one of {served}")
         completions = []
         for choice in output.outputs:
-            ids, logprobs = tuple(choice.token_ids), tuple(choice.logprobs.logprobs)
+            ids, logprobs = choice.token_ids, choice.logprobs.logprobs
             assert len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probabilities"
-            completions.append(Completion(ids=ids, text=self._decode(ids), logprobs=logprobs))
-        return waiting.ticket, Sampled(waiting.prompt_ids, tuple(completions))
+            completions.append(self._sampling.completion(asked.agent, ids, logprobs))
+        return asked.ticket, Sampled(asked.prompt_ids, tuple(completions))
 
     # ---- Memory ---------------------------------------------------------------------------------------------------
 
@@ -254,16 +258,7 @@ class _Served:
     request: LoRARequest
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A request in flight."""
-
-    ticket: int
-    policy: str
-    prompt_ids: tuple[int, ...]
-
-
-def engine_arguments(args: GRPOConfig, *, on_cpu: bool) -> dict[str, Any]:
+def engine_arguments(args: GRPOConfig, *, on_cpu: bool, memory_share: float = 1.0) -> dict[str, Any]:
     """What the configuration says of the engine, as arguments of `vllm.EngineArgs`.
 
     Raises:
@@ -288,11 +283,11 @@ def engine_arguments(args: GRPOConfig, *, on_cpu: bool) -> dict[str, Any]:
     if on_cpu:
         return arguments | {
             "enforce_eager": True,  # compiling takes longer than any test
-            "kv_cache_memory_bytes": 2**30,
+            "kv_cache_memory_bytes": int(2**30 * memory_share),
             "enable_chunked_prefill": False,  # a seeded request that is cut raises "CPU Generator does not use offset"
         }
     return arguments | {
-        "gpu_memory_utilization": args.vllm_gpu_memory_utilization,
+        "gpu_memory_utilization": args.vllm_gpu_memory_utilization * memory_share,
         "tensor_parallel_size": args.vllm_tensor_parallel_size,
         "enable_sleep_mode": args.vllm_enable_sleep_mode,
         "max_num_batched_tokens": 4096,  # as TRL: with vLLM's default its profiler finds no memory left

@@ -6,46 +6,53 @@ left out from the model's `generation_config.json`, and the log-probabilities wo
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from trl import GRPOConfig
 
-from pettingllms_trl.records import role_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingOverrides:
-    """How the requests of one role differ from the configuration. `None`: as the configuration says.
-
-    The loss divides logits by `args.temperature`. A role that samples at another one is trained on log-probabilities
-    of a distribution that it did not sample from, unless the trainer's temperature is switched along.
-
-    Args:
-        temperature: Above 0.
-        top_p: Mass of the nucleus, in (0, 1].
-        top_k: Number of tokens kept, 0 for all.
-        min_p: Least probability as a share of the greatest, in [0, 1].
-        repetition_penalty: 1 for none.
-        max_completion_length: Most tokens of a completion.
-        stop: Words that end a completion. They stay in its text and its ids, for they were sampled.
-    """
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    max_completion_length: int | None = None
-    stop: tuple[str, ...] | None = None
+from pettingllms_trl.engine import Request
+from pettingllms_trl.records import Completion, Message
+from pettingllms_trl.sampling import NOTHING, Decode, SamplingOverrides, before_stop
 
 
 OURS = ("n", "seed", "logprobs", "prompt_logprobs", "detokenize", "stream", "echo", "model", "prompt")
 NAMES = {"max_completion_length": "max_tokens"}  # vLLM's name where it is another
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tongue:
+    """How an agent's policy reads and writes tokens.
+
+    Args:
+        tokenize: A prompt's messages to token ids.
+        decode: Sampled ids to text.
+        stop_token_ids: Each ends a completion, beside those in the model's `generation_config.json`.
+    """
+
+    tokenize: Callable[[Sequence[Message]], Sequence[int]]
+    decode: Decode
+    stop_token_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request on its way: what vLLM is asked for.
+
+    Args:
+        ticket: As in `Engine`.
+        agent: Who asks.
+        prompt_ids: What the model gets.
+        parameters: Of vLLM's `SamplingParams`, or of its completions endpoint.
+    """
+
+    ticket: int
+    agent: str
+    prompt_ids: tuple[int, ...]
+    parameters: Mapping[str, Any]
 
 
 class Sampling:
@@ -53,22 +60,20 @@ class Sampling:
 
     Args:
         args: Sampling fields and `generation_kwargs` of TRL's configuration.
-        agents: Who asks.
-        overrides: By agent or role; an agent's own come first.
-        stop_token_ids: Tokens that end a completion, beside those in the model's `generation_config.json`.
+        tongues: Of each agent that asks.
+        overrides: Of agents whose requests differ.
 
     Raises:
-        ValueError: An override for nobody, a key of `generation_kwargs` that is set here, or structured output.
+        ValueError: A key of `generation_kwargs` that is set here, or structured output.
     """
 
     def __init__(
         self,
         args: GRPOConfig,
-        agents: Sequence[str],
+        tongues: Mapping[str, Tongue],
         overrides: Mapping[str, SamplingOverrides] | None = None,
-        stop_token_ids: Sequence[int] = (),
     ) -> None:
-        _check(args, agents, overrides or {})
+        _check(args)
         common = {
             "temperature": args.temperature,
             "top_p": args.top_p,
@@ -77,11 +82,18 @@ class Sampling:
             "repetition_penalty": args.repetition_penalty,
             "max_tokens": args.max_completion_length,
             "stop": [],
-            "stop_token_ids": list(stop_token_ids),
             "logprobs": 0,  # of the sampled token, and of no other
             **(args.generation_kwargs or {}),
         }
-        self._of_agent = {agent: common | _own(agent, overrides or {}) for agent in agents}
+        self._tongues = tongues
+        self._of_agent = {
+            agent: {
+                **common,
+                "stop_token_ids": list(tongue.stop_token_ids),
+                **_own((overrides or {}).get(agent, NOTHING)),
+            }
+            for agent, tongue in tongues.items()
+        }
         self._rollout = str(args.seed)
         self._asked: Counter[int] = Counter()
 
@@ -97,6 +109,21 @@ class Sampling:
         seed = int.from_bytes(blake2b(place.encode(), digest_size=7).digest())  # vLLM keeps it in 64 bits, signed
         return {**self._of_agent[agent], "n": num_candidates, "seed": seed}
 
+    def ask(self, ticket: int, request: Request, max_model_len: int) -> Asked:
+        """The request in vLLM's words.
+
+        Raises:
+            ValueError: The prompt leaves no room for a completion.
+        """
+        prompt_ids = request.prompt_ids or tuple(self._tongues[request.agent].tokenize(request.prompt))
+        check_length(prompt_ids, request.agent, max_model_len)
+        return Asked(ticket, request.agent, prompt_ids, self.of(request.agent, ticket, request.num_candidates))
+
+    def completion(self, agent: str, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
+        """What an agent's policy sampled. The text ends before a stop word; the ids, which were sampled, do not."""
+        text = before_stop(self._tongues[agent].decode(ids), self._of_agent[agent]["stop"] or ())
+        return Completion(ids=tuple(ids), text=text, logprobs=tuple(logprobs))
+
 
 def check_length(prompt_ids: Sequence[int], agent: str, max_model_len: int) -> None:
     """
@@ -110,22 +137,12 @@ def check_length(prompt_ids: Sequence[int], agent: str, max_model_len: int) -> N
         )
 
 
-def _own(agent: str, overrides: Mapping[str, SamplingOverrides]) -> dict[str, Any]:
-    own = overrides.get(agent, overrides.get(role_of(agent), SamplingOverrides()))
-    given = {NAMES.get(name, name): value for name, value in asdict(own).items() if value is not None}
-    return given if own.stop is None else {**given, "stop": list(own.stop)}
+def _own(override: SamplingOverrides) -> dict[str, Any]:
+    given = {NAMES.get(name, name): value for name, value in override.given().items()}
+    return {**given, "stop": list(override.stop)} if override.stop else given
 
 
-def _check(args: GRPOConfig, agents: Sequence[str], overrides: Mapping[str, SamplingOverrides]) -> None:
-    known = {*agents, *map(role_of, agents)}
-    for name in overrides:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"sampling is overridden for {name!r}, but the environment has the agents {', '.join(agents)}.{hint} "
-                "Name an agent, or a role (the agent's name without its number)."
-            )
+def _check(args: GRPOConfig) -> None:
     taken = sorted({*OURS} & {*(args.generation_kwargs or {})})
     if taken:
         raise ValueError(

@@ -4,15 +4,22 @@
         --logprobs-mode processed_logprobs --enable-lora --max-loras 2 --max-cpu-loras 4 --max-lora-rank 16
 
 Each is one replica (`--data-parallel-size 1`: what loads an adapter reaches one replica only) and reads the folder
-that adapters are written to. An update is a new adapter on every replica; an episode stays on its replica, where the
+that weights are written to. An update is a new adapter on every replica; an episode stays on its replica, where the
 prefix of its prompts is known, and the candidates of a prompt are one request.
+
+A model that is trained whole is read from that folder, too, by an endpoint that vLLM has in its development mode only:
+
+    VLLM_SERVER_DEV_MODE=1 vllm serve Qwen/Qwen3-1.7B --port 8000 --logprobs-mode processed_logprobs
+
+Anybody who reaches such a server can call any method of its workers: keep it to yourself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +27,27 @@ from peft import PeftConfig
 from torch import Tensor
 from trl import GRPOConfig
 
+from pettingllms_trl.elsewhere import Elsewhere
 from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.http_json import Server, ServerRefused
-from pettingllms_trl.records import Completion, Message
 from pettingllms_trl.vllm_adapters import AdapterStore, AdapterVersion, StaleWeights, check_adapters
-from pettingllms_trl.vllm_sampling import Sampling, SamplingOverrides, check_length
+from pettingllms_trl.vllm_sampling import Asked, Sampling
 
 
-GLANCE = 0.02  # seconds that `step` waits for an answer before environments are seen to again
+Choices = Sequence[Mapping[str, Any]]
 
 
-class ServerEngine:
+class ServerEngine(Elsewhere[Choices]):
     """Samples for every agent of a team on `vllm serve`; see `pettingllms_trl.engine.Engine`.
 
     Args:
         base_urls: Of the replicas, which serve one model with equal options.
         args: Sampling fields, `output_dir` and `vllm_server_timeout` of the trainer's configuration.
-        of_agent: Name of the policy of each agent.
+        of_agent: Name of the policy of each agent that it samples for.
         adapters: Of each policy that is an adapter, its configuration as PEFT resolved it. Any other policy is the
             model as the servers loaded it.
-        tokenize: A prompt's messages to token ids.
-        decode: Sampled ids to the text that is the action.
-        stop_token_ids: The trainer's `eos_token_ids`.
-        overrides: Sampling parameters of single roles.
-        folder: Where adapters are written for the servers to read. `None`: `args.output_dir`.
+        sampling: What is asked of vLLM for a request, and how its answer is read.
+        folder: Where weights are written for the servers to read. `None`: `args.output_dir`.
         max_requests: Requests in flight; the rest waits here.
         answer_within: Seconds that a completion may take.
 
@@ -53,8 +57,6 @@ class ServerEngine:
         ServerUnreachable: A replica does not answer within `args.vllm_server_timeout`.
     """
 
-    in_waves = False
-
     def __init__(
         self,
         base_urls: Sequence[str],
@@ -62,21 +64,18 @@ class ServerEngine:
         args: GRPOConfig,
         of_agent: Mapping[str, str],
         adapters: Mapping[str, PeftConfig],
-        tokenize: Callable[[Sequence[Message]], Sequence[int]],
-        decode: Callable[[Sequence[int]], str],
-        stop_token_ids: Sequence[int] = (),
-        overrides: Mapping[str, SamplingOverrides] | None = None,
+        sampling: Sampling,
         folder: Path | None = None,
         max_requests: int = 256,
         answer_within: float = 3600.0,
     ) -> None:
         if adapters:
             check_adapters(adapters)
+        super().__init__(max_requests, "vllm")
         self._of_agent = of_agent
         self._adapters = adapters
         self._bases = tuple(policy for policy in dict.fromkeys(of_agent.values()) if policy not in adapters)
-        self._sampling = Sampling(args, list(of_agent), overrides, stop_token_ids)
-        self._tokenize, self._decode = tokenize, decode
+        self._sampling = sampling
         patience = args.vllm_server_timeout
         self._replicas = [Server(url, patience=patience, answer_within=answer_within) for url in base_urls]
         self._model, self._max_model_len = _same_model(self._replicas)
@@ -84,14 +83,13 @@ class ServerEngine:
             _check_logprobs(replica, self._model)
         self._store = AdapterStore(Path(args.output_dir) if folder is None else folder)
         self._serving: dict[str, AdapterVersion] = {}
-        self._threads = ThreadPoolExecutor(max_requests, "vllm")
-        self._waiting: dict[Future[Sampled], int] = {}
+        self._whole: AdapterVersion | None = None
+        self._versions: Counter[str] = Counter()
 
     @property
     def versions(self) -> Mapping[str, int]:
         """How often each policy's weights were given. 0: the model as the servers loaded it."""
-        serving = {policy: self._serving[policy].number for policy in self._serving if policy in self._adapters}
-        return {policy: serving.get(policy, 0) for policy in dict.fromkeys(self._of_agent.values())}
+        return {policy: self._versions[policy] for policy in dict.fromkeys(self._of_agent.values())}
 
     # ---- Weights --------------------------------------------------------------------------------------------------
 
@@ -99,33 +97,61 @@ class ServerEngine:
         """Serve these weights from now on as a policy's, on every replica.
 
         Args:
-            policy: Its name; an adapter.
-            state: `peft.get_peft_model_state_dict(model, adapter_name=...)`.
+            policy: Its name.
+            state: Of an adapter `peft.get_peft_model_state_dict(model, adapter_name=...)`; of a whole model
+                `model.state_dict()`, where tied weights stand under each of their names.
 
         Returns:
             The number of the policy's version.
 
         Raises:
             StaleWeights: Requests are in flight; their answers would be of the old weights.
-            ValueError: The policy is a whole model, or the servers do not take adapters.
+            ValueError: The servers do not take such weights, or their model is also another policy's.
         """
-        if policy not in self._adapters:
-            raise ValueError(
-                f"weights of policy {policy!r} for a server, expected an adapter: a whole model would go over CUDA's "
-                "own transfer (vLLM's weight transfer engine), which is not supported. Train adapters, or use "
-                "vllm_mode='colocate'."
-            )
         if self._waiting:
             raise StaleWeights(
                 f"new weights of policy {policy!r} while {len(self._waiting)} requests are in flight, expected none: "
                 "their tokens would come from the old ones. Sync before the rollout or after it."
             )
-        version = self._store.write(policy, self._adapters[policy], state)
-        self._serve(version)
-        for base in self._bases:
-            if base not in self._serving:
-                self._serve(self._store.write_zero(base, self._adapters[policy], state))
-        return version.number
+        if policy in self._adapters:
+            self._serve(self._store.write(policy, self._adapters[policy], state))
+            for base in self._bases:
+                if base not in self._serving:
+                    self._serve(self._store.write_zero(base, self._adapters[policy], state))
+        else:
+            self._serve_whole(policy, state)
+        self._versions[policy] += 1
+        return self._versions[policy]
+
+    def _serve_whole(self, policy: str, state: Mapping[str, Tensor]) -> None:
+        """Have every replica read new weights in the place of its own."""
+        if self._bases != (policy,):
+            raise ValueError(
+                f"weights of policy {policy!r}, but the servers' own are those of {self._bases}: one set can be "
+                "trained for one policy. Give each an adapter, or servers of its own."
+            )
+        before, self._whole = self._whole, self._store.write_whole(policy, state)
+        list(self._threads.map(partial(self._reload, version=self._whole), self._replicas))
+        if before is not None:
+            self._store.remove(before)
+
+    def _reload(self, replica: Server, version: AdapterVersion) -> None:
+        call = {"method": "reload_weights", "kwargs": {"weights_path": str(version.path.absolute())}}
+        try:
+            replica.post("/collective_rpc", call)
+            if not replica.post("/reset_prefix_cache", None)["success"]:  # as while it has requests
+                raise StaleWeights(f"{replica.url} keeps what it computed with old weights. Let no other run use it.")
+            replica.post("/update_weight_version", {"new_version": self._name(version)})
+        except ServerRefused as refusal:
+            raise ValueError(
+                f"{refusal}. Expected a server that reads {version.path.parent} and new weights at any time: start it "
+                "with VLLM_SERVER_DEV_MODE=1 in its environment, or train adapters."
+            ) from refusal
+
+    def _has(self, replica: Server, whole: AdapterVersion) -> bool:
+        """Whether a replica's own weights are these; those of one that was started anew, or that another run uses as
+        well, are not."""
+        return bool(replica.get("/weight_info")["weight_version"] == self._name(whole))
 
     def _serve(self, version: AdapterVersion) -> None:
         """Load a version on every replica; then the one before goes, which nobody uses any more."""
@@ -168,15 +194,23 @@ class ServerEngine:
 
         Args:
             name: Seeds every request, together with its ticket.
+
+        Raises:
+            StaleWeights: A replica lost its weights on the way, as one does that is started anew.
         """
         self._sampling.begin(name)
-        try:
+        whole = self._whole
+        for replica in self._replicas:
+            if whole is not None and not self._has(replica, whole):
+                self._reload(replica, whole)
+        with super().rollout(name):
             yield
-        finally:
-            for future in self._waiting:
-                future.cancel()
-            wait(self._waiting)
-            self._waiting.clear()
+        for replica in self._replicas:
+            if whole is not None and not self._has(replica, whole):
+                raise StaleWeights(
+                    f"{replica.url} no longer has the weights {self._name(whole)}, with which the rollout began: it "
+                    "was started anew, or another run uses it. Resume from the last checkpoint."
+                )
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`.
@@ -188,35 +222,21 @@ class ServerEngine:
         policy = self._of_agent[request.agent]
         if self._adapters and policy not in self._serving:
             raise StaleWeights(f"a request of policy {policy!r}, whose weights were never given. Call sync first.")
-        prompt_ids = request.prompt_ids or tuple(self._tokenize(request.prompt))
-        check_length(prompt_ids, request.agent, self._max_model_len)
-        parameters = self._sampling.of(request.agent, ticket, request.num_candidates)
+        asked = self._sampling.ask(ticket, request, self._max_model_len)
         replica = self._replicas[ticket % len(self._replicas)]
-        future = self._threads.submit(self._complete, replica, self._serving.get(policy), prompt_ids, parameters)
-        self._waiting[future] = ticket
+        read = partial(self._read, replica, asked)
+        self._send(ticket, self._complete, replica, self._serving.get(policy), asked, read=read)
 
-    def step(self) -> Sequence[tuple[int, Sampled]]:
-        """Look for a moment whether answers have come: see `Engine`.
+    def _complete(self, replica: Server, version: AdapterVersion | None, asked: Asked) -> Choices:
+        """On a thread of its own: nothing here but the request and its answer.
 
         Raises:
-            ServerUnreachable: A replica stays away; a rollout without it would not be the policy's.
-            ServerRefused: A replica does not take a request.
-            StaleWeights: A replica answered with other weights than the current ones.
+            ServerUnreachable: The replica stays away; a rollout without it would not be the policy's.
+            ServerRefused: It does not take the request.
+            StaleWeights: It answered with other weights than the current ones.
         """
-        done, _ = wait(self._waiting, timeout=GLANCE, return_when=FIRST_COMPLETED)
-        finished = [future for future in self._waiting if future in done]
-        return [(self._waiting.pop(future), future.result()) for future in finished]
-
-    def _complete(
-        self,
-        replica: Server,
-        version: AdapterVersion | None,
-        prompt_ids: tuple[int, ...],
-        parameters: Mapping[str, Any],
-    ) -> Sampled:
-        """On a thread of its own: nothing here but the request and its answer."""
         model = self._model if version is None else self._name(version)
-        body = {**parameters, "model": model, "prompt": list(prompt_ids), "return_token_ids": True}
+        body = {**asked.parameters, "model": model, "prompt": list(asked.prompt_ids), "return_token_ids": True}
         try:
             answer = replica.post("/v1/completions", body)
         except ServerRefused as refusal:
@@ -227,17 +247,22 @@ class ServerEngine:
         if answer["model"] != model:
             raise StaleWeights(f"{replica.url} answered with {answer['model']!r}, expected {model!r}")
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])
-        assert len(choices) == parameters["n"], f"{replica.url}: {len(choices)} choices for n={parameters['n']}"
-        return Sampled(prompt_ids, tuple(self._completion(replica, choice, prompt_ids) for choice in choices))
+        number = asked.parameters["n"]
+        assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"
+        return choices
 
-    def _completion(self, replica: Server, choice: Mapping[str, Any], prompt_ids: tuple[int, ...]) -> Completion:
-        ids, logprobs = choice.get("token_ids"), choice["logprobs"]["token_logprobs"]
-        if not ids or len(ids) != len(logprobs) or tuple(choice["prompt_token_ids"]) != prompt_ids:
-            raise RuntimeError(
-                f"{replica.url} gave {choice['finish_reason']!r} with the token ids {ids}, expected those that were "
-                "sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.22 or later."
-            )
-        return Completion(ids=tuple(ids), text=self._decode(ids), logprobs=tuple(logprobs))
+    def _read(self, replica: Server, asked: Asked, choices: Choices) -> Sampled:
+        completions = []
+        for choice in choices:
+            ids, logprobs = choice.get("token_ids"), choice["logprobs"]["token_logprobs"]
+            if not ids or len(ids) != len(logprobs) or tuple(choice["prompt_token_ids"]) != asked.prompt_ids:
+                raise RuntimeError(
+                    f"{replica.url} gave {choice['finish_reason']!r} with the token ids {ids}, expected those that "
+                    "were sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.22 or "
+                    "later."
+                )
+            completions.append(self._sampling.completion(asked.agent, ids, logprobs))
+        return Sampled(asked.prompt_ids, tuple(completions))
 
 
 def _same_model(replicas: Sequence[Server]) -> tuple[str, int]:

@@ -119,6 +119,14 @@ def test_each_candidate_is_continued_to_the_end_and_worth_what_its_agent_gets_fr
 
 
 @BOTH
+def test_a_partner_who_does_not_learn_answers_once_and_is_not_continued(make_env: Any) -> None:
+    """b, asked once where the episode goes on, says 1 (ticket 0): the path is 2, 1, 2."""
+    found = rollout(make_env, Patient(write), partners=["b"])
+    assert continuations(found) == [[(9.75, 1.25), (10.5, 1.5)], [()], [(0.0, 0.0), (0.0, 0.0)]]
+    assert [len(decision.candidates) for decision in found.episodes[0].decisions] == [2, 1, 2]
+
+
+@BOTH
 def test_nothing_follows_a_candidate_that_ended_the_episode(make_env: Any) -> None:
     assert continuations(rollout(make_env, Patient(ends_at_once))) == [[(0.0, 0.0), (10.5, 1.5)], *BY_HAND[1:]]
 

@@ -12,9 +12,7 @@ from datasets import Dataset
 
 from mortal import equal, mortal, weights
 from pettingllms_trl import Alternate, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.engine import Request
-from pettingllms_trl.schedules import Once, check_windows, learners
-from schedules import Patient, babble
+from pettingllms_trl.schedules import check_windows, learners
 from strangers import Relay
 
 
@@ -53,20 +51,6 @@ def test_an_optimizer_step_may_not_reach_over_two_generations() -> None:
     check_windows(4, 8)
     with pytest.raises(ValueError, match="gradient_accumulation_steps is 4, and a generation has 6 micro-steps"):
         check_windows(4, 6)
-
-
-def test_one_completion_stands_for_all_candidates_of_an_agent_that_does_not_learn() -> None:
-    engine = Patient(babble)
-    once = Once(engine, {"closer_0"})
-    once.submit(0, Request("opener_0", [], 3))
-    once.submit(1, Request("closer_0", [], 3))
-    (_, opened), (_, closed) = sorted(once.step(), key=lambda answer: answer[0])
-    assert len({completion.text for completion in opened.completions}) == 3
-    assert len(closed.completions) == 3
-    assert len({completion.text for completion in closed.completions}) == 1
-    once.submit(1, Request("opener_0", [], 2))  # the ticket's next request is another agent's
-    ((_, answer),) = once.step()
-    assert len(answer.completions) == 2
 
 
 # ---- A run ----------------------------------------------------------------------------------------------------------

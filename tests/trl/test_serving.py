@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,15 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
+from transformers import Qwen3ForCausalLM
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import Policy
+from pettingllms_trl.serving import _shares
 from strangers import Relay
 
 
-def team(path: str | None, tmp_path: Path, **options: Any) -> Any:
+def team(path: Any, tmp_path: Path, **options: Any) -> Any:
     from pettingllms_trl.trainer import MultiAgentGRPOTrainer  # where vLLM is installed, importing TRL warns of much
 
     own = {name: options.pop(name) for name in ("policies", "peft_config") if name in options}
@@ -29,26 +32,58 @@ def team(path: str | None, tmp_path: Path, **options: Any) -> Any:
         "logging_steps": 1,
         **options,
     }
-    args = MultiAgentGRPOConfig(
-        str(tmp_path), use_vllm=True, use_cpu=True, bf16=False, report_to="none", save_strategy="no", **settings
-    )
+    settings = {"use_vllm": True, "bf16": False, **settings}
+    args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, report_to="none", save_strategy="no", **settings)
     return MultiAgentGRPOTrainer(path, Relay, args, Dataset.from_dict({"seed": range(64)}), **own)
 
 
 @pytest.mark.parametrize(
-    ("policies", "name"),
+    ("policies", "options", "message"),
     [
-        ({"opener": "open", "closer": Policy(adapter="close", trainable=False)}, "close"),
-        ("full", "opener"),
-        ({"opener": "open", "closer": Policy(api=lambda messages: "A")}, "closer"),
+        ("full", {"vllm_enable_sleep_mode": True}, r"sleep_mode=True with an engine each for 'opener', 'closer'.*one"),
+        (
+            {"opener": "open", "closer": Policy(model="b", trainable=False)},
+            {"vllm_enable_sleep_mode": True},
+            r"an engine each for 'open', 'closer'",
+        ),
+        ("full", {"vllm_mode": "server"}, r"'opener' and 'closer' would be on one server, http://0.0.0.0:8000, but"),
+        ("full", {"vllm_server_urls": {"opener": "http://a", "closer": "http://a"}}, r"would be on one server, http"),
+        ("lora", {"vllm_server_urls": {"opener": "http://a", "closer": "http://b"}}, r"stand on one model, which one"),
+        ("lora", {"vllm_server_urls": {"planner": "http://a"}}, r"names 'planner', expected .*: opener, closer\."),
+        ("lora", {"vllm_server_urls": "http://a"}, r"vllm_server_urls is 'http://a', expected a mapping"),
+        (
+            {"opener": "open", "closer": Policy(api=lambda messages: "A")},
+            {"vllm_server_urls": {"closer": "http://a"}},
+            r"names 'closer', expected policies with weights here: open\.",
+        ),
     ],
-    ids=["frozen", "full", "api"],
 )
-def test_a_policy_that_vllm_cannot_sample_for_is_refused_before_any_model_is_loaded(
-    tmp_path: Path, policies: Any, name: str
+def test_engines_that_cannot_be_had_are_refused_before_any_model_is_loaded(
+    tmp_path: Path, policies: Any, options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ValueError, match=f"use_vllm=True with the policy '{name}.*Leave use_vllm out for it"):
-        team(str(tmp_path / "no model"), tmp_path, policies=policies)
+    monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: name)
+    with pytest.raises(ValueError, match=message):
+        team(str(tmp_path / "no model"), tmp_path, policies=policies, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bf16": True}, r"continuous_batching=True with bf16 or fp16.*weights themselves"),
+        ({"transformers_continuous_batching_config": {"seed": 1}}, r"has a seed, .*same random numbers"),
+    ],
+)
+def test_continuous_batching_that_would_go_wrong_without_a_word_is_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        team(
+            str(tmp_path / "no model"), tmp_path, use_vllm=False, use_transformers_continuous_batching=True, **options
+        )
+
+
+def test_engines_share_memory_by_the_size_of_their_models() -> None:
+    assert [*_shares([torch.nn.Linear(3, 4, bias=False), torch.nn.Linear(4, 9, bias=False)])] == [0.25, 0.75]
 
 
 def test_a_loss_that_cannot_be_corrected_for_the_sampler_is_refused(tmp_path: Path) -> None:
@@ -62,26 +97,76 @@ def test_without_vllm_the_door_says_what_to_install(tmp_path: Path, monkeypatch:
         team(str(tmp_path / "no model"), tmp_path)
 
 
+def lora() -> LoraConfig:
+    return LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
+LAYOUTS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "lora": lambda path: {"policies": "lora", "peft_config": lora()},
+    "shared": lambda path: {"policies": "shared"},
+    "shared with an adapter": lambda path: {"policies": "shared", "peft_config": lora()},
+    "full": lambda path: {"policies": "full"},
+    "mixture": lambda path: {
+        "policies": {"opener": "open", "closer": Policy(model=path, name="close")},
+        "peft_config": lora(),
+    },
+    "beside the frozen base": lambda path: {
+        "policies": {"opener": "open", "closer": Policy(trainable=False)},
+        "peft_config": lora(),
+    },
+    "beside a frozen model": lambda path: {
+        "policies": {"opener": "open", "closer": Policy(model=path, name="close", trainable=False)},
+        "peft_config": lora(),
+    },
+    "beside an api": lambda path: {
+        "policies": {"opener": "open", "closer": Policy(api=lambda messages: "AP")},
+        "peft_config": lora(),
+        "num_threads": 2,
+    },
+    "at two temperatures": lambda path: {
+        "policies": "lora",
+        "peft_config": lora(),
+        "role_sampling": {"opener": {"temperature": 0.7, "stop": ["A"]}, "closer": {"temperature": 1.5}},
+    },
+}
+
+
 @pytest.mark.vllm
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize(
-    "layout",
-    [
-        {"policies": "lora", "peft_config": LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM")},
-        {"policies": "shared"},
-        {"policies": "shared", "peft_config": LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM")},
-    ],
-    ids=["lora", "shared", "shared with an adapter"],
-)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_log_probabilities_of_sampler_and_trainer_agree_at_every_step(
-    layout: dict[str, Any], base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    layout: str, base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    trainer = team(base_path, tmp_path, **layout)
+    trainer = team(base_path, tmp_path, max_steps=3, **LAYOUTS[layout](base_path))
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters() if p.requires_grad}
     trainer.train()
-    differences = [log["sampling/sampling_logp_difference/max"] for log in trainer.state.log_history[:-1]]
-    assert len(differences) == 4
-    assert max(differences) < 1e-3  # a stale engine is off by 1e-2 and more at this learning rate
+    largest = [
+        value
+        for log in trainer.state.log_history[:-1]
+        for name, value in log.items()
+        if name.endswith("sampling/sampling_logp_difference/max")
+    ]
+    print(f"{layout}: largest difference in each step {[f'{value:.1e}' for value in largest]}")
+    assert len(largest) >= 3
+    assert max(largest) < 1e-4  # a stale engine is off by 1e-2 and more at this learning rate
     after = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
-    assert any(not torch.equal(after[name], before[name]) for name in before)
+    for policy in trainer.routing.trained:
+        own = {id(p) for p in trainer._parameters_of(policy)}
+        assert any(not torch.equal(p, before[name]) for name, p in after.items() if id(p) in own), policy.name
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_a_model_that_is_not_as_it_was_loaded_is_sampled_as_it_is(
+    base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Warmed up in memory, say, before adapters are put on it; vLLM loads what is on the disk."""
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    model = Qwen3ForCausalLM.from_pretrained(base_path)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.02 * torch.randn_like(parameter)
+    trainer = team(model, tmp_path, max_steps=1, policies="lora", peft_config=lora())
+    trainer.train()
+    assert trainer.state.log_history[0]["sampling/sampling_logp_difference/max"] < 1e-4

@@ -17,8 +17,9 @@ from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.records import Completion
 from pettingllms_trl.rollout import play
+from pettingllms_trl.sampling import SamplingOverrides
 from pettingllms_trl.vllm_adapters import RANKS, AdapterStore, AdapterVersion, StaleWeights
-from pettingllms_trl.vllm_sampling import SamplingOverrides
+from pettingllms_trl.vllm_sampling import Sampling, Tongue
 from strangers import Relay
 
 
@@ -51,18 +52,21 @@ def start(
         engine_module = pytest.importorskip("pettingllms_trl.vllm_engine", reason="needs the extra `vllm`")
         own = {name: options.pop(name) for name in ("overrides",) if name in options}
         engine_args = {"kv_cache_memory_bytes": 2**27, **options.pop("engine_args", {})}
-        engine = engine_module.ColocatedEngine(
-            base_path,
-            args=config(tmp_path_factory.mktemp("run"), **options),
-            of_agent=of_agent,
-            adapters=adapters,
+        args = config(tmp_path_factory.mktemp("run"), **options)
+        tongue = Tongue(
             tokenize=lambda messages: tokenizer.apply_chat_template(
                 list(messages), add_generation_prompt=True, return_dict=False
             ),
             decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+        )
+        engine = engine_module.ColocatedEngine(
+            base_path,
+            args=args,
+            of_agent=of_agent,
+            adapters=adapters,
+            sampling=Sampling(args, dict.fromkeys(of_agent, tongue), **own),
             dtype="float32",
             engine_args=engine_args,
-            **own,
         )
         alive.append(engine)
         return engine
@@ -235,11 +239,11 @@ def test_on_a_cpu_rows_without_an_adapter_still_need_one_of_zeros(
 
 def _raw_answer(engine: Any, output: Any) -> tuple[int, Sampled]:
     """The engine's own refuses it: not sampled by the adapter of zeros."""
-    waiting = engine._waiting.pop(output.request_id)
+    asked = engine._waiting.pop(output.request_id)
     completions = tuple(
         Completion(ids=tuple(c.token_ids), text="", logprobs=tuple(c.logprobs.logprobs)) for c in output.outputs
     )
-    return waiting.ticket, Sampled(waiting.prompt_ids, completions)
+    return asked.ticket, Sampled(asked.prompt_ids, completions)
 
 
 def test_new_base_weights_with_tied_embeddings_reach_the_base_and_the_adapters_on_it(
@@ -312,7 +316,7 @@ def test_completions_end_with_the_token_that_ended_them_and_their_text_is_their_
         {"solver_0": "shared", "talker_0": "shared"},
         {},
         max_completion_length=100,
-        overrides={"talker": SamplingOverrides(stop=("A", "B"), top_k=200), "solver_0": SamplingOverrides(top_k=0)},
+        overrides={"talker_0": SamplingOverrides(stop=("A", "B"), top_k=200), "solver_0": SamplingOverrides(top_k=0)},
     )
     answer, talk = ask(engine, [Request("solver_0", SHORT, 32), Request("talker_0", SHORT, 32)])
     assert list(answer.prompt_ids) == tokenizer.apply_chat_template(
@@ -326,11 +330,11 @@ def test_completions_end_with_the_token_that_ended_them_and_their_text_is_their_
     for c in answer.completions:
         assert c.text == tokenizer.decode(c.ids, skip_special_tokens=True)
         assert "<|end|>" not in c.text
-    stopped = [c for c in talk.completions if c.text.endswith(("A", "B"))]
-    assert len(stopped) > 10
-    assert all(c.text.count("A") + c.text.count("B") <= 1 for c in talk.completions)
-    for c in stopped:
-        assert c.text == tokenizer.decode(c.ids, skip_special_tokens=True)
+    said = [tokenizer.decode(c.ids, skip_special_tokens=True) for c in talk.completions]
+    assert sum(text.endswith(("A", "B")) for text in said) > 10
+    for c, text in zip(talk.completions, said, strict=True):  # the word was sampled; the action ends before it
+        assert c.text == (text[:-1] if text.endswith(("A", "B")) else text)
+        assert not {*"AB"} & {*c.text}
     model = Qwen3ForCausalLM.from_pretrained(base_path)
     assert difference(logprobs(model, answer), answer) < EXACT
 

@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.vllm_sampling import Sampling, SamplingOverrides, check_length
+from pettingllms_trl.engine import Request
+from pettingllms_trl.sampling import SamplingOverrides
+from pettingllms_trl.vllm_sampling import Sampling, Tongue, check_length
 
 
-AGENTS = ["planner_0", "planner_1", "drafter_0"]
+TONGUE = Tongue(
+    tokenize=lambda messages: [ord(letter) for letter in messages[-1]["content"]],
+    decode=lambda ids: "".join(map(chr, ids)),
+    stop_token_ids=[1, 2],
+)
+AGENTS = dict.fromkeys(["planner_0", "planner_1", "drafter_0"], TONGUE)
 
 
 def config(path: Path, **options: Any) -> MultiAgentGRPOConfig:
@@ -20,7 +27,7 @@ def config(path: Path, **options: Any) -> MultiAgentGRPOConfig:
 
 def test_what_shapes_the_distribution_is_said_outright(tmp_path: Path) -> None:
     args = config(tmp_path, temperature=0.7, top_k=5, max_completion_length=9, generation_kwargs={"min_tokens": 2})
-    asked = Sampling(args, AGENTS, stop_token_ids=[1, 2]).of("drafter_0", 0, 4)
+    asked = Sampling(args, AGENTS).of("drafter_0", 0, 4)
     del asked["seed"]
     assert asked == {
         "temperature": 0.7,
@@ -37,9 +44,9 @@ def test_what_shapes_the_distribution_is_said_outright(tmp_path: Path) -> None:
     }
 
 
-def test_a_role_differs_in_what_it_overrides_and_an_agent_from_its_role(tmp_path: Path) -> None:
+def test_an_agent_differs_in_what_it_overrides(tmp_path: Path) -> None:
     overrides = {
-        "planner": SamplingOverrides(temperature=0.3, max_completion_length=7, stop=("\n\n",)),
+        "planner_0": SamplingOverrides(temperature=0.3, max_completion_length=7, stop=("\n\n",)),
         "planner_1": SamplingOverrides(top_p=0.9),
     }
     sampling = Sampling(config(tmp_path, max_completion_length=9), AGENTS, overrides)
@@ -66,19 +73,29 @@ def test_seeds_repeat_with_the_rollouts_name_and_never_within_it(tmp_path: Path)
     assert all(0 <= seed < 2**63 for seed in taken)
 
 
+def test_a_request_is_read_and_its_answer_written_in_the_agents_own_tongue(tmp_path: Path) -> None:
+    other = Tongue(tokenize=lambda messages: [7, 8], decode=lambda ids: f"{list(ids)}, and so on")
+    overrides = {"drafter_0": SamplingOverrides(stop=(", and",))}
+    sampling = Sampling(config(tmp_path), {**AGENTS, "drafter_0": other}, overrides)
+    planner = sampling.ask(3, Request("planner_0", [{"role": "user", "content": "ab"}], 2), 512)
+    drafter = sampling.ask(4, Request("drafter_0", [{"role": "user", "content": "ab"}], 2), 512)
+    assert (planner.ticket, planner.prompt_ids, planner.parameters["stop_token_ids"]) == (3, (97, 98), [1, 2])
+    assert (drafter.ticket, drafter.prompt_ids, drafter.parameters["stop_token_ids"]) == (4, (7, 8), [])
+    assert sampling.completion("planner_0", [97, 98], [-1.0, -2.0]).text == "ab"
+    completion = sampling.completion("drafter_0", [5, 6], [-1.0, -2.0])
+    assert (completion.ids, completion.text, completion.logprobs) == ((5, 6), "[5, 6]", (-1.0, -2.0))
+
+
 @pytest.mark.parametrize(
-    ("options", "overrides", "message"),
+    ("options", "message"),
     [
-        ({}, {"planer": SamplingOverrides()}, "overridden for 'planer', but the environment has .* mean 'planner'"),
-        ({"generation_kwargs": {"seed": 1, "n": 2}}, {}, "generation_kwargs has n, seed, which the trainer sets"),
-        ({"vllm_structured_outputs_regex": "a+"}, {}, "vllm_structured_outputs_regex='a.' is not supported"),
+        ({"generation_kwargs": {"seed": 1, "n": 2}}, "generation_kwargs has n, seed, which the trainer sets"),
+        ({"vllm_structured_outputs_regex": "a+"}, "vllm_structured_outputs_regex='a.' is not supported"),
     ],
 )
-def test_options_that_cannot_be_met_are_refused(
-    options: dict[str, Any], overrides: dict[str, SamplingOverrides], message: str, tmp_path: Path
-) -> None:
+def test_options_that_cannot_be_met_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        Sampling(config(tmp_path, **options), AGENTS, overrides)
+        Sampling(config(tmp_path, **options), AGENTS)
 
 
 def test_a_prompt_must_leave_room_for_one_token() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
@@ -24,11 +25,13 @@ from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.http_json import Server, ServerRefused, ServerUnreachable
 from pettingllms_trl.rollout import play
 from pettingllms_trl.vllm_adapters import StaleWeights
+from pettingllms_trl.vllm_sampling import Sampling, Tongue
 from pettingllms_trl.vllm_server import ServerEngine
 from strangers import Relay
 
 
 LORA = LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM")
+WHOLE = {"embed": torch.ones(2, 2), "head": torch.ones(2, 2)}
 STATE = {"base_model.model.q_proj.lora_A.weight": torch.ones(4, 2)}
 TEAM = {"opener_0": "opener", "closer_0": "closer"}
 HELLO = [{"role": "user", "content": "abc"}]  # to the fake: the tokens 97, 98, 99
@@ -39,15 +42,21 @@ class FakeVLLM(ThreadingHTTPServer):
 
     Args:
         logprob: Of the sampled tokens: -0.5 and -1, and of the only one allowed this.
+        reloads: It runs in development mode, and takes a whole model's weights.
         drops: So many completions are cut off before their answer.
         serves_as: The name under which it answers, if it answers with another model than was asked for.
     """
 
     daemon_threads = True
 
-    def __init__(self, *, model: str = "base", logprob: float = 0.0, takes_adapters: bool = True) -> None:
+    def __init__(
+        self, *, model: str = "base", logprob: float = 0.0, takes_adapters: bool = True, reloads: bool = True
+    ) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.model, self.logprob, self.takes_adapters = model, logprob, takes_adapters
+        self.reloads = reloads
+        self.weights: list[str] = []
+        self.weight_version = "default"
         self.drops = 0
         self.drops_loads = 0
         self.serves_as: str | None = None
@@ -67,6 +76,8 @@ class FakeVLLM(ThreadingHTTPServer):
             return 200, {"data": [{"id": self.model, "parent": None, "max_model_len": 4096}, *adapters]}
         if path == "/v1/completions":
             return self.complete(body)
+        if path in ("/collective_rpc", "/reset_prefix_cache", "/update_weight_version", "/weight_info"):
+            return self.renew(path, body) if self.reloads else (404, {"detail": "Not Found"})
         if not self.takes_adapters:
             return 404, {"detail": "Not Found"}
         name = body["lora_name"]
@@ -81,6 +92,20 @@ class FakeVLLM(ThreadingHTTPServer):
             self.drops_loads -= 1
             return None
         return 200, "Success"
+
+    def renew(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
+        if path == "/weight_info":
+            return 200, {"weight_version": self.weight_version}
+        if path == "/collective_rpc":
+            assert body is not None
+            assert body["method"] == "reload_weights"
+            folder = Path(body["kwargs"]["weights_path"])
+            assert sorted(load_file(folder / "model.safetensors")) == sorted(WHOLE)
+            self.weights.append(folder.name)
+        elif path == "/update_weight_version":
+            assert body is not None
+            self.weight_version = body["new_version"]
+        return 200, {"success": True}
 
     def complete(self, body: dict[str, Any]) -> tuple[int, Any] | None:
         if body["model"] != self.model and body["model"] not in self.adapters:
@@ -149,14 +174,18 @@ def connect(tmp_path: Path) -> Callable[..., ServerEngine]:
         servers: Sequence[FakeVLLM], of_agent: Mapping[str, str] = TEAM, adapters: Any = None, **options: Any
     ) -> ServerEngine:
         options = {"vllm_server_timeout": 5.0, "max_completion_length": 8, **options}
-        return ServerEngine(
-            [server.url for server in servers],
-            args=MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options),
-            of_agent=of_agent,
-            adapters={"opener": LORA, "closer": LORA} if adapters is None else adapters,
+        args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options)
+        tongue = Tongue(
             tokenize=lambda messages: [ord(letter) for letter in messages[-1]["content"]],
             decode=lambda ids: "".join(map(chr, ids)),
             stop_token_ids=[7],
+        )
+        return ServerEngine(
+            [server.url for server in servers],
+            args=args,
+            of_agent=of_agent,
+            adapters={"opener": LORA, "closer": LORA} if adapters is None else adapters,
+            sampling=Sampling(args, dict.fromkeys(of_agent, tongue)),
         )
 
     return connect
@@ -240,6 +269,36 @@ def test_beside_adapters_the_base_is_an_adapter_of_zeros(
     ask(engine, {0: Request("partner_0", HELLO, 2)})
     assert server.completions[0]["model"] == f"{engine._store.folder.name}/frozen-v1"
     assert engine.versions == {"opener": 1, "frozen": 0}
+
+
+def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    servers = [fake(), fake()]
+    engine = connect(servers, {"solver_0": "shared"}, {})
+    ask(engine, {0: Request("solver_0", HELLO, 2)})
+    assert [engine.sync("shared", WHOLE), engine.sync("shared", {**WHOLE, "head": WHOLE["embed"]})] == [1, 2]
+    for server in servers:
+        assert server.weights == ["shared-v1", "shared-v2"]
+        assert server.weight_version == f"{engine._store.folder.name}/shared-v2"
+    assert [path.name for path in engine._store.folder.iterdir()] == ["shared-v2"]
+    ask(engine, {0: Request("solver_0", HELLO, 2)})
+
+
+def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_ends_it_within(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server], {"solver_0": "shared"}, {})
+    engine.sync("shared", WHOLE)
+    server.weight_version = "default"  # as of one that was started anew
+    ask(engine, {0: Request("solver_0", HELLO, 2)})
+    assert server.weights == ["shared-v1", "shared-v1"]
+    with (
+        pytest.raises(StaleWeights, match=r"no longer has the weights adapters-.*/shared-v1, with which the rollout"),
+        engine.rollout("lost"),
+    ):
+        server.weight_version = "default"
 
 
 # ---- What goes wrong ------------------------------------------------------------------------------------------------
@@ -336,9 +395,12 @@ def test_servers_that_will_not_do_are_refused_at_the_door(
     engine = connect([fake(takes_adapters=False)])
     with pytest.raises(ValueError, match=r"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 .*--max-loras 2 and --max-lora-rank 8"):
         engine.sync("opener", STATE)
-    engine = connect([fake()], {"solver_0": "shared"}, {})
-    with pytest.raises(ValueError, match="policy 'shared' for a server, expected an adapter: a whole model would go"):
-        engine.sync("shared", {})
+    engine = connect([fake(reloads=False)], {"solver_0": "shared"}, {})
+    with pytest.raises(ValueError, match=r"reads .* new weights at any time: start it with VLLM_SERVER_DEV_MODE=1"):
+        engine.sync("shared", WHOLE)
+    engine = connect([fake()], {"solver_0": "shared", "partner_0": "frozen"}, {})
+    with pytest.raises(ValueError, match=r"policy 'shared', but the servers' own are those of \('shared', 'frozen'\)"):
+        engine.sync("shared", WHOLE)
 
 
 def test_a_request_that_the_server_refuses_is_not_tried_again(fake: Callable[..., FakeVLLM]) -> None:
@@ -383,6 +445,7 @@ def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     )
     environment = {
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+        "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
@@ -404,6 +467,46 @@ def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
             process.wait(60)
 
 
+def real_engine(
+    url: str,
+    tokenizer: PreTrainedTokenizerFast,
+    path: Path,
+    of_agent: Mapping[str, str],
+    adapters: Mapping[str, LoraConfig],
+) -> ServerEngine:
+    args = MultiAgentGRPOConfig(str(path), use_cpu=True, bf16=False, max_completion_length=16)
+    tongue = Tongue(
+        tokenize=lambda messages: tokenizer.apply_chat_template(
+            list(messages), add_generation_prompt=True, return_dict=False
+        ),
+        decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+    )
+    sampling = Sampling(args, dict.fromkeys(of_agent, tongue))
+    return ServerEngine([url], args=args, of_agent=of_agent, adapters=adapters, sampling=sampling)
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
+    vllm_serve: str, base_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    model = Qwen3ForCausalLM.from_pretrained(base_path)
+    engine = real_engine(vllm_serve, tokenizer, tmp_path, {"solver_0": "shared"}, {})
+    long = [{"role": "user", "content": "What follows? " * 20}]
+    for number in range(3):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.02 * torch.randn_like(parameter)
+        engine.sync("shared", model.state_dict())
+        answer = ask(engine, {0: Request("solver_0", long, 4)}, rollout=str(number))[0]
+        largest = max(_differences(model, "", answer))
+        print(f"round {number}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
+        assert largest < 2e-5
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(1.1)
+    assert max(_differences(model, "", answer)) > 1e-2
+
+
 @pytest.mark.vllm
 @pytest.mark.slow
 def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_them(
@@ -412,15 +515,12 @@ def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_
     config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(Qwen3ForCausalLM.from_pretrained(base_path), config, adapter_name="opener")
     model.add_adapter("closer", config)
-    engine = ServerEngine(
-        [vllm_serve],
-        args=MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, max_completion_length=16),
-        of_agent={**TEAM, "partner_0": "frozen"},
-        adapters={name: model.peft_config[name] for name in ("opener", "closer")},
-        tokenize=lambda messages: tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, return_dict=False
-        ),
-        decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+    engine = real_engine(
+        vllm_serve,
+        tokenizer,
+        tmp_path,
+        {**TEAM, "partner_0": "frozen"},
+        {name: model.peft_config[name] for name in ("opener", "closer")},
     )
     long = [{"role": "user", "content": "What follows? " * 20}]
     requests = {i: Request(agent, long, 4) for i, agent in enumerate([*TEAM, "partner_0"])}
@@ -446,7 +546,8 @@ def _differences(model: Any, name: str | None, answer: Sampled) -> Iterator[floa
             with model.disable_adapter():
                 logits = model(ids).logits
         else:
-            model.set_adapter(name)
+            if name:
+                model.set_adapter(name)
             logits = model(ids).logits
         rows = logits[0, len(answer.prompt_ids) - 1 : -1].log_softmax(-1)
         scored = rows[torch.arange(len(completion.ids)), list(completion.ids)]
