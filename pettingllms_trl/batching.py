@@ -66,8 +66,9 @@ def _take(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
     keep_prompt, keep_completion = width_prompt, width_completion
     if trim:
         keep_prompt = max(int(batch["prompt_mask"][rows].sum(1).max()), 1)
-        # A truncated completion that is masked out still has to stand somewhere: at least one column.
-        keep_completion = max(int(batch["completion_mask"][rows].sum(1).max()), 1)
+        # A truncated completion that is masked out still has to stand somewhere; and a single column is to TRL's
+        # metrics one value of each row, masked or not. So at least two columns.
+        keep_completion = min(max(int(batch["completion_mask"][rows].sum(1).max()), 2), width_completion)
     piece: Batch = {}
     for name, value in batch.items():
         if not isinstance(value, torch.Tensor) or value.dim() == 0:

@@ -116,11 +116,11 @@ def test_trimming_removes_nothing_but_padding() -> None:
         assert torch.equal(piece["old_per_token_logps"], logprobs)
 
 
-def test_a_pass_whose_completions_are_all_masked_out_keeps_one_column() -> None:
+def test_a_pass_whose_completions_are_all_masked_out_keeps_two_columns() -> None:
     batch = batch_of([2, 2, 2, 2])
     batch["completion_mask"] = torch.zeros_like(batch["completion_mask"])
     steps = cut(batch, num_steps=1, max_rows=2, token_mean=True)
-    assert [piece["completion_ids"].shape for piece in steps[0]] == [(2, 1), (2, 1)]
+    assert [piece["completion_ids"].shape for piece in steps[0]] == [(2, 2), (2, 2)]
     assert scales(steps) == [[0, 0]]
 
 
