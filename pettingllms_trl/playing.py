@@ -13,14 +13,16 @@ from pettingzoo import AECEnv
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.dealing import share_of
 from pettingllms_trl.engine import Engine, Request, Sampled, Waves
 from pettingllms_trl.generation import sample
 from pettingllms_trl.layouts import Layouts
 from pettingllms_trl.partners import ask
 from pettingllms_trl.policies import Policy
+from pettingllms_trl.processes import gathered, on_all
 from pettingllms_trl.records import Episode
 from pettingllms_trl.reward_functions import Weighted, judge
-from pettingllms_trl.rollout import MakeEnv, play
+from pettingllms_trl.rollout import MakeEnv, Rollout, merge, play
 from pettingllms_trl.run import Choice, Row
 from pettingllms_trl.serving import Server
 
@@ -61,11 +63,13 @@ class Plays(Layouts):
     ) -> list[Episode]:
         """Play each row `num_episodes` times with the current policies: training's sampling, dropout switched off.
 
+        With several processes call it on each, with the same rows: each plays its share, and is given all episodes.
+
         Args:
             rows: Instances: `seed` and reset options.
             num_episodes: How often each is played.
             name: Seeds the breaking of ties.
-            max_envs: Environments in play at once; `None`: `args.max_envs`.
+            max_envs: Environments in play at once on a process; `None`: `args.max_envs`.
 
         Returns:
             Episodes, in the order of the rows.
@@ -88,9 +92,12 @@ class Plays(Layouts):
         num_continuations: int = 0,
     ) -> list[Episode]:
         seed = f"{self.args.seed}/{name}"
-        with self._sampling(seed) as engine:
-            rollout = play(
+        own = share_of(len(rows), self.accelerator.num_processes, self.accelerator.process_index)
+
+        def play_own(engine: Engine) -> Rollout:
+            return play(
                 rows,
+                only=own,
                 make_env=self._make_env,
                 pool=self._envs,
                 engine=engine,
@@ -104,10 +111,14 @@ class Plays(Layouts):
                 max_turns=self.args.max_turns,
                 num_threads=self.args.num_threads,
             )
-        for reason in rollout.dropped.values():
-            warnings.warn(
-                f"an instance was dropped, its environment having failed three times: {reason}", stacklevel=2
-            )
+
+        with self._sampling(seed) as engine:
+            rollout = merge(on_all(lambda: play_own(engine)), num_rows=len(rows))
+        if self.is_world_process_zero():
+            for reason in rollout.dropped.values():
+                warnings.warn(
+                    f"an instance was dropped, its environment having failed three times: {reason}", stacklevel=2
+                )
         mode = "train" if self.model.training else "eval"
         self._metrics[mode]["rollout/dropped"].append(len(rollout.dropped))
         self._metrics[mode]["rollout/retried"].append(rollout.retried)
@@ -117,7 +128,8 @@ class Plays(Layouts):
     def _sampling(self, seed: str) -> Iterator[Engine]:
         """What samples for a rollout, with the weights of now."""
         if self._server is None:
-            yield Waves(self._sample)
+            with gathered(self.model_wrapped, self.accelerator):
+                yield Waves(self._sample)
             return
         self._server.renew(self.accelerator.unwrap_model(self.model), self.state.global_step)
         self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -47,6 +47,7 @@ class Rollout:
 def play(
     rows: Sequence[Row],
     *,
+    only: Collection[int] | None = None,
     make_env: MakeEnv,
     pool: list[AECEnv] | None = None,
     engine: Engine,
@@ -68,6 +69,8 @@ def play(
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
+        only: Indices of the rows that are played here, where others play the rest. What follows from a row's place,
+            in tickets, ties and records, is as if all were. `None`: all.
         make_env: Called as many times as environments are in play at once; they are reset and used again.
         pool: Environments made before, used first; all that were in play are left in it.
         engine: Samples the completions.
@@ -96,6 +99,7 @@ def play(
         table = _Table(
             rows,
             places,
+            only=range(len(rows)) if only is None else only,
             make_env=make_env,
             idle=[] if pool is None else pool,
             engine=engine,
@@ -128,6 +132,7 @@ class _Table:
         rows: Sequence[Row],
         places: Sequence[tuple[int, int]],
         *,
+        only: Collection[int],
         make_env: MakeEnv,
         idle: list[AECEnv],
         engine: Engine,
@@ -140,7 +145,7 @@ class _Table:
         max_envs: int,
         max_turns: int | None,
     ) -> None:
-        self._num_rows, self._places = len(rows), places
+        self._num_rows, self._places, self._only = len(rows), places, only
         self._make_env, self._idle = make_env, idle
         self._engine, self._crew = engine, crew
         self._judge, self._width, self._num_continuations = judge, width, num_continuations
@@ -149,6 +154,7 @@ class _Table:
         self._to_begin = deque(
             _Seat(run=Run(rows[instance], instance, episode, seed=seed), ticket=ticket)
             for ticket, (instance, episode) in enumerate(places)
+            if instance in only
         )
         self._to_continue: deque[_Seat] = deque()
         self._at_work: dict[int, _Seat] = {}
@@ -171,7 +177,7 @@ class _Table:
         episodes = [
             self._ended[place].finish(self._num_continuations)
             for place in self._places
-            if place[0] not in self._dropped
+            if place[0] in self._only and place[0] not in self._dropped
         ]
         return Rollout(episodes, self._dropped, self._retried)
 
@@ -272,7 +278,7 @@ class _Table:
                 self._to_continue.append(again)
             return
         self._dropped[seat.run.instance] = str(failure)
-        if self._num_rows == 1 or len(self._dropped) > max(1, MOST_DROPPED * self._num_rows):
+        if too_many_dropped(len(self._dropped), self._num_rows):
             raise failure
 
     # ---- Waiting for tokens ----
@@ -296,6 +302,27 @@ class _Table:
             return
         number = self._num_continuations if run.parent is None else 0
         self._work(seat, partial(run.decide, sampled, self._judge, number))
+
+
+def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
+    """What several processes have played of the same rows, each its own share of them, in the order of the shares.
+
+    Raises:
+        EnvironmentFailure: Too many instances had to be dropped, of all of them together.
+    """
+    whole = Rollout(
+        [episode for part in parts for episode in part.episodes],
+        {instance: reason for part in parts for instance, reason in part.dropped.items()},
+        sum(part.retried for part in parts),
+    )
+    if too_many_dropped(len(whole.dropped), num_rows):
+        raise EnvironmentFailure(next(iter(whole.dropped.values())))
+    return whole
+
+
+def too_many_dropped(num_dropped: int, num_rows: int) -> bool:
+    """Whether so many of the instances had to be dropped that the environment itself is at fault."""
+    return num_dropped > 0 and (num_rows == 1 or num_dropped > max(1, MOST_DROPPED * num_rows))
 
 
 def _one_at_a_time(judge: Judge) -> Judge:

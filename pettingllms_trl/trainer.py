@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -25,6 +26,7 @@ from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch
@@ -33,6 +35,7 @@ from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.environment import check_env, check_levels, env_maker
 from pettingllms_trl.layouts import instead
 from pettingllms_trl.policies import Policy, route
+from pettingllms_trl.processes import accumulating, average_gradients, check_processes
 from pettingllms_trl.replaying import Replays, replay
 from pettingllms_trl.reward_functions import RewardFunction, weighted
 from pettingllms_trl.rollout import MakeEnv
@@ -133,8 +136,6 @@ class MultiAgentGRPOTrainer(Replays):
     ) -> None:
         if args is None:
             args = MultiAgentGRPOConfig("multi-agent-grpo")
-        if args.world_size > 1:
-            raise ValueError(f"{args.world_size} processes: MultiAgentGRPOTrainer runs on one process so far")
         self._make_env = env_maker(env)
         probe = check_env(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
         self._environment_name = str(probe.metadata.get("name", type(probe.unwrapped).__name__))
@@ -160,6 +161,9 @@ class MultiAgentGRPOTrainer(Replays):
             )
         self._can_train = train_dataset is not None
         check_served(routing, args)
+        check_processes(routing, args)
+        if args.accelerator_config.dispatch_batches is None:
+            args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
         with instead(args, reward_weights=None, use_vllm=False):
             super().__init__(
@@ -193,15 +197,48 @@ class MultiAgentGRPOTrainer(Replays):
         began = time.perf_counter()
         model.train()  # decides in `_prepare_inputs` whether this is training or evaluation
         loss = torch.zeros((), device=self.accelerator.device)
-        for batch in self._prepare_inputs(inputs):
-            # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
-            loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        passes = self._prepare_inputs(inputs)
+        if self.is_deepspeed_enabled and not self._passes:
+            self._touch(model, steps=False)
+        for batch in passes:
+            with accumulating(model, self.accelerator):
+                # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
+                loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        if self.accelerator.sync_gradients:
+            self._finish_gradients(model)
         self._step += 1
         self._current_train_step_time += time.perf_counter() - began
         if self._step % self.current_gradient_accumulation_steps == 0:
             self._metrics["train"]["step_time"].append(self._current_train_step_time)
             self._current_train_step_time = 0.0
         return loss
+
+    def _finish_gradients(self, model: torch.nn.Module) -> None:
+        """After an optimizer step's last pass."""
+        if self.is_deepspeed_enabled:
+            self._stop_if_not_finite()
+            self._touch(model, steps=True)
+        elif self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
+            average_gradients(p for policy in self.routing.trained for p in self._parameters_of(policy))
+
+    def _touch(self, model: torch.nn.Module, *, steps: bool) -> None:
+        """A gradient of zero for all that is trained, before an optimizer step's first pass and after its last.
+
+        DeepSpeed takes what has no gradient in the first for last step's (`partition_grads` of ZeRO-3), with an
+        offloaded optimizer what has none in the last, and steps within a backward pass, of which there may be none.
+
+        Args:
+            steps: This is the last.
+        """
+        zero = torch.zeros((), device=self.accelerator.device)
+        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            for policy in self.routing.trained:
+                self._activate(policy.name)
+                ids = torch.full((1, 2), self.eos_token_ids[0], device=zero.device)
+                scores, _, _ = self._get_per_token_logps_and_entropies(model, ids, torch.ones_like(ids), 1)
+                zero = zero + 0.0 * scores.sum()
+            with accumulating(model, self.accelerator) if not steps else nullcontext():
+                self.accelerator.backward(zero, scale_wrt_gas=False)
 
     def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
         self._activate(inputs["policy"])
@@ -232,6 +269,9 @@ class MultiAgentGRPOTrainer(Replays):
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
         """Play the rows and log rewards and outcomes. A group-relative loss says nothing here; none is given."""
+        if self.accelerator.num_processes > 1:
+            # accelerate repeats rows until each process has as many; in here it leaves them out.
+            inputs = self.accelerator.gather_for_metrics(inputs, use_gather_object=True)
         episodes = self.play(inputs, num_episodes=self.num_generations_eval, name=f"eval/{self.state.global_step}")
         self._log_episodes(episodes, "eval")
         return None, None, None
