@@ -7,7 +7,6 @@ through the inherited `_generate_and_score_completions`, with a `rollout_func` t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from pettingllms_trl.metrics import of_completions, of_episodes
 from pettingllms_trl.order import EpochSampler, shuffled
 from pettingllms_trl.playing import Plays
 from pettingllms_trl.policies import Policy
-from pettingllms_trl.records import Decision, Episode, check_groups
+from pettingllms_trl.records import Completion, Decision, Episode, check_groups
 from pettingllms_trl.survival import Survives
 
 
@@ -219,7 +218,7 @@ class Replays(Survives, Plays):
         own = torch.tensor([0 if row is None else row for row in hand])
         num_candidates, self.num_generations = self.num_generations, 1
         batch = self._replay_rows(
-            pick(hand, rows, _filler(rows[0])),
+            pick(hand, rows, _filler(rows[0], self.eos_token_ids[0])),
             {name: pick(hand, values, None) for name, values in extra.items()},
             {name: values[own] for name, values in columns.items()},
         )
@@ -228,6 +227,7 @@ class Replays(Survives, Plays):
         here = torch.arange(len(hand)).split(list(dealt.num_here))
         num_tokens = torch.tensor([tokens(batch, part) for part in here], device=self.accelerator.device)
         num_tokens = self.accelerator.reduce(num_tokens, reduction="sum")
+        batch["fills_up"] = torch.tensor([row is None for row in hand])
         return self._cut(batch, Shared(num_processes, dealt.num_here, dealt.num_rows, num_tokens.tolist()))
 
     def _mend_logs(self, dealt: Deal) -> None:
@@ -292,14 +292,16 @@ def replay(prompts: list[Any], trainer: Replays) -> dict[str, Any]:
     }
 
 
-def _filler(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as short as can be, that takes a place and counts nowhere."""
-    completion = row["completion"]
-    logprobs = None if completion.logprobs is None else completion.logprobs[:1]
+def _filler(row: dict[str, Any], eos: int) -> dict[str, Any]:
+    """A short row that takes a place and counts nowhere.
+
+    Of two tokens, since TRL takes what is one column wide for values of sequences and does not mask them.
+    """
+    logprobs = None if row["completion"].logprobs is None else (0.0, 0.0)
     return {
         **row,
         "prompt_ids": row["prompt_ids"][:1],
-        "completion": replace(completion, ids=completion.ids[:1], text="", logprobs=logprobs),
+        "completion": Completion(ids=(eos, eos), text="", logprobs=logprobs),
         "reward": float("nan"),  # to TRL unscorable: it is in no mean
         "counts": False,
     }

@@ -95,11 +95,12 @@ def play(
     """
     num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
     places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
+    own = range(len(rows)) if only is None else only
     with closing(crew or (Threads(num_threads) if num_threads else Caller())) as crew:
         table = _Table(
             rows,
             places,
-            only=range(len(rows)) if only is None else only,
+            only=own,
             make_env=make_env,
             idle=[] if pool is None else pool,
             engine=engine,
@@ -109,7 +110,7 @@ def play(
             num_continuations=num_continuations,
             seed=seed,
             default_env_seed=default_env_seed,
-            max_envs=max_envs or len(places) * (width if num_continuations else 1),
+            max_envs=max_envs or sum(i in own for i, _ in places) * (width if num_continuations else 1),
             max_turns=max_turns,
         )
         return table.play()

@@ -253,11 +253,28 @@ class MultiAgentGRPOTrainer(Replays):
         loss = super()._compute_loss(model, inputs)
         if len(metrics.get("entropy_coef", ())) > before.get("entropy_coef", 0):
             metrics["entropy_coef"][-1] = self.args.entropy_coef
+        if "fills_up" in inputs:
+            self._mend_means(metrics, before, inputs["fills_up"])
         if len(self.routing.trained) > 1:
             # Listed first: what the loop writes would count as grown too.
             for key in [key for key, values in metrics.items() if len(values) > before.get(key, 0)]:
                 metrics[f"policy/{inputs['policy']}/{key}"].append(metrics[key][-1])
         return loss if scale == 1.0 else loss * scale
+
+    def _mend_means(self, metrics: Any, before: Mapping[str, int], fills_up: torch.Tensor) -> None:
+        """Means over sequences that TRL took over rows that only fill up, too: each is unclipped, its weight 1."""
+        sequence = self.importance_sampling_level == "sequence"
+        of_fillers = {f"clip_ratio/{kind}_mean": 0.0 for kind in ("low", "high", "region") if sequence}
+        of_fillers |= {"cispo_clip_ratio": 0.0} if sequence else {}
+        of_fillers |= {"vespo/phi_seq_mean": 1.0}
+        of_fillers = {key: value for key, value in of_fillers.items() if len(metrics.get(key, ())) > before.get(key, 0)}
+        if not of_fillers:
+            return
+        counts = torch.tensor([len(fills_up), int(fills_up.sum())], device=self.accelerator.device)
+        num_rows, num_fillers = self.accelerator.reduce(counts, reduction="sum").tolist()
+        for key, value in of_fillers.items():
+            real = num_rows - num_fillers
+            metrics[key][-1] = (metrics[key][-1] * num_rows - value * num_fillers) / real if real else float("nan")
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""

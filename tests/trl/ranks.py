@@ -31,14 +31,16 @@ from strangers import Relay
 
 
 class Uneven(Relay):
-    """A relay of as many turns as the seed says; in every fifth the closer never acts."""
+    """A relay of as many turns as the seed says; in every fifth the closer never acts, in every seventh nobody does."""
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         assert seed is not None
-        self.num_turns = 1 + seed % 3
+        self.num_turns = 1 + seed % 3  # each
         self.alone = seed % 5 == 0
         super().reset(seed, options)
         self.infos = {agent: {"outcome": {"success": False}} for agent in self.agents}
+        if seed % 7 == 6:
+            self.agents = []
 
     def step(self, action: str | None) -> None:
         super().step(action)
