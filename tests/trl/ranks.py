@@ -1,4 +1,4 @@
-"""A program for one or several processes: trains teams whose replies depend on nothing but the prompt.
+"""A program for one or several processes: trains teams whose replies follow from the prompt (and weights) alone.
 
     python ranks.py specs.json out                                     # one process
     torchrun --nproc_per_node 2 ranks.py specs.json out                # two
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import sys
 import warnings
 from collections import Counter
@@ -22,6 +23,7 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset, IterableDataset
 from peft import LoraConfig
+from transformers import TrainerCallback
 
 import pettingllms_trl.replaying
 from pettingllms_trl import Curriculum, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
@@ -71,16 +73,30 @@ class Lewd(Uneven):
 ENVIRONMENTS = {"uneven": Uneven, "fails": Fails, "not a number": Lewd, "relay": Relay}
 
 
+class Signals(TrainerCallback):
+    """One process sends itself SIGTERM, as a scheduler might, at the end of a step."""
+
+    def __init__(self, process: int, step: int) -> None:
+        self.process, self.step = process, step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if args.process_index == self.process and state.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
 class Ranked(MultiAgentGRPOTrainer):
     """Replies depend on the prompt alone, and rows are shuffled the same way by one process as by several."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.is_real = False
         self.passes: list[tuple[str, int]] = []
         self.num_played: list[int] = []
         super().__init__(*args, **kwargs)
 
     def _generate_single_turn(self, prompt_ids: Any, *rest: Any) -> Any:
         self.num_played.append(len(prompt_ids))
+        if self.is_real:
+            return super()._generate_single_turn(prompt_ids, *rest)
         seen: Counter[str] = Counter()
         completions = []
         for ids in prompt_ids:
@@ -104,6 +120,10 @@ class Ranked(MultiAgentGRPOTrainer):
 
 
 def policies(layout: str, path: str) -> Any:
+    if layout == "partner":
+        return {"opener": Policy(adapter="opener"), "closer": Policy(trainable=False)}
+    if layout == "rates":
+        return {"opener": Policy(adapter="opener", learning_rate=0.1, max_grad_norm=0.05), "closer": "closer"}
     if layout == "mixture":
         return {"opener": Policy(adapter="opener"), "closer": Policy(model=path, name="closer")}
     return layout
@@ -146,16 +166,25 @@ def trained(spec: dict[str, Any], out: Path) -> Ranked:
         credit=spec.get("credit", "at_grpo"),
         curriculum=Curriculum("level", (1, 2, 3), window=3) if spec.get("curriculum") else None,
         peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
-        if layout in ("lora", "mixture")
+        if layout not in ("shared", "full")
         else None,
+        callbacks=[Signals(*spec["signal"])] if "signal" in spec else None,
     )
+    trainer.is_real = spec.get("real", False)
     trainer.train(resume_from_checkpoint=spec.get("resume"))
     return trainer
 
 
 def main(specs: Path, out: Path) -> None:
     for spec in json.loads(specs.read_text()):
-        trainer = trained(spec, out)
+        try:
+            trainer = trained(spec, out)
+        except (RuntimeError, ValueError) as error:
+            process = os.environ.get("RANK", "0")
+            (out / f"{spec['name']}.{process}.error").write_text(f"{type(error).__name__}: {error}")
+            if not spec.get("fails"):
+                raise
+            continue
         evaluated = trainer.evaluate() if spec.get("evaluate") else {}
         played = trainer.play([{"seed": 1}, {"seed": 2}, {"seed": 3}]) if spec.get("play") else []
         with gathered(trainer.model_wrapped, trainer.accelerator):
@@ -178,6 +207,7 @@ def main(specs: Path, out: Path) -> None:
                 "passes": [passes for passes, _, _ in reports],
                 "num_played": [number for _, number, _ in reports],
                 "episodes": [instances for _, _, instances in reports],
+                "stopped_by": trainer.stopped_by,
                 "tokens": trainer.state.num_input_tokens_seen,
             }
             torch.save(report, out / f"{spec['name']}.pt")
