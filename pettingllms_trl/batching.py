@@ -60,7 +60,7 @@ def cut(
         sizes = [len(rows) for rows in parts]
         shared = Shared(1, sizes, sizes, [tokens(batch, rows) for rows in parts])
     else:
-        parts = here.split(list(shared.num_here))
+        parts = torch.split(here, list(shared.num_here))
     num_processes, num_rows = shared.num_processes, sum(shared.num_rows)
     steps: list[list[Batch]] = []
     for rows, num_rows_of_step, num_tokens in zip(parts, shared.num_rows, shared.num_tokens, strict=True):

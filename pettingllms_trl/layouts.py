@@ -273,7 +273,7 @@ class Layouts(GRPOTrainer):
             torch.save(self.args, folder / TRAINING_ARGS_NAME)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        if self._is_plain:
+        if self._is_plain or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             own = self.accelerator.unwrap_model(self.model if model is None else model)

@@ -1,11 +1,11 @@
-"""What several processes have to do together; each function here must be called by all of them.
+"""What several processes have to do together; all of them must call each function here.
 
-| when                    | what                                                                                        |
-|-------------------------|---------------------------------------------------------------------------------------------|
-| at the door             | settings that several processes cannot have are refused                                     |
-| a rollout               | each plays by itself, with sharded weights gathered once; then all know what each has played |
-| a micro-step            | gradients stay where they are until an optimizer step's last pass is over                   |
-| before the optimizer    | gradients are averaged, of whichever policies had a pass                                    |
+| when                 | what                                                                                    |
+|----------------------|-----------------------------------------------------------------------------------------|
+| at the door          | settings that several processes cannot have are refused                                 |
+| a rollout            | each plays at its own pace, sharded weights gathered once; then all know all episodes   |
+| a micro-step         | gradients stay where they are until an optimizer step's last pass is over               |
+| before the optimizer | they are averaged, those of the policies that had a pass                                |
 
 With one process none of this does anything.
 """
@@ -21,7 +21,7 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, gather_object
 from torch import distributed, nn
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, StateDictType
 from torch.distributed.tensor import DTensor
 from trl.models.utils import add_hooks, remove_hooks
 
@@ -51,24 +51,38 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig) -> None:
             f"accelerator_config.split_batches=True with {args.world_size} processes; expected False: every process "
             "is given a generation's rows and plays its share of them. Leave it out."
         )
-    if kind == DistributedType.FSDP and int((args.fsdp_plugin_args or {}).get("fsdp_version", 2)) != 2:
-        raise ValueError(
-            "fsdp_version=1, expected 2: the older one flattens the parameters of several policies into one tensor. "
-            "Set fsdp_version: 2, as examples/accelerate_configs/fsdp2.yaml does."
-        )
-    if kind != DistributedType.DEEPSPEED:
-        return
     for policy in routing.trained:
-        if policy.max_grad_norm is not None:
+        if policy.max_grad_norm is not None and kind == DistributedType.DEEPSPEED:
             raise ValueError(
                 f"policy {policy.name!r} has max_grad_norm={policy.max_grad_norm}, but DeepSpeed clips by the common "
                 "norm of all policies, inside its step. Leave it out, or use DDP or FSDP2."
             )
-        if policy.learning_rate is not None and "optimizer" in args.hf_deepspeed_config.config:
-            raise ValueError(
-                f"policy {policy.name!r} has learning_rate={policy.learning_rate}, but DeepSpeed's configuration has "
-                "an optimizer, which gives all the same. Leave the optimizer out of that configuration."
-            )
+
+
+def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
+    """Refuse configurations of FSDP and DeepSpeed that would train or save something else.
+
+    Raises:
+        ValueError: Saying what does not go together, and what does.
+    """
+    fsdp = accelerator.state.fsdp_plugin if accelerator.distributed_type == DistributedType.FSDP else None
+    deepspeed = accelerator.state.deepspeed_plugin
+    if fsdp is not None and fsdp.fsdp_version != 2:
+        raise ValueError(
+            f"fsdp_version={fsdp.fsdp_version}, expected 2: the older one flattens the parameters of several policies "
+            "into one tensor. Set fsdp_version: 2, as examples/accelerate_configs/fsdp2.yaml does."
+        )
+    if fsdp is not None and fsdp.state_dict_type != StateDictType.FULL_STATE_DICT:
+        raise ValueError(
+            f"fsdp_state_dict_type is {fsdp.state_dict_type.name}, expected FULL_STATE_DICT: of several adapters the "
+            "others save one. Set fsdp_state_dict_type: FULL_STATE_DICT."
+        )
+    own_rates = [policy.name for policy in routing.trained if policy.learning_rate is not None]
+    if deepspeed is not None and own_rates and "optimizer" in deepspeed.deepspeed_config:
+        raise ValueError(
+            f"policy {own_rates[0]!r} has a learning_rate of its own, but DeepSpeed's configuration has an optimizer, "
+            "which gives all the same. Leave the optimizer out of that configuration."
+        )
 
 
 def on_all(work: Callable[[], T]) -> list[T]:
@@ -141,7 +155,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
             distributed.all_reduce(flat)
             flat /= distributed.get_world_size()
-            for gradient, mean in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
+            for gradient, mean in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
                 gradient.copy_(mean.view_as(gradient))
 
 
@@ -192,7 +206,7 @@ def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
 
 
 @contextmanager
-def _unsharded(model: nn.Module) -> Iterator[None]:
+def _unsharded(model: Any) -> Iterator[None]:
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
     # torch can set whether a module shards its weights again after a forward pass, but does not say what was set.
     groups = [group for module in modules for group in module._get_fsdp_state()._fsdp_param_groups]

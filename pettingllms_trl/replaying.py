@@ -159,7 +159,7 @@ class Replays(Survives, Plays):
             for decision in decisions
             for candidate in decision.candidates
         ]
-        extra = {
+        extra: dict[str, list[Any]] = {
             "agent": [d.agent for d in decisions for _ in d.candidates],
             "instance": [d.instance for d in decisions for _ in d.candidates],
             "episode": [d.episode for d in decisions for _ in d.candidates],
@@ -224,7 +224,7 @@ class Replays(Survives, Plays):
         )
         self._mend_logs(dealt)
         self._mend_metrics(rows, dealt, num_candidates)
-        here = torch.arange(len(hand)).split(list(dealt.num_here))
+        here = torch.split(torch.arange(len(hand)), list(dealt.num_here))
         num_tokens = torch.tensor([tokens(batch, part) for part in here], device=self.accelerator.device)
         num_tokens = self.accelerator.reduce(num_tokens, reduction="sum")
         batch["fills_up"] = torch.tensor([row is None for row in hand])

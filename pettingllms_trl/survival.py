@@ -57,13 +57,14 @@ class Survives(GRPOTrainer):
     _skips = Skips()
     _num_flat_generations = 0
     _signals: StopSignals | None = None
+    _stopped_by: str | None = None
     _staging: Path | None = None
     _saved_step: int | None = None
 
     @property
     def stopped_by(self) -> str | None:
-        """The signal that ended the last `train()`, `None` if it came to its end."""
-        return None if self._signals is None else self._signals.received
+        """The signal that ended the last `train()`, of whichever process, `None` if it came to its end."""
+        return self._stopped_by
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's, from a checkpoint that was read to its last byte first.
@@ -79,7 +80,7 @@ class Survives(GRPOTrainer):
             )
         checkpoint = [self._verified(resume_from_checkpoint) if self.is_world_process_zero() else None]
         broadcast_object_list(checkpoint)
-        self._saved_step = None
+        self._saved_step = self._stopped_by = None
         with StopSignals() as self._signals:
             return super().train(checkpoint[0], *args, **kwargs)
 
@@ -205,7 +206,9 @@ class Survives(GRPOTrainer):
                 stacklevel=2,
             )
             return
-        place = torch.load(path, map_location=self.accelerator.device, weights_only=True)
+        device = self.accelerator.device
+        # torch knows no "cpu:0", as the device of one process among several is called.
+        place = torch.load(path, map_location="cpu" if device.type == "cpu" else device, weights_only=True)
         num_processes = self.accelerator.num_processes
         if place["generation"] is not None and place["num_processes"] != num_processes:
             raise ValueError(
@@ -299,7 +302,9 @@ class Survives(GRPOTrainer):
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """The inherited, after each optimizer step and epoch; on a signal, it saves and ends the run."""
         assert self._signals is not None
-        if any(gather_object([self._signals.received])):  # all processes stop at the same step
+        received = gather_object([self._signals.received])
+        self._stopped_by = next((signal for signal in received if signal is not None), None)
+        if self._stopped_by is not None:  # all processes stop at the same step
             self.control.should_evaluate = False
             self.control.should_save = self.args.save_strategy != "no" and self._saved_step != self.state.global_step
             self.control.should_training_stop = True

@@ -35,7 +35,7 @@ from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.environment import check_env, check_levels, env_maker
 from pettingllms_trl.layouts import instead
 from pettingllms_trl.policies import Policy, route
-from pettingllms_trl.processes import accumulating, average_gradients, check_processes
+from pettingllms_trl.processes import accumulating, average_gradients, check_processes, check_sharding
 from pettingllms_trl.replaying import Replays, replay
 from pettingllms_trl.reward_functions import RewardFunction, weighted
 from pettingllms_trl.rollout import MakeEnv
@@ -179,6 +179,7 @@ class MultiAgentGRPOTrainer(Replays):
                 quantization_config=quantization_config,
                 peft_config=peft_config,
             )
+        check_sharding(routing, self.accelerator)
         self._server = self._serve(args) if args.use_vllm else None
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
         check_chat_template(self._tokenizer)
@@ -267,7 +268,9 @@ class MultiAgentGRPOTrainer(Replays):
         of_fillers = {f"clip_ratio/{kind}_mean": 0.0 for kind in ("low", "high", "region") if sequence}
         of_fillers |= {"cispo_clip_ratio": 0.0} if sequence else {}
         of_fillers |= {"vespo/phi_seq_mean": 1.0}
-        of_fillers = {key: value for key, value in of_fillers.items() if len(metrics.get(key, ())) > before.get(key, 0)}
+        of_fillers = {
+            key: value for key, value in of_fillers.items() if len(metrics.get(key, ())) > before.get(key, 0)
+        }
         if not of_fillers:
             return
         counts = torch.tensor([len(fills_up), int(fills_up.sum())], device=self.accelerator.device)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate import PartialState
+from accelerate.utils import DistributedType, gather_object
 from datasets import Dataset, IterableDataset
 from peft import LoraConfig
 from transformers import TrainerCallback
@@ -33,7 +34,7 @@ from strangers import Relay
 
 
 class Uneven(Relay):
-    """A relay of as many turns as the seed says; in every fifth the closer never acts, in every seventh nobody does."""
+    """A relay of as many turns as the seed says; in every fifth the closer never acts, in every seventh nobody."""
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         assert seed is not None
@@ -156,6 +157,9 @@ def trained(spec: dict[str, Any], out: Path) -> Ranked:
             **options,
         }
     )
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        # accelerate shards on GPUs alone, and makes it DDP elsewhere without a word; torch shards anywhere.
+        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
     trainer = Ranked(
         path,
         ENVIRONMENTS[spec.get("env", "uneven")],
@@ -207,6 +211,7 @@ def main(specs: Path, out: Path) -> None:
                 "passes": [passes for passes, _, _ in reports],
                 "num_played": [number for _, number, _ in reports],
                 "episodes": [instances for _, _, instances in reports],
+                "kind": trainer.accelerator.distributed_type.value,
                 "stopped_by": trainer.stopped_by,
                 "tokens": trainer.state.num_input_tokens_seen,
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from typing import Any
 
 import pytest
 import torch
@@ -89,7 +90,9 @@ def batch_of(lengths: list[int], *, fillers: int = 0) -> dict[str, torch.Tensor]
     }
 
 
-def scales(hands: list[dict[str, torch.Tensor]], shared: Shared, **options: bool) -> list[list[tuple[int, float, float]]]:
+def scales(
+    hands: list[dict[str, torch.Tensor]], shared: Shared, **options: bool
+) -> list[list[tuple[int, float, float]]]:
     """By process: each pass's rows, the scale of its loss and of its entropy."""
     return [
         [
@@ -112,7 +115,7 @@ def test_a_pass_weighs_by_its_rows_among_those_of_all_processes() -> None:
     first, second = scales(HANDS, SHARED, token_mean=False)
     assert first == [(2, pytest.approx(8 / 5), pytest.approx(3 / 4)), (1, pytest.approx(4 / 5), pytest.approx(3 / 4))]
     assert second == [(2, pytest.approx(8 / 5), pytest.approx(3 / 4)), (1, pytest.approx(4 / 5), pytest.approx(5 / 4))]
-    assert 8 / 5 * 3 / 4 == pytest.approx(2 * 6 / 12 * 3 * 2 / 5)
+    assert pytest.approx(2 * 6 / 12 * 3 * 2 / 5) == 8 / 5 * 3 / 4
 
 
 def test_where_tokens_are_averaged_a_pass_weighs_by_its_tokens_among_those_of_all_processes() -> None:
