@@ -24,6 +24,7 @@ from accelerate import PartialState
 from accelerate.utils import DistributedType, gather_object
 from datasets import Dataset, IterableDataset
 from peft import LoraConfig
+from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerCallback
 
 import pettingllms_trl.replaying
@@ -212,6 +213,7 @@ def main(specs: Path, out: Path) -> None:
                 "num_played": [number for _, number, _ in reports],
                 "episodes": [instances for _, _, instances in reports],
                 "kind": trainer.accelerator.distributed_type.value,
+                "is_sharded": isinstance(trainer.model_wrapped, FSDPModule),
                 "stopped_by": trainer.stopped_by,
                 "tokens": trainer.state.num_input_tokens_seen,
             }
