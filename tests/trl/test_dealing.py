@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-from typing import Any
 
 import pytest
 import torch
