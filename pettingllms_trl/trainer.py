@@ -162,7 +162,7 @@ class MultiAgentGRPOTrainer(Replays):
         self._can_train = train_dataset is not None
         check_served(routing, args)
         check_processes(routing, args)
-        if args.accelerator_config.dispatch_batches is None:
+        if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
         with instead(args, reward_weights=None, use_vllm=False):
@@ -217,6 +217,8 @@ class MultiAgentGRPOTrainer(Replays):
     def _finish_gradients(self, model: torch.nn.Module) -> None:
         """After an optimizer step's last pass."""
         if self.is_deepspeed_enabled:
+            if self.args.entropy_coef:  # which TRL logs in a pass that is followed by a step
+                self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
             self._stop_if_not_finite()
             self._touch(model, steps=True)
         elif self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
