@@ -20,8 +20,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
       sequences than `generation_batch_size`; they pass through the model at most `per_device_train_batch_size` at a
       time, so memory does not grow with the length of episodes.
 
-    With several processes a generation's rows are shared out, each process plays its share at its own pace, and what was
-    sampled is dealt out anew for training; the update is that of one process with all of it.
+    With several processes a generation's rows are shared out, each process plays its share at its own pace, and what
+    was sampled is dealt out anew for training; the update is that of one process with all of it.
 
     Args:
         sampling (`str`, *optional*, defaults to `"tree"`):
