@@ -119,7 +119,7 @@ def assemble(
             return load(source, is_base)
         raise ValueError(
             f"a {type(source).__name__} is given that ZeRO-3 has spread over the processes, and a copy of it is "
-            "needed for another policy or for a KL divergence; expected its id or path. Give that, and it is loaded again."
+            "needed for another policy or for a KL divergence; expected its id or path. Give that: it is loaded again."
         )
 
     references: dict[str, Reference] = {}
