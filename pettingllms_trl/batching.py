@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +13,26 @@ Batch = dict[str, Any]
 """TRL's tensors, first dimension rows: `prompt_ids` (B, P), `completion_ids` (B, C), `advantages` (B,), ..."""
 
 
-def cut(batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool) -> list[list[Batch]]:
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a batch is a part of, where several processes have one each. Three numbers for each micro-step.
+
+    Args:
+        num_processes: How many; the mean of their gradients is taken.
+        num_here: Rows of this batch, in their order.
+        num_rows: Rows of all processes, without those that fill up.
+        num_tokens: Tokens that are trained on, of all processes.
+    """
+
+    num_processes: int
+    num_here: Sequence[int]
+    num_rows: Sequence[int]
+    num_tokens: Sequence[int]
+
+
+def cut(
+    batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool, shared: Shared | None = None
+) -> list[list[Batch]]:
     """Cut a policy's generation batch into micro-steps, and each of those into forward passes of bounded size.
 
     Losses that average over a forward pass (`loss_scale` mends them) would give a row of a small pass more weight
@@ -21,29 +41,41 @@ def cut(batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool) -> lis
     `entropy_scale` is what its coefficient is to be multiplied by besides. Where a micro-step is a single pass of
     R / num_steps rows, as in GRPOTrainer, both scales are exactly 1 and nothing is reordered or trimmed.
 
+    Where W processes have a batch each, R is the number of all their rows, and since the mean of their gradients is
+    taken, a pass carries W times as much: the step is that of one process with all the rows.
+
     Args:
         batch: All rows of one policy, shuffled.
         num_steps: Micro-steps per generation, TRL's `steps_per_generation`.
         max_rows: Rows that go through the model together, `per_device_train_batch_size`.
         token_mean: The loss averages over the tokens of a pass (`bnpo`), so a pass weighs by its tokens instead.
+        shared: What the batch is a part of. `None`: it is all of it.
 
     Returns:
         For each micro-step its passes, with their number of tokens in the loss (`num_tokens`); none where there are
         fewer rows than micro-steps.
     """
-    num_rows = len(batch["completion_ids"])
+    here = torch.arange(len(batch["completion_ids"]))
+    if shared is None:
+        parts: Sequence[torch.Tensor] = here.tensor_split(num_steps)
+        sizes = [len(rows) for rows in parts]
+        shared = Shared(1, sizes, sizes, [tokens(batch, rows) for rows in parts])
+    else:
+        parts = torch.split(here, list(shared.num_here))
+    num_processes, num_rows = shared.num_processes, sum(shared.num_rows)
     steps: list[list[Batch]] = []
-    for rows in torch.arange(num_rows).tensor_split(num_steps):
+    for rows, num_rows_of_step, num_tokens in zip(parts, shared.num_rows, shared.num_tokens, strict=True):
         passes = []
         for part in _passes(batch, rows, max_rows):
             piece = _take(batch, part, trim=len(part) < len(rows))
-            piece["num_tokens"] = _tokens(batch, part)
-            share_of_tokens = piece["num_tokens"] / max(_tokens(batch, rows), 1)
+            piece["num_tokens"] = tokens(batch, part)
+            share_of_tokens = num_processes * piece["num_tokens"] / max(num_tokens, 1)
+            share_of_rows = num_processes * len(part) / num_rows_of_step
             if token_mean:
                 piece["loss_scale"], piece["entropy_scale"] = share_of_tokens, 1.0
             else:
-                piece["loss_scale"] = len(part) * num_steps / num_rows
-                piece["entropy_scale"] = share_of_tokens / (len(part) / len(rows))
+                piece["loss_scale"] = num_processes * len(part) * num_steps / num_rows
+                piece["entropy_scale"] = share_of_tokens / share_of_rows
             passes.append(piece)
         steps.append(passes)
     return steps
@@ -82,6 +114,7 @@ def _take(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
     return piece
 
 
-def _tokens(batch: Batch, rows: torch.Tensor) -> int:
+def tokens(batch: Batch, rows: torch.Tensor) -> int:
+    """How many tokens of these rows are trained on."""
     mask = batch["completion_mask"][rows]
     return int((mask * batch["tool_mask"][rows]).sum() if "tool_mask" in batch else mask.sum())

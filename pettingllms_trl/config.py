@@ -23,13 +23,16 @@ class MultiAgentGRPOConfig(GRPOConfig):
       sequences than `generation_batch_size`; they pass through the model at most `per_device_train_batch_size` at a
       time, so memory does not grow with the length of episodes.
 
+    With several processes a generation's rows are shared out, each process plays its share at its own pace, and what
+    was sampled is dealt out anew for training; the update is that of one process with all of it.
+
     Args:
         sampling (`str`, *optional*, defaults to `"tree"`):
             `"tree"`: at each decision the policy samples K candidates from one prompt, each is played on a branch of
             its own and scored, and the best goes on. `"parallel"`: each instance is played K times, independently.
         max_envs (`int`, *optional*):
-            How many environments are in play at once. `None` plays all rows of a generation together; fewer bounds
-            the number of sequences in one call of the generator.
+            How many environments are in play at once, on each process. `None` plays all its rows of a generation
+            together; fewer bounds the number of sequences in one call of the generator.
         max_turns (`int`, *optional*):
             An episode ends when an agent has taken so many decisions. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):

@@ -26,10 +26,12 @@ from typing import Any, ClassVar
 import torch
 from accelerate.utils import set_seed
 from peft import PeftConfig, PeftModel
+from torch.distributed.tensor import DTensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import HubStrategy
 from trl import GRPOTrainer
+from trl.models.utils import prepare_deepspeed, prepare_fsdp
 from trl.trainer.utils import (
     add_fused_lm_head,
     create_model_from_path,
@@ -158,7 +160,11 @@ class Layouts(GRPOTrainer):
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
         # accelerate gives training's precision to the forward of the outermost model, which an inner model's
         # `generate` never calls: it would sample from another distribution than is trained.
-        with self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext():
+        # And ZeRO-3's weights are gathered once for all of a rollout (`processes.gathered`).
+        with (
+            self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext(),
+            instead(self.args, ds3_gather_for_generation=False),
+        ):
             training = self.model.training
             generated = super()._generate_single_turn(*args, **kwargs)
         if self.use_transformers_continuous_batching:  # after which TRL trains, whatever was before
@@ -254,6 +260,10 @@ class Layouts(GRPOTrainer):
         if self.args.disable_dropout:
             disable_dropout_in_model(reference)
         self._fuse(reference, temperature, "log_probs")
+        if self.is_deepspeed_enabled:
+            return prepare_deepspeed(reference, self.accelerator)
+        if self.is_fsdp_enabled:
+            return prepare_fsdp(reference, self.accelerator)
         return self.accelerator.prepare_model(reference, evaluation_mode=True)
 
     def _forward_as(self, policy: Policy, adapter: str | None, **inputs: Any) -> Any:
@@ -305,7 +315,8 @@ class Layouts(GRPOTrainer):
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
         """Each policy's gradients are clipped by their own norm. Returns the norm of all of them, before clipping."""
         trained = self.routing.trained
-        if len(trained) == 1 and trained[0].max_grad_norm is None:
+        # DeepSpeed has clipped inside its step, by the common norm.
+        if self.is_deepspeed_enabled or (len(trained) == 1 and trained[0].max_grad_norm is None):
             return super()._clip_grad_norm(model)
         self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
         norms = []
@@ -315,6 +326,7 @@ class Layouts(GRPOTrainer):
                 continue
             limit = self.args.max_grad_norm if policy.max_grad_norm is None else policy.max_grad_norm
             norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
+            norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
             self._metrics["train"][f"policy/{policy.name}/grad_norm"].append(float(norm))
             norms.append(norm)
         return torch.stack(norms or [torch.zeros((), device=self.accelerator.device)]).norm()
@@ -336,7 +348,7 @@ class Layouts(GRPOTrainer):
             torch.save(self.args, folder / TRAINING_ARGS_NAME)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        if self._is_plain:
+        if self._is_plain or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             own = self.accelerator.unwrap_model(self.model if model is None else model)

@@ -47,3 +47,20 @@ def _of_all(episodes: Sequence[Episode], groups_of: Collection[str]) -> dict[str
             flat = sum(len({candidate.reward for candidate in group}) == 1 for group in own)
             metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(own))
     return metrics
+
+
+def of_completions(lengths: Sequence[int], terminated: Sequence[bool]) -> dict[str, float]:
+    """TRL's metrics of completions, from their lengths and whether each came to its end; at least one completion.
+
+    TRL takes them over all rows of all processes, also over those that only fill up.
+    """
+    whole = [length for length, ended in zip(lengths, terminated, strict=True) if ended] or [0]
+    return {
+        "completions/mean_length": sum(lengths) / len(lengths),
+        "completions/min_length": float(min(lengths)),
+        "completions/max_length": float(max(lengths)),
+        "completions/clipped_ratio": 1 - sum(terminated) / len(terminated),
+        "completions/mean_terminated_length": sum(whole) / len(whole),
+        "completions/min_terminated_length": float(min(whole)),
+        "completions/max_terminated_length": float(max(whole)),
+    }

@@ -14,13 +14,15 @@ from pettingllms_trl.between_turns import BetweenTurns
 from pettingllms_trl.branches import Weigh
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.conversation import Follow, num_begun_anew, remembering
+from pettingllms_trl.dealing import share_of
 from pettingllms_trl.engine import Engine, Request, Sampled
 from pettingllms_trl.generation import sample
 from pettingllms_trl.layouts import Layouts
 from pettingllms_trl.policies import Policy
+from pettingllms_trl.processes import gathered, on_all
 from pettingllms_trl.records import Completion, Episode, Message
 from pettingllms_trl.reward_functions import Judgement, RewardFunctions
-from pettingllms_trl.rollout import play
+from pettingllms_trl.rollout import Rollout, merge, play
 from pettingllms_trl.run import Choice
 from pettingllms_trl.serving import Serving
 from pettingllms_trl.stock import MakeEnv, Row
@@ -37,7 +39,7 @@ class Plays(Layouts):
     _follow: dict[str, Follow | None]  # how conversations go on, of the agents that hold one
     _user_rewards: RewardFunctions
     _judgements: dict[int, tuple[Completion, Judgement]]
-    """Of the latest rollout, by the completion's id; with the completion, so that no other takes its id."""
+    """Of the latest rollouts, by the completion's id; with the completion, so that no other takes its id."""
     _weigh: Weigh | None
     _serving: Serving
 
@@ -79,17 +81,20 @@ class Plays(Layouts):
     ) -> list[Episode]:
         """Play each row `num_episodes` times with the current policies: training's sampling, dropout switched off.
 
+        With several processes call it on each, with the same rows: each plays its share, and is given all episodes.
+
         Args:
             rows: Instances: `seed` and reset options, and of several environments the `environment`.
             num_episodes: How often each is played.
             name: Seeds the breaking of ties.
-            max_envs: Environments in play at once; `None`: `args.max_envs`.
+            max_envs: Environments in play at once on a process; `None`: `args.max_envs`.
 
         Returns:
             Episodes, in the order of the rows.
         """
         training = self.model.training
         self.model.eval()
+        self._judgements = {}
         try:
             return self._play(rows, sampling="parallel", num_candidates=num_episodes, name=name, max_envs=max_envs)
         finally:
@@ -108,10 +113,12 @@ class Plays(Layouts):
     ) -> list[Episode]:
         """See `rollout.play`. `partners`, whose prompts are answered once: `None`, those of policies never trained."""
         seed = f"{self.args.seed}/{name}"
-        self._judgements = {}
-        with self._sampling(seed) as engine:
+        own = share_of(len(rows), self.accelerator.num_processes, self.accelerator.process_index)
+
+        def play_own(engine: Engine) -> tuple[Rollout, list[Judgement | None]]:
             rollout = play(
                 rows,
+                only=own,
                 make_env=self._make_env,
                 pool=self._envs,
                 engine=engine,
@@ -130,16 +137,18 @@ class Plays(Layouts):
                 follow=self._follow,
                 partners=self.routing.partners if partners is None else partners,
             )
-        for reason in rollout.dropped.values():
-            warnings.warn(
-                f"an instance was dropped, its environment having failed three times: {reason}", stacklevel=2
-            )
-        if rollout.crashed:
-            warnings.warn(
-                f"{len(rollout.crashed)} replies crashed their environments and were given crash_reward="
-                f"{self.args.crash_reward}. The first: {rollout.crashed[0]}",
-                stacklevel=2,
-            )
+            judged = [self._judgements.get(id(completion)) for completion in _completions(rollout)]
+            return rollout, [None if found is None else found[1] for found in judged]
+
+        with self._sampling(seed) as engine:
+            parts = on_all(lambda: play_own(engine))
+        for part, judgements in parts:  # what other processes have played has come as copies
+            for completion, judgement in zip(_completions(part), judgements, strict=True):
+                if judgement is not None:
+                    self._judgements[id(completion)] = (completion, judgement)
+        rollout = merge([part for part, _ in parts], num_rows=len(rows))
+        if self.is_world_process_zero():
+            self._warn_of(rollout)
         metrics = self._metrics["train" if self.model.training else "eval"]
         metrics["rollout/dropped"].append(len(rollout.dropped))
         metrics["rollout/retried"].append(rollout.retried)
@@ -150,6 +159,18 @@ class Plays(Layouts):
         if self._follow:
             metrics["rollout/conversations_begun_anew"].append(num_begun_anew(rollout.episodes, list(self._follow)))
         return rollout.episodes
+
+    def _warn_of(self, rollout: Rollout) -> None:
+        for reason in rollout.dropped.values():
+            warnings.warn(
+                f"an instance was dropped, its environment having failed three times: {reason}", stacklevel=2
+            )
+        if rollout.crashed:
+            warnings.warn(
+                f"{len(rollout.crashed)} replies crashed their environments and were given crash_reward="
+                f"{self.args.crash_reward}. The first: {rollout.crashed[0]}",
+                stacklevel=2,
+            )
 
     def _conversations(self) -> dict[str, Follow | None]:
         """How the conversations of the agents that hold one go on. Refuses a chat template that does not let them."""
@@ -192,7 +213,8 @@ class Plays(Layouts):
         """What samples for a rollout, with the weights of now."""
         self._serving.renew(self.accelerator.unwrap_model(self.model), self.state.global_step)
         self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
-        with self._serving.engine.rollout(seed):
+        whole = nullcontext() if self.args.use_vllm else gathered(self.model_wrapped, self.accelerator)
+        with whole, self._serving.engine.rollout(seed):
             yield self._serving.engine
 
     def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
@@ -229,3 +251,8 @@ class Plays(Layouts):
     def _log_eval_metric(self, name: str, value: float) -> None:
         """TRL keeps what is logged until it scores a batch in training, which would be of another rollout."""
         self._metrics["eval"][name].append(value)
+
+
+def _completions(rollout: Rollout) -> list[Completion]:
+    """All that was sampled, partners' replies included."""
+    return [c.completion for episode in rollout.episodes for d in episode.decisions for c in d.candidates]

@@ -56,6 +56,7 @@ class Rollout:
 def play(
     rows: Sequence[Row],
     *,
+    only: Collection[int] | None = None,
     make_env: MakeEnv | Mapping[str, MakeEnv],
     pool: list[AECEnv] | Mapping[str, list[AECEnv]] | None = None,
     engine: Engine,
@@ -82,6 +83,8 @@ def play(
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
+        only: Indices of the rows that are played here, where others play the rest. What follows from a row's place,
+            in tickets, ties and records, is as if all were. `None`: all.
         make_env: Called as many times as environments are in play at once; they are reset and used again. Or such a
             function for each name that rows have in their field `environment`.
         pool: Environments made before, used first; all that were in play are left in it. Of several kinds, a pool by
@@ -125,12 +128,14 @@ def play(
         )
     num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
     places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
+    own = range(len(rows)) if only is None else only
     crew = crew or (Threads(num_threads, env_timeout) if num_threads else Caller())
     stock = Stock(make_env, pool, default_seed=default_env_seed)
     with closing(crew):
         table = _Table(
             rows,
             places,
+            only=own,
             stock=stock,
             engine=engine,
             crew=crew,
@@ -139,7 +144,7 @@ def play(
             width=width,
             num_continuations=num_continuations,
             seed=seed,
-            max_envs=max_envs or len(places) * (width if num_continuations else 1),
+            max_envs=max_envs or sum(i in own for i, _ in places) * (width if num_continuations else 1),
             max_turns=max_turns,
             env_timeout=env_timeout,
             crashes=None if crash_reward is None else Crashes(partial(stock.take, fresh=True), crash_reward),
@@ -166,6 +171,7 @@ class _Table:
         rows: Sequence[Row],
         places: Sequence[tuple[int, int]],
         *,
+        only: Collection[int],
         stock: Stock,
         engine: Engine,
         crew: Crew,
@@ -181,7 +187,7 @@ class _Table:
         memory: Memory,
         partners: Collection[str],
     ) -> None:
-        self._num_rows, self._places = len(rows), places
+        self._num_rows, self._places, self._only = len(rows), places, only
         self._stock = stock
         self._engine, self._crew = engine, crew
         self._judge, self._weigh = judge, weigh
@@ -191,6 +197,7 @@ class _Table:
         self._to_begin = deque(
             _Seat(run=Run(rows[instance], instance, episode, seed=seed, memory=memory, crashes=crashes), ticket=ticket)
             for ticket, (instance, episode) in enumerate(places)
+            if instance in only
         )
         self._to_continue: deque[_Seat] = deque()
         self._at_work: dict[int, _Seat] = {}
@@ -209,7 +216,8 @@ class _Table:
             if self._asked:
                 for ticket, sampled in self._engine.step():
                     self._answered(self._asked.pop(ticket), sampled)
-        ended = [self._ended[place] for place in self._places if place[0] not in self._dropped]
+        own = [place for place in self._places if place[0] in self._only and place[0] not in self._dropped]
+        ended = [self._ended[place] for place in own]
         return Rollout(
             [run.finish() for run in ended],
             self._dropped,
@@ -344,12 +352,7 @@ class _Table:
                 self._to_continue.append(again)
             return
         self._dropped[seat.run.instance] = str(failure)
-        if self._num_rows == 1 or len(self._dropped) > max(1, MOST_DROPPED * self._num_rows):
-            raise EnvironmentFailure(
-                f"{len(self._dropped)} of {self._num_rows} instances were dropped, for their environment failed "
-                f"{1 + RETRIES} times; expected at most {MOST_DROPPED:.0%}. The last: {failure}. Mend the "
-                "environment, or what it needs, and resume."
-            ) from failure.__cause__
+        check_dropped(self._dropped, self._num_rows, failure.__cause__)
 
     # ---- Waiting for tokens ----
 
@@ -372,3 +375,34 @@ class _Table:
             return
         number = self._num_continuations if run.parent is None and run.agent not in self._partners else 0
         self._work(seat, partial(run.decide, sampled, self._judge, number, self._weigh))
+
+
+def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
+    """What several processes have played of the same rows, each its own share of them, in the order of the shares.
+
+    Raises:
+        EnvironmentFailure: Too many instances had to be dropped, of all of them together.
+    """
+    whole = Rollout(
+        [episode for part in parts for episode in part.episodes],
+        {instance: reason for part in parts for instance, reason in part.dropped.items()},
+        sum(part.retried for part in parts),
+        sum(part.timed_out for part in parts),
+        [crash for part in parts for crash in part.crashed],
+    )
+    check_dropped(whole.dropped, num_rows)
+    return whole
+
+
+def check_dropped(dropped: Mapping[int, str], num_rows: int, cause: BaseException | None = None) -> None:
+    """Refuse to go on where so many of the instances had to be dropped that the environment itself is at fault.
+
+    Raises:
+        EnvironmentFailure: Caused by `cause`.
+    """
+    if dropped and (num_rows == 1 or len(dropped) > max(1, MOST_DROPPED * num_rows)):
+        raise EnvironmentFailure(
+            f"{len(dropped)} of {num_rows} instances were dropped, for their environment failed {1 + RETRIES} times; "
+            f"expected at most {MOST_DROPPED:.0%}. The last: {list(dropped.values())[-1]}. Mend the environment, or "
+            "what it needs, and resume."
+        ) from cause

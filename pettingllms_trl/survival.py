@@ -33,6 +33,7 @@ from pettingllms_trl import checkpoints
 from pettingllms_trl.credit import Advantages, Credit, Stateful
 from pettingllms_trl.health import Skips, named, teaches_nothing
 from pettingllms_trl.policies import Routing
+from pettingllms_trl.processes import here
 from pettingllms_trl.records import Decision
 from pettingllms_trl.signals import StopSignals
 
@@ -56,13 +57,14 @@ class Survives(GRPOTrainer):
     _skips = Skips()
     _num_flat_generations = 0
     _signals: StopSignals | None = None
+    _stopped_by: str | None = None
     _staging: Path | None = None
     _saved_step: int | None = None
 
     @property
     def stopped_by(self) -> str | None:
-        """The signal that ended the last `train()`, `None` if it came to its end."""
-        return None if self._signals is None else self._signals.received
+        """The signal that ended the last `train()`, of whichever process, `None` if it came to its end."""
+        return self._stopped_by
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's, from a checkpoint that was read to its last byte first.
@@ -78,7 +80,7 @@ class Survives(GRPOTrainer):
             )
         checkpoint = [self._verified(resume_from_checkpoint) if self.is_world_process_zero() else None]
         broadcast_object_list(checkpoint)
-        self._saved_step = None
+        self._saved_step = self._stopped_by = None
         with StopSignals() as self._signals:
             return super().train(checkpoint[0], *args, **kwargs)
 
@@ -161,7 +163,8 @@ class Survives(GRPOTrainer):
             super()._push_from_checkpoint(checkpoint_folder)
 
     def _check_weights(self) -> None:
-        bad = [n for n, p in self.model.named_parameters() if p.requires_grad and not torch.isfinite(p).all()]
+        trained = [(name, here(p)) for name, p in self.model.named_parameters() if p.requires_grad]
+        bad = sorted(set(gather_object([name for name, p in trained if not torch.isfinite(p).all()])))
         if bad:
             raise FloatingPointError(
                 f"step {self.state.global_step}: {len(bad)} trained parameters are not finite, {bad[0]} first, so no "
@@ -182,6 +185,7 @@ class Survives(GRPOTrainer):
         """
         micro_step = self._step % (self.args.steps_per_generation * self.num_iterations)
         return {
+            "num_processes": self.accelerator.num_processes,
             "micro_step": micro_step,
             "generation": self._buffered_inputs if micro_step else None,
             "credit": dict(self._credit.state_dict()) if isinstance(self._credit, Stateful) else None,
@@ -193,6 +197,8 @@ class Survives(GRPOTrainer):
         """The inherited, and `_place` with it."""
         super()._load_optimizer_and_scheduler(checkpoint)
         path = Path(checkpoint) / self._place_name
+        if not path.is_file():  # of fewer processes; but for a generation's batches it is the same on all
+            path = Path(checkpoint) / "place_0.pt"
         if not path.is_file():
             warnings.warn(
                 f"{checkpoint} has no {path.name}: training goes on from its weights, but not bit for bit, for the "
@@ -200,7 +206,15 @@ class Survives(GRPOTrainer):
                 stacklevel=2,
             )
             return
-        place = torch.load(path, map_location=self.accelerator.device, weights_only=True)
+        device = self.accelerator.device
+        # torch knows no "cpu:0", as the device of one process among several is called.
+        place = torch.load(path, map_location="cpu" if device.type == "cpu" else device, weights_only=True)
+        num_processes = self.accelerator.num_processes
+        if place["generation"] is not None and place["num_processes"] != num_processes:
+            raise ValueError(
+                f"{checkpoint} was saved inside a generation by {place['num_processes']} processes, but now there are "
+                f"{num_processes}. Resume with as many, or from a checkpoint between generations."
+            )
         if place["generation"] is not None and len(place["generation"]) != self.args.steps_per_generation:
             raise ValueError(
                 f"{checkpoint} was saved inside a generation of steps_per_generation={len(place['generation'])}, but "
@@ -228,9 +242,12 @@ class Survives(GRPOTrainer):
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         """The inherited; where it or a loss is not finite, the step that would follow is taken away."""
         norm = super()._get_grad_norm(model, grad_norm)
+        finite = self._losses_are_finite()
         passes, self._passes = self._passes, ()
-        losses = torch.stack([loss for loss, _ in passes] or [torch.zeros((), device=self.accelerator.device)])
-        finite = bool(self.accelerator.gather(losses.sum()).isfinite().all())
+        if self.is_deepspeed_enabled:  # it has stepped; in float16 it scales and skips by itself
+            if not self.args.fp16 and not math.isfinite(norm):
+                raise FloatingPointError(self._account("1 step in a row", norm, passes, stepped=True))
+            return norm
         # A scaler of float16 tries scales until its gradients overflow, and skips those steps itself.
         if self.accelerator.scaler is None:
             finite = finite and math.isfinite(norm)
@@ -243,14 +260,32 @@ class Survives(GRPOTrainer):
             raise FloatingPointError(self._account(too_many, norm, passes))
         return norm
 
-    def _account(self, too_many: str, norm: Any, passes: Sequence[tuple[torch.Tensor, Mapping[str, Any]]]) -> str:
+    def _losses_are_finite(self) -> bool:
+        """Those of the optimizer step in progress, of all processes."""
+        losses = torch.stack([loss for loss, _ in self._passes] or [torch.zeros((), device=self.accelerator.device)])
+        return bool(self.accelerator.gather(losses.sum()).isfinite().all())
+
+    def _stop_if_not_finite(self) -> None:
+        """Before DeepSpeed steps, for it leaves no step to be taken away."""
+        if not self._losses_are_finite():
+            raise FloatingPointError(self._account("1 step in a row", math.nan, self._passes))
+
+    def _account(
+        self,
+        too_many: str,
+        norm: Any,
+        passes: Sequence[tuple[torch.Tensor, Mapping[str, Any]]],
+        *,
+        stepped: bool = False,
+    ) -> str:
         bad = [(loss, batch) for loss, batch in passes if not torch.isfinite(loss)] or passes
         agents = list(self.routing.of_agent)
         found = [f"{where}: loss {float(loss)}" for loss, batch in bad for where in named(batch, agents)]
         rest = f"\n  and {len(found) - 20} more" if len(found) > 20 else ""
+        weights = "lost, for DeepSpeed has stepped" if stepped else "those of the last good step"
         return (
             f"step {self.state.global_step + 1}: the loss or its gradient was not finite in {too_many} (gradient norm "
-            f"{float(norm)}). Training stops; the weights are those of the last good step, and the checkpoints in "
+            f"{float(norm)}). Training stops; the weights are {weights}, and the checkpoints in "
             f"{self.args.output_dir} are as they were. In this step the loss was of:\n  "
             + "\n  ".join(found[:20])
             + f"{rest}\nResume with a lower learning_rate or max_grad_norm, in bfloat16 or float32; and look for "
@@ -267,7 +302,9 @@ class Survives(GRPOTrainer):
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """The inherited, after each optimizer step and epoch; on a signal, it saves and ends the run."""
         assert self._signals is not None
-        if any(gather_object([self._signals.received])):  # all processes stop at the same step
+        received = gather_object([self._signals.received])
+        self._stopped_by = next((signal for signal in received if signal is not None), None)
+        if self._stopped_by is not None:  # all processes stop at the same step
             self.control.should_evaluate = False
             self.control.should_save = self.args.save_strategy != "no" and self._saved_step != self.state.global_step
             self.control.should_training_stop = True
@@ -278,7 +315,7 @@ class Survives(GRPOTrainer):
         if not decisions:  # as where a schedule's learners play in none of the environments of these rows
             return
         self._num_flat_generations = (self._num_flat_generations + 1) * teaches_nothing(decisions, advantages)
-        if self._num_flat_generations == FLAT_GENERATIONS:
+        if self._num_flat_generations == FLAT_GENERATIONS and self.is_world_process_zero():
             rewards = [candidate.reward for decision in decisions for candidate in decision.candidates]
             warnings.warn(
                 f"step {self.state.global_step}: in {FLAT_GENERATIONS} generations in a row all rewards of each group "

@@ -17,9 +17,11 @@ on are pinned by `tests/trl/test_trl_seams.py`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,6 +30,7 @@ from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch
@@ -40,6 +43,7 @@ from pettingllms_trl.environment import Env, agents_of, check_envs, check_levels
 from pettingllms_trl.layouts import instead
 from pettingllms_trl.passes import Pass, of_micro_step
 from pettingllms_trl.policies import Policy, route
+from pettingllms_trl.processes import accumulating, average_gradients, check_processes, check_sharding
 from pettingllms_trl.references import MovesReferences
 from pettingllms_trl.replaying import Replays, replay
 from pettingllms_trl.reward_functions import RewardFunction, RewardFunctions
@@ -159,8 +163,6 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
     ) -> None:
         if args is None:
             args = MultiAgentGRPOConfig("multi-agent-grpo")
-        if args.world_size > 1:
-            raise ValueError(f"{args.world_size} processes: MultiAgentGRPOTrainer runs on one process so far")
         self._make_env = env_makers(env)
         self._envs = check_envs(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
         probes = [pool[0] for pool in self._envs.values()]
@@ -199,6 +201,9 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         self._logged_passes: list[Pass] = []
         self._can_train = train_dataset is not None
         check_served(routing, args)
+        check_processes(routing, args, takes_turns=self._schedule is not None)
+        if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
+            args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
         with instead(args, reward_weights=None, use_vllm=False):
             super().__init__(
@@ -214,6 +219,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
                 quantization_config=quantization_config,
                 peft_config=peft_config,
             )
+        check_sharding(routing, self.accelerator)
         check_chat_template(self._tokenizer)
         self._follow = self._conversations()
         self._serving = self._serve(args, model)
@@ -234,17 +240,54 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         began = time.perf_counter()
         model.train()  # decides in `_prepare_inputs` whether this is training or evaluation
         loss = torch.zeros((), device=self.accelerator.device)
-        for batch in self._prepare_inputs(inputs):
-            # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
-            loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        passes = self._prepare_inputs(inputs)
+        if self.is_deepspeed_enabled and not self._passes:
+            self._touch(model, steps=False)
+        for batch in passes:
+            with accumulating(model, self.accelerator):
+                # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
+                loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self._log_passes()
         self._steer_entropy()
+        if self.accelerator.sync_gradients:
+            self._finish_gradients(model)
         self._step += 1
         self._current_train_step_time += time.perf_counter() - began
         if self._step % self.current_gradient_accumulation_steps == 0:
             self._metrics["train"]["step_time"].append(self._current_train_step_time)
             self._current_train_step_time = 0.0
         return loss
+
+    def _finish_gradients(self, model: torch.nn.Module) -> None:
+        """After an optimizer step's last pass."""
+        if self.is_deepspeed_enabled:
+            if (
+                self.args.entropy_coef and not self.use_adaptive_entropy
+            ):  # which TRL logs in a pass that is followed by a step
+                self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
+            self._stop_if_not_finite()
+            self._touch(model, steps=True)
+        elif self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
+            average_gradients(p for policy in self.routing.trained for p in self._parameters_of(policy))
+
+    def _touch(self, model: torch.nn.Module, *, steps: bool) -> None:
+        """A gradient of zero for all that is trained, before an optimizer step's first pass and after its last.
+
+        DeepSpeed takes what has no gradient in the first for last step's (`partition_grads` of ZeRO-3), with an
+        offloaded optimizer what has none in the last, and steps within a backward pass, of which there may be none.
+
+        Args:
+            steps: This is the last.
+        """
+        zero = torch.zeros((), device=self.accelerator.device)
+        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            for policy in self.routing.trained:
+                self._activate(policy.name)
+                ids = torch.full((1, 2), self.eos_token_ids[0], device=zero.device)
+                scores, _, _ = self._get_per_token_logps_and_entropies(model, ids, torch.ones_like(ids), 1)
+                zero = zero + 0.0 * scores.sum()
+            with accumulating(model, self.accelerator) if not steps else nullcontext():
+                self.accelerator.backward(zero, scale_wrt_gas=False)
 
     def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
         self._activate(inputs["policy"])
@@ -256,12 +299,28 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         metrics = self._metrics["train" if self.model.training else "eval"]
         before = {key: len(values) for key, values in metrics.items()}
         loss = super()._compute_loss(model, inputs)
+        num_rows, num_tokens = len(inputs["advantages"]), inputs["num_tokens"]
+        if "fills_up" in inputs:
+            counts = torch.tensor([num_rows, int(inputs["fills_up"].sum()), num_tokens], device=loss.device)
+            num_rows, num_fillers, num_tokens = self.accelerator.reduce(counts, reduction="sum").tolist()
+            self._mend_means(metrics, before, num_rows, num_fillers)
+            num_rows -= num_fillers
         logged = {key: values.pop() for key, values in metrics.items() if len(values) > before.get(key, 0)}
-        rows, tokens = len(inputs["advantages"]), inputs["num_tokens"]
         self._logged_passes.append(
-            Pass(policy=inputs["policy"], metrics=logged, num_rows=rows, num_tokens=tokens, loss_scale=scale)
+            Pass(policy=inputs["policy"], metrics=logged, num_rows=num_rows, num_tokens=num_tokens, loss_scale=scale)
         )
         return loss if scale == 1.0 else loss * scale
+
+    def _mend_means(self, metrics: Any, before: Mapping[str, int], num_rows: int, num_fillers: int) -> None:
+        """Means over sequences that TRL took over rows that only fill up, too: each is unclipped, its weight 1."""
+        sequence = self.importance_sampling_level == "sequence"
+        of_fillers = {f"clip_ratio/{kind}_mean": 0.0 for kind in ("low", "high", "region") if sequence}
+        of_fillers |= {"cispo_clip_ratio": 0.0} if sequence else {}
+        of_fillers |= {"vespo/phi_seq_mean": 1.0}
+        real = num_rows - num_fillers
+        for key, value in of_fillers.items():
+            if len(metrics.get(key, ())) > before.get(key, 0):
+                metrics[key][-1] = (metrics[key][-1] * num_rows - value * num_fillers) / real if real else math.nan
 
     def _log_passes(self) -> None:
         """A micro-step's passes, as one for each policy."""
@@ -285,6 +344,9 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
         """Play the rows and log rewards and outcomes. A group-relative loss says nothing here; none is given."""
+        if self.accelerator.num_processes > 1:
+            # accelerate repeats rows until each process has as many; in here it leaves them out.
+            inputs = self.accelerator.gather_for_metrics(inputs, use_gather_object=True)
         episodes = self.play(inputs, num_episodes=self.num_generations_eval, name=f"eval/{self.state.global_step}")
         self._log_episodes(episodes, "eval")
         return None, None, None

@@ -110,7 +110,18 @@ def assemble(
             return load(source, is_base)
         repeated = id(source) in taken
         taken.add(id(source))
-        return copy.deepcopy(source) if repeated else source
+        return again(source, source, is_base=is_base) if repeated else source
+
+    def again(source: str | Model, model: Model, *, is_base: bool) -> Model:
+        """A copy of a model as it started; one that ZeRO-3 has spread over the processes cannot be copied."""
+        if not any(hasattr(p, "ds_id") for p in model.parameters()):
+            return copy.deepcopy(model)
+        if isinstance(source, str):
+            return load(source, is_base)
+        raise ValueError(
+            f"a {type(source).__name__} is given that ZeRO-3 has spread over the processes, and a copy of it is "
+            "needed for another policy or for a KL divergence; expected its id or path. Give that: it is loaded again."
+        )
 
     references: dict[str, Reference] = {}
     started: dict[str | int, PreTrainedModel] = {}
@@ -121,13 +132,13 @@ def assemble(
         if policy.name in with_reference:
             source = policy.model if isinstance(policy.model, str) else id(policy.model)
             if source not in started or not share_references:
-                started[source] = _frozen(copy.deepcopy(models[policy.name]))
+                started[source] = _frozen(again(policy.model, models[policy.name], is_base=False))
             references[policy.name] = started[source]
     if routing.uses_model:
         assert model is not None
         base = own(model, is_base=True)
         if BASE in with_reference:
-            references[BASE] = _frozen(copy.deepcopy(base))
+            references[BASE] = _frozen(again(model, base, is_base=True))
         if routing.adapters:
             carried = set(base.peft_config) if isinstance(base, PeftModel) else set()
             base = attach_adapters(base, routing.adapters, peft_config, trained=routing.trained_adapters)

@@ -1,0 +1,227 @@
+"""A program for one or several processes: trains teams whose replies follow from the prompt (and weights) alone.
+
+    python ranks.py specs.json out                                     # one process
+    torchrun --nproc_per_node 2 ranks.py specs.json out                # two
+
+For each specification, a dict of a name and options, the main process leaves `out/<name>.pt`: the final weights, what
+was logged, the completions table, and how many sequences each pass took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import DistributedType, gather_object
+from datasets import Dataset, IterableDataset
+from peft import LoraConfig
+from torch.distributed.fsdp import FSDPModule
+from transformers import TrainerCallback
+
+import pettingllms_trl.replaying
+from pettingllms_trl import Curriculum, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.order import shuffled
+from pettingllms_trl.processes import gathered
+from strangers import Relay
+
+
+class Uneven(Relay):
+    """A relay of as many turns as the seed says; in every fifth the closer never acts, in every seventh nobody."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        assert seed is not None
+        self.num_turns = 1 + seed % 3  # each
+        self.alone = seed % 5 == 0
+        super().reset(seed, options)
+        self.infos = {agent: {"outcome": {"success": False}} for agent in self.agents}
+        if seed % 7 == 6:
+            self.agents = []
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if action is not None:
+            self.infos = {agent: {"outcome": {"success": len(self.written) > 2}} for agent in self.possible_agents}
+            if self.alone:
+                self.agent_selection = "opener_0"
+
+
+class Fails(Uneven):
+    """Breaks down in one of its instances."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        if seed == 2:
+            raise RuntimeError("no board today")
+        super().reset(seed, options)
+
+
+class Lewd(Uneven):
+    """Gives, in one of its instances, a reward that is none."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if self.task == 2:
+            self.rewards = dict.fromkeys(self.possible_agents, float("nan"))
+
+
+ENVIRONMENTS = {"uneven": Uneven, "fails": Fails, "not a number": Lewd, "relay": Relay}
+
+
+class Signals(TrainerCallback):
+    """One process sends itself SIGTERM, as a scheduler might, at the end of a step."""
+
+    def __init__(self, process: int, step: int) -> None:
+        self.process, self.step = process, step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if args.process_index == self.process and state.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Ranked(MultiAgentGRPOTrainer):
+    """Replies depend on the prompt alone, and rows are shuffled the same way by one process as by several."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.is_real = False
+        self.passes: list[tuple[str, int]] = []
+        self.num_played: list[int] = []
+        super().__init__(*args, **kwargs)
+
+    def _generate_single_turn(self, prompt_ids: Any, *rest: Any) -> Any:
+        self.num_played.append(len(prompt_ids))
+        if self.is_real:
+            return super()._generate_single_turn(prompt_ids, *rest)
+        seen: Counter[str] = Counter()
+        completions = []
+        for ids in prompt_ids:
+            rng = random.Random(f"{list(ids)}/{seen[str(list(ids))]}")
+            seen[str(list(ids))] += 1
+            words = [rng.randrange(5, 200) for _ in range(rng.randint(1, 7))]
+            completions.append([*words, *self.eos_token_ids[:1]] if rng.random() < 0.7 else words)
+        return completions, None
+
+    def _replay_policy(self, policy: Any, *args: Any) -> Any:
+        def in_order(batch: dict[str, Any]) -> dict[str, Any]:
+            rows = shuffled(len(batch["prompt_ids"]), f"{self.args.seed}/{self.state.global_step}/{policy.name}")
+            return {n: v[rows] if isinstance(v, torch.Tensor) and v.dim() else v for n, v in batch.items()}
+
+        pettingllms_trl.replaying.shuffle_sequence_dict = in_order
+        return super()._replay_policy(policy, *args)
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+        self.passes.append((inputs["policy"], len(inputs["advantages"])))
+        return super()._compute_loss(model, inputs)
+
+
+def policies(layout: str, path: str) -> Any:
+    if layout == "partner":
+        return {"opener": Policy(adapter="opener"), "closer": Policy(trainable=False)}
+    if layout == "rates":
+        return {"opener": Policy(adapter="opener", learning_rate=0.1, max_grad_norm=0.05), "closer": "closer"}
+    if layout == "mixture":
+        return {"opener": Policy(adapter="opener"), "closer": Policy(model=path, name="closer")}
+    return layout
+
+
+def trained(spec: dict[str, Any], out: Path) -> Ranked:
+    options = dict(spec["options"])
+    num_processes = int(os.environ.get("WORLD_SIZE", "1"))
+    options["per_device_train_batch_size"] = options.pop("batch_size") // num_processes
+    layout, path = spec["layout"], spec["model"]
+    seeds = [{"seed": seed} for seed in spec.get("seeds", range(12))]
+    rows = IterableDataset.from_generator(lambda: iter(seeds)) if spec.get("stream") else Dataset.from_list(seeds)
+    args = MultiAgentGRPOConfig(
+        **{
+            "output_dir": str(out / spec["name"]),
+            "num_generations": 4,
+            "max_completion_length": 8,
+            "max_steps": 3,
+            "learning_rate": 0.5,
+            "optim": "sgd",
+            "lr_scheduler_type": "constant",
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "use_cpu": True,
+            "bf16": False,
+            "seed": 7,
+            "check_groups": True,
+            **options,
+        }
+    )
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        # accelerate shards on GPUs alone, and makes it DDP elsewhere without a word; torch shards anywhere.
+        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    trainer = Ranked(
+        path,
+        ENVIRONMENTS[spec.get("env", "uneven")],
+        args,
+        rows,
+        Dataset.from_list([{"seed": seed} for seed in range(5)]),
+        policies=policies(layout, path),
+        credit=spec.get("credit", "at_grpo"),
+        curriculum=Curriculum("level", (1, 2, 3), window=3) if spec.get("curriculum") else None,
+        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+        if layout not in ("shared", "full")
+        else None,
+        callbacks=[Signals(*spec["signal"])] if "signal" in spec else None,
+    )
+    trainer.is_real = spec.get("real", False)
+    trainer.train(resume_from_checkpoint=spec.get("resume"))
+    return trainer
+
+
+def main(specs: Path, out: Path) -> None:
+    for spec in json.loads(specs.read_text()):
+        try:
+            trainer = trained(spec, out)
+        except (RuntimeError, ValueError) as error:
+            process = os.environ.get("RANK", "0")
+            (out / f"{spec['name']}.{process}.error").write_text(f"{type(error).__name__}: {error}")
+            if not spec.get("fails"):
+                raise
+            continue
+        evaluated = trainer.evaluate() if spec.get("evaluate") else {}
+        played = trainer.play([{"seed": 1}, {"seed": 2}, {"seed": 3}]) if spec.get("play") else []
+        with gathered(trainer.model_wrapped, trainer.accelerator):
+            model = trainer.accelerator.unwrap_model(trainer.model)
+            weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+        if spec.get("save"):
+            trainer.save_model(str(out / f"{spec['name']}-saved"))
+        reports = gather_object([(trainer.passes, sum(trainer.num_played), [e.instance for e in played])])
+        if trainer.is_world_process_zero():
+            report = {
+                "weights": weights,
+                "log": [*trainer.state.log_history, evaluated],
+                "table": {
+                    "prompt": list(trainer._logs["prompt"]),
+                    "completion": list(trainer._logs["completion"]),
+                    "advantages": list(trainer._logs["advantages"]),
+                    **{name: list(values) for name, values in trainer._logs["rewards"].items()},
+                    **{name: list(values) for name, values in trainer._logs["extra"].items()},
+                },
+                "passes": [passes for passes, _, _ in reports],
+                "num_played": [number for _, number, _ in reports],
+                "episodes": [instances for _, _, instances in reports],
+                "kind": trainer.accelerator.distributed_type.value,
+                "is_sharded": isinstance(trainer.model_wrapped, FSDPModule),
+                "stopped_by": trainer.stopped_by,
+                "tokens": trainer.state.num_input_tokens_seen,
+            }
+            torch.save(report, out / f"{spec['name']}.pt")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("default")
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
