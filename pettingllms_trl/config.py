@@ -33,7 +33,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
             An episode ends when an agent has taken so many decisions. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):
             Threads on which environments are stepped, beside each other and the engine: for environments that wait,
-            for a sandbox, a search, a game server. With `0` they are stepped one after the other.
+            for a sandbox, a search, a game server. As many more ask partners behind an API. With `0` all of that is
+            done one after the other.
         num_continuations (`int`, *optional*, defaults to `0`):
             How often each candidate's branch is played to its end by the current policies in training, for
             `credit="counterfactual"`. Costs `num_generations * num_continuations` episodes for each decision.
