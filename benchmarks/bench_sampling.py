@@ -2,11 +2,12 @@
 
     OMP_NUM_THREADS=1 PYTHONPATH=.:examples/quickstart python benchmarks/bench_sampling.py
 
-A drafter and a planner walk 10x10 grids with a small random Qwen3, made here, in float32; a share of letters is paid
-besides, so that they learn something. For each layout 20 optimizer steps are taken, and printed is, of each, the
+A drafter and a planner walk 10x10 grids with a small random Qwen3, made here, in float32; a share of letters is
+rewarded besides, so that they learn something. For each layout 20 optimizer steps are taken. Printed is, of each, the
 largest difference between the log-probability of a sampled token under vLLM, which sampled it, and under the trainer,
-before its update. For comparison: by how much the last update moved those of the tokens it was trained on, which is
-what weights of one step before would be off by. Then the same prompts are answered by vLLM and by `generate` in turn.
+before its update; and for comparison, by how much the last update moved those of the tokens it was trained on, which
+is what weights of one step before would be off by. Then the same prompts are answered by vLLM and by `generate` in
+turn.
 """
 
 from __future__ import annotations

@@ -37,9 +37,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             An episode ends when an agent has taken so many decisions. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):
             Threads on which environments are stepped, beside each other and the engine: for environments that wait,
-            for a sandbox, a search, a game server. With `0` they are stepped one after the other. An environment that
-            computes in Python holds the interpreter's lock while it does: on threads it is no faster, and holds up
-            the engine's own loop. Leave `0` for it, or have it compute in a process of its own.
+            for a sandbox, a search, a game server. As many more ask partners behind an API. With `0` all of that is
+            done one after the other. An environment that computes in Python holds the interpreter's lock while it
+            does: on threads it is no faster, and holds up the engine's own loop. Leave `0` for it, or have it compute
+            in a process of its own.
         env_timeout (`float`, *optional*):
             Seconds that one call of an environment may take, on threads (`num_threads`); then it has failed, and its
             instance is played anew, and dropped after the third time. Its thread cannot be ended: it is left alone

@@ -34,6 +34,8 @@ from pettingllms_trl.vllm_adapters import AdapterStore, AdapterVersion, StaleWei
 from pettingllms_trl.vllm_sampling import Asked, Sampling
 
 
+AS_LOADED = "default"
+"""vLLM's name for the weights that a server was started with."""
 Choices = Sequence[Mapping[str, Any]]
 
 
@@ -148,11 +150,6 @@ class ServerEngine(Elsewhere[Choices]):
                 "with VLLM_SERVER_DEV_MODE=1 in its environment, or train adapters."
             ) from refusal
 
-    def _has(self, replica: Server, whole: AdapterVersion) -> bool:
-        """Whether a replica's own weights are these; those of one that was started anew, or that another run uses as
-        well, are not."""
-        return bool(replica.get("/weight_info")["weight_version"] == self._name(whole))
-
     def _serve(self, version: AdapterVersion) -> None:
         """Load a version on every replica; then the one before goes, which nobody uses any more."""
         list(self._threads.map(lambda replica: self._load(replica, version), self._replicas))
@@ -196,20 +193,26 @@ class ServerEngine(Elsewhere[Choices]):
             name: Seeds every request, together with its ticket.
 
         Raises:
-            StaleWeights: A replica lost its weights on the way, as one does that is started anew.
+            StaleWeights: A replica has other weights at one of the ends than it is to sample from.
         """
         self._sampling.begin(name)
         whole = self._whole
         for replica in self._replicas:
-            if whole is not None and not self._has(replica, whole):
+            if whole is not None and _weights(replica) != self._name(whole):
                 self._reload(replica, whole)
+        self._check_weights()
         with super().rollout(name):
             yield
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        """A server that was started anew has those of the disk; one that trains another run's model, that run's."""
+        expected = AS_LOADED if self._whole is None else self._name(self._whole)
         for replica in self._replicas:
-            if whole is not None and not self._has(replica, whole):
+            if (found := _weights(replica)) != expected:
                 raise StaleWeights(
-                    f"{replica.url} no longer has the weights {self._name(whole)}, with which the rollout began: it "
-                    "was started anew, or another run uses it. Resume from the last checkpoint."
+                    f"{replica.url} has the weights {found!r}, expected {expected!r}: it was started anew, or is or "
+                    "was another run's. Let no other run use it; start it anew, and resume from the last checkpoint."
                 )
 
     def submit(self, ticket: int, request: Request) -> None:
@@ -263,6 +266,14 @@ class ServerEngine(Elsewhere[Choices]):
                 )
             completions.append(self._sampling.completion(asked.agent, ids, logprobs))
         return Sampled(asked.prompt_ids, tuple(completions))
+
+
+def _weights(replica: Server) -> str:
+    """The name of a replica's own weights, which only a server in development mode may have exchanged."""
+    try:
+        return str(replica.get("/weight_info")["weight_version"])
+    except ServerRefused:
+        return AS_LOADED
 
 
 def _same_model(replicas: Sequence[Server]) -> tuple[str, int]:

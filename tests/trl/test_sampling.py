@@ -25,6 +25,8 @@ from pettingllms_trl.sampling import (
     temperatures,
     up_to_stop,
 )
+from pettingllms_trl.scripts import arguments
+from pettingllms_trl.scripts.train import KINDS
 from strangers import Relay
 
 
@@ -73,6 +75,18 @@ def test_what_a_role_cannot_sample_by_is_refused_by_the_configuration(
 def test_the_command_line_gives_it_as_json(tmp_path: Path) -> None:
     args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, role_sampling='{"planner": {"top_k": 5}}')
     assert args.role_sampling == {"planner": {"top_k": 5}}
+
+
+def test_a_yaml_file_gives_it_as_a_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "env_id: any\nmodel_name_or_path: m\nuse_cpu: true\nbf16: false\n"
+        "role_sampling:\n  planner: {temperature: 0.7, stop: ['</plan>']}\n"
+        "vllm_server_urls:\n  planner: http://a:8000\n"
+    )
+    *_, args, _ = arguments.parse(["--config", str(path)], KINDS, prog="train")
+    assert parse(args.role_sampling) == {"planner": SamplingOverrides(temperature=0.7, stop=("</plan>",))}
+    assert args.vllm_server_urls == {"planner": "http://a:8000"}
 
 
 @pytest.mark.parametrize(

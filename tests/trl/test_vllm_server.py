@@ -295,10 +295,21 @@ def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_en
     ask(engine, {0: Request("solver_0", HELLO, 2)})
     assert server.weights == ["shared-v1", "shared-v1"]
     with (
-        pytest.raises(StaleWeights, match=r"no longer has the weights adapters-.*/shared-v1, with which the rollout"),
+        pytest.raises(StaleWeights, match=r"has the weights 'default', expected 'adapters-.*/shared-v1': it was"),
         engine.rollout("lost"),
     ):
         server.weight_version = "default"
+
+
+def test_a_server_with_the_weights_of_another_run_is_not_taken_for_one_as_it_was_started(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    connect([server], {"solver_0": "shared"}, {}).sync("shared", WHOLE)
+    engine = connect([server])
+    engine.sync("opener", STATE)
+    with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*/shared-v1', expected 'default'"):
+        ask(engine, {0: Request("opener_0", HELLO, 2)})
 
 
 # ---- What goes wrong ------------------------------------------------------------------------------------------------
@@ -487,28 +498,6 @@ def real_engine(
 
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
-    vllm_serve: str, base_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
-) -> None:
-    model = Qwen3ForCausalLM.from_pretrained(base_path)
-    engine = real_engine(vllm_serve, tokenizer, tmp_path, {"solver_0": "shared"}, {})
-    long = [{"role": "user", "content": "What follows? " * 20}]
-    for number in range(3):
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter += 0.02 * torch.randn_like(parameter)
-        engine.sync("shared", model.state_dict())
-        answer = ask(engine, {0: Request("solver_0", long, 4)}, rollout=str(number))[0]
-        largest = max(_differences(model, "", answer))
-        print(f"round {number}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
-        assert largest < 2e-5
-    with torch.no_grad():
-        model.model.embed_tokens.weight.mul_(1.1)
-    assert max(_differences(model, "", answer)) > 1e-2
-
-
-@pytest.mark.vllm
-@pytest.mark.slow
 def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_them(
     vllm_serve: str, base_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
@@ -537,6 +526,31 @@ def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_
             largest = max(_differences(model, name, answers[ticket]))
             print(f"round {number}, {name}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
             assert largest < 2e-5
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
+    vllm_serve: str, base_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    model = Qwen3ForCausalLM.from_pretrained(base_path)
+    engine = real_engine(vllm_serve, tokenizer, tmp_path, {"solver_0": "shared"}, {})
+    long = [{"role": "user", "content": "What follows? " * 20}]
+    for number in range(3):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.02 * torch.randn_like(parameter)
+        engine.sync("shared", model.state_dict())
+        answer = ask(engine, {0: Request("solver_0", long, 4)}, rollout=str(number))[0]
+        largest = max(_differences(model, "", answer))
+        print(f"round {number}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
+        assert largest < 2e-5
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(1.1)
+    assert max(_differences(model, "", answer)) > 1e-2
+    engine = real_engine(vllm_serve, tokenizer, tmp_path, {"partner_0": "frozen"}, {})
+    with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*', expected 'default': it was started anew"):
+        ask(engine, {0: Request("partner_0", long, 4)})
 
 
 def _differences(model: Any, name: str | None, answer: Sampled) -> Iterator[float]:
