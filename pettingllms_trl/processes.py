@@ -81,8 +81,8 @@ def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
     offload = zero.get("offload_optimizer", {}).get("device", "none")
     if offload != "none" and len(routing.trained) > 1:
         raise ValueError(
-            f"DeepSpeed's optimizer is offloaded to {offload!r} with {len(routing.trained)} trained policies; expected "
-            "offload_optimizer_device: none, for gradients were wrong there without a word. Set that."
+            f"DeepSpeed's optimizer is offloaded to {offload!r} with {len(routing.trained)} trained policies, "
+            "expected offload_optimizer_device: none, for gradients were wrong there without a word. Set that."
         )
     own_rates = [policy.name for policy in routing.trained if policy.learning_rate is not None]
     if deepspeed is not None and own_rates and "optimizer" in deepspeed.deepspeed_config:
