@@ -87,6 +87,13 @@ def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
             f"fsdp_state_dict_type is {fsdp.state_dict_type.name}, expected FULL_STATE_DICT: of several adapters the "
             "others save one. Set fsdp_state_dict_type: FULL_STATE_DICT."
         )
+    zero = {} if deepspeed is None else deepspeed.deepspeed_config.get("zero_optimization", {})
+    offload = zero.get("offload_optimizer", {}).get("device", "none")
+    if offload != "none" and len(routing.trained) > 1:
+        raise ValueError(
+            f"DeepSpeed's optimizer is offloaded to {offload!r} with {len(routing.trained)} trained policies, "
+            "expected offload_optimizer_device: none, for gradients were wrong there without a word. Set that."
+        )
     own_rates = [policy.name for policy in routing.trained if policy.learning_rate is not None]
     if deepspeed is not None and own_rates and "optimizer" in deepspeed.deepspeed_config:
         raise ValueError(

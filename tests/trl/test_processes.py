@@ -153,11 +153,22 @@ def test_the_older_fsdp_and_states_saved_in_shards_are_refused() -> None:
         check_sharding(routing, fsdp(2, StateDictType.SHARDED_STATE_DICT))
 
 
+def deepspeed(zero: Any = None, **config: Any) -> Any:
+    plugin = SimpleNamespace(deepspeed_config={"zero_optimization": zero or {"stage": 2}, **config})
+    return accelerator(DistributedType.DEEPSPEED, deepspeed_plugin=plugin)
+
+
+def test_an_offloaded_optimizer_is_refused_for_several_policies() -> None:
+    kept = deepspeed({"stage": 2, "offload_optimizer": {"device": "none"}})
+    offloaded = deepspeed({"stage": 2, "offload_optimizer": {"device": "cpu"}})
+    check_sharding(route("lora", AGENTS), kept)
+    check_sharding(route("shared", AGENTS, model="any"), offloaded)
+    with pytest.raises(ValueError, match="offloaded to 'cpu' with 2 trained policies"):
+        check_sharding(route("lora", AGENTS), offloaded)
+
+
 def test_a_rate_of_its_own_is_refused_where_deepspeed_makes_the_optimizer() -> None:
     routing = route({"opener": "opener", "closer": Policy(adapter="closer", learning_rate=0.1)}, AGENTS)
-
-    def deepspeed(**config: Any) -> Any:
-        return accelerator(DistributedType.DEEPSPEED, deepspeed_plugin=SimpleNamespace(deepspeed_config=config))
 
     check_sharding(routing, deepspeed())
     with pytest.raises(ValueError, match="'closer' has a learning_rate of its own, but DeepSpeed's configuration"):

