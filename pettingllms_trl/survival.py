@@ -38,6 +38,8 @@ from pettingllms_trl.records import Decision
 from pettingllms_trl.signals import StopSignals
 
 
+PLACE_FORMAT = 1
+"""Of `_place`. Another one cannot be read."""
 FLAT_GENERATIONS = 10
 """So many in a row that teach nothing are reported."""
 _PACKAGES = ("pettingllms", "trl", "transformers", "peft", "accelerate", "torch")
@@ -185,6 +187,7 @@ class Survives(GRPOTrainer):
         """
         micro_step = self._step % (self.args.steps_per_generation * self.num_iterations)
         return {
+            "format": PLACE_FORMAT,
             "num_processes": self.accelerator.num_processes,
             "micro_step": micro_step,
             "generation": self._buffered_inputs if micro_step else None,
@@ -209,6 +212,12 @@ class Survives(GRPOTrainer):
         device = self.accelerator.device
         # torch knows no "cpu:0", as the device of one process among several is called.
         place = torch.load(path, map_location="cpu" if device.type == "cpu" else device, weights_only=True)
+        if place.get("format") != PLACE_FORMAT:
+            raise ValueError(
+                f"{path} was written by another version of pettingllms (format {place.get('format')}, expected "
+                f"{PLACE_FORMAT}). Resume with the version in its manifest.json; or remove the file and the manifest, "
+                "to go on from the weights, optimizer and step alone."
+            )
         num_processes = self.accelerator.num_processes
         if place["generation"] is not None and place["num_processes"] != num_processes:
             raise ValueError(

@@ -166,6 +166,20 @@ def test_a_checkpoint_that_transformers_saved_is_used_with_a_warning_where_it_is
     assert resumed.state.global_step == 2
 
 
+def test_a_place_of_another_format_is_refused_with_the_way_out(model_path: str, tmp_path: Path) -> None:
+    mortal(model_path, tmp_path, steps=1).train()
+    folder = tmp_path / "checkpoint-1"
+    place = torch.load(folder / "place_0.pt", weights_only=True)
+    torch.save({**place, "format": 0}, folder / "place_0.pt")
+    (folder / "manifest.json").unlink()  # it has the file's checksum
+    resumed = mortal(model_path, tmp_path, steps=2)
+    with (
+        pytest.warns(UserWarning, match="It is used, since it was asked for"),
+        pytest.raises(ValueError, match=r"place_0.pt was written by another version .* \(format 0, expected 1\)"),
+    ):
+        resumed.train(resume_from_checkpoint=str(folder))
+
+
 def test_a_run_that_was_over_is_resumed_without_another_step(model_path: str, tmp_path: Path) -> None:
     whole = mortal(model_path, tmp_path, steps=2)
     whole.train()
