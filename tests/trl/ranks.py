@@ -169,7 +169,7 @@ def trained(spec: dict[str, Any], out: Path) -> Ranked:
         Dataset.from_list([{"seed": seed} for seed in range(5)]),
         policies=policies(layout, path),
         credit=spec.get("credit", "at_grpo"),
-        curriculum=Curriculum("level", (1, 2, 3), window=3) if spec.get("curriculum") else None,
+        curriculum=Curriculum(levels=(1, 2, 3), window=3) if spec.get("curriculum") else None,
         peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
         if layout not in ("shared", "full")
         else None,
