@@ -104,7 +104,7 @@ def best_rates(results: Path, protocol: Protocol) -> dict[str, float]:
     return {method: -rate for method, (_, rate) in best.items()}
 
 
-def tests(protocol: Protocol, rates: Mapping[str, float]) -> list[Task]:
+def reported(protocol: Protocol, rates: Mapping[str, float]) -> list[Task]:
     """What is reported; all methods of a seed before the next seed."""
     return [Task("test", seed, method, rates.get(method, 0.0)) for seed in protocol.seeds for method in NAMES]
 
@@ -144,7 +144,7 @@ def report(results: Path, protocol: Protocol) -> str:
     Where seeds are missing, those that all methods have are reported, and their number.
     """
     rates = best_rates(results, protocol)
-    tasks = tests(protocol, rates)
+    tasks = reported(protocol, rates)
     missing = {task.seed for task in tasks if not task.path(results).is_file()}
     seeds = [seed for seed in protocol.seeds if seed not in missing]
     found = {
@@ -203,15 +203,15 @@ def worker(protocol: Protocol, folder: Path) -> Work:
     def work(task: Task) -> Result:
         warm = folder / "warm" / str(task.seed)
         prepare(warm, task.seed)
-        reported = task.split == "test"
-        instances = protocol.test if reported else protocol.validation
+        is_test = task.split == "test"
+        instances = protocol.test if is_test else protocol.validation
         return run(
             task.method,
             warm=warm,
             output=folder / "runs",
             seed=task.seed,
             learning_rate=task.learning_rate,
-            tokens=protocol.tokens if reported else protocol.tuning_tokens,
+            tokens=protocol.tokens if is_test else protocol.tuning_tokens,
             rows=[{"seed": instance, "split": task.split} for instance in instances],
         )
 
@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.report:
         work = worker(protocol, options.work)
         do(tuning(protocol), results, work)
-        do(tests(protocol, best_rates(results, protocol)), results, work)
+        do(reported(protocol, best_rates(results, protocol)), results, work)
     try:
         print(report(results, protocol))
     except FileNotFoundError as error:
