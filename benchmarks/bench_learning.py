@@ -4,7 +4,7 @@
     python benchmarks/bench_learning.py --report --results benchmarks/learning   # of the results in the repository
 
 1. Each seed has a warm-up of its own (base model, an adapter per role), from which all of its methods start.
-2. Learning rates are settled on another seed and the validation split, with half of the tokens: the same grid for
+2. Learning rates are settled on another seed and the validation split, with two thirds of the tokens: the same grid for
    each method, the best one of each goes on.
 3. Each method trains with each seed until its tokens are spent, and plays the same instances of the test split.
 
@@ -55,7 +55,7 @@ class Protocol:
         test: Seeds of the test split's instances.
     """
 
-    tokens: int = 80_000
+    tokens: int = 60_000
     tuning_tokens: int = 40_000
     learning_rates: tuple[float, ...] = (1e-3, 2e-3, 4e-3)
     tuning_seed: int = 100

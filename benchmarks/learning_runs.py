@@ -203,6 +203,8 @@ def run(
     began = time.perf_counter()
     if trained:
         trainer.train()
+        if trainer.stopped_by is not None:  # it returned early, its budget unspent: no result
+            raise KeyboardInterrupt(f"{name} with seed {seed} was ended by {trainer.stopped_by}")
     seconds = time.perf_counter() - began
     set_seed(seed)  # so that the same weights are judged alike, however many numbers their training drew
     episodes = trainer.play(rows, name="held out")
