@@ -57,7 +57,7 @@ class Protocol:
 
     tokens: int = 60_000
     tuning_tokens: int = 40_000
-    learning_rates: tuple[float, ...] = (1e-3, 2e-3, 4e-3)
+    learning_rates: tuple[float, ...] = (1e-3, 2e-3, 4e-3, 8e-3)
     tuning_seed: int = 100
     seeds: tuple[int, ...] = (101, 102, 103, 104, 105)
     validation: range = range(400)
