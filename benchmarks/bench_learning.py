@@ -4,8 +4,8 @@
     python benchmarks/bench_learning.py --report --results benchmarks/learning   # of the results in the repository
 
 1. Each seed has a warm-up of its own (base model, an adapter per role), from which all of its methods start.
-2. Learning rates are settled on another seed and the validation split, with two thirds of the tokens: the same grid for
-   each method, the best one of each goes on.
+2. Learning rates are settled on another seed and the validation split, with two thirds of the tokens: the same grid
+   for each method, the best one of each goes on.
 3. Each method trains with each seed until its tokens are spent, and plays the same instances of the test split.
 
 What is done is saved, one file per seed and method, and not done again: a run that was killed goes on where it was.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -163,6 +164,9 @@ def report(results: Path, protocol: Protocol) -> str:
     for method in RIVALS:
         compared = compare(ours, successes(found[method]), num_comparisons=len(RIVALS))
         lines.append(_comparison_line(method, compared))
+    lines += ["", "What was logged, means over seeds (entropy: of the first and the last three steps):", ""]
+    lines += [f"{'':25}{'trained sequences':>19}{'zero advantage':>16}{'entropy':>14}{'prompt tokens':>15}{'s':>6}"]
+    lines += [_logged_line(method, found[method]) for method in NAMES if method not in UNTRAINED]
     return "\n".join(lines)
 
 
@@ -190,6 +194,25 @@ def _comparison_line(method: str, compared: Comparison) -> str:
     )
     head = f"{NAMES[method]:25}{100 * compared.mean:>+7.1f}  {student:17}{bootstrap:19}{compared.p:>7.4f}"
     return f"{head}  {each:34}{compared.verdict}"
+
+
+def _logged_line(method: str, results: Sequence[Result]) -> str:
+    histories = [result["history"] for result in results]
+    sequences = np.mean([sum(log["trained_sequences"] for log in history) for history in histories])
+    zero = np.mean([log["zero_advantage"] for history in histories for log in history])
+    begin, end = (
+        np.mean([_entropy(log) for history in histories for log in history[part]])
+        for part in (slice(None, 3), slice(-3, None))
+    )
+    prompts, seconds = (np.mean([result[name] for result in results]) for name in ("prompt_tokens", "seconds"))
+    entropy = "" if np.isnan(begin) else f"{begin:.2f} to {end:.2f}"
+    return f"{NAMES[method]:25}{sequences:>19,.0f}{zero:>16.1%}{entropy:>14}{prompts:>15,.0f}{seconds:>6.0f}"
+
+
+def _entropy(log: Mapping[str, float]) -> float:
+    """Mean over policies in nats a token; NaN for a single agent, whose policy has no metrics of its own."""
+    own = [value for name, value in log.items() if name.startswith("policy/") and name.endswith("/entropy")]
+    return sum(own) / len(own) if own else math.nan
 
 
 # ---- Running it -----------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Method:
 TEAM = {role: role for role in ROLES["draft_plan"]}
 ALONE = {"planner": "alone"}
 TREE = Training(num_steps=MOST_STEPS)
-# Rows of a step are such that with the warm-up's weights all generate about as many tokens a step (2,300 to 3,300,
+# Rows of a step are such that with the warm-up's weights all generate about as many tokens a step (2,500 to 3,300,
 # measured with the seed that the learning rates are settled on), so that all take about as many steps.
 METHODS = {
     "at_grpo": Method(workflow="draft_plan", adapters=TEAM, training=TREE),

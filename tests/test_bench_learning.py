@@ -188,7 +188,10 @@ SMALL = Protocol(learning_rates=(0.1, 0.2), tuning_seed=9, seeds=(1, 2), validat
 
 
 def result(success: str) -> dict[str, Any]:
-    return {"success": success, "tokens": 1000, "steps": 4, "seconds": 1.0}
+    log = {"trained_sequences": 30.0, "zero_advantage": 0.25, "policy/a/entropy": 1.0, "policy/b/entropy": 0.5}
+    history = [log] * 3 + [{**log, "zero_advantage": 0.5, "policy/a/entropy": 0.0}] * 3
+    spent = {"tokens": 1000, "prompt_tokens": 20_000, "steps": 6, "seconds": 1.0}
+    return {"success": success, "history": history, **spent}
 
 
 def test_every_method_has_a_name_and_the_same_grid() -> None:
@@ -257,6 +260,9 @@ def test_the_report_compares_seeds_that_are_whole_and_says_which(tmp_path: Path)
     lines = said.splitlines()
     assert sum(line.startswith("team, AT-GRPO ") and "100.0%" in line for line in lines) == 1
     assert sum(line.endswith("better") and "+100.0" in line and "0.5000" in line for line in lines) == 5
+    # 6 steps of 30 sequences; a quarter and a half of them without an advantage; (1 + 0.5) / 2 to (0 + 0.5) / 2 nats.
+    assert sum(line.split()[-6:] == ["37.5%", "0.75", "to", "0.25", "20,000", "1"] for line in lines) == 5
+    assert sum(" 180 " in line for line in lines) == 5
 
 
 def test_a_report_without_results_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
