@@ -139,34 +139,43 @@ def successes(results: Sequence[Result]) -> Successes:
     return np.array([[float(digit) for digit in result["success"]] for result in results])
 
 
-def report(results: Path, protocol: Protocol) -> str:
+def report(results: Path, protocol: Protocol, rate: float | None = None) -> str:
     """The grid, each method with each seed, and AT-GRPO less each of the others.
 
-    Where seeds are missing, those that all methods have are reported, and their number.
+    Methods of which nothing is done are left out; of the rest those seeds are reported that all of them have.
+
+    Args:
+        results: Folder of the results.
+        protocol: What was run.
+        rate: Learning rate of all methods, instead of those that were settled on.
     """
-    rates = best_rates(results, protocol)
-    tasks = reported(protocol, rates)
-    missing = {task.seed for task in tasks if not task.path(results).is_file()}
+    settled = best_rates(results, protocol)
+    tasks = reported(protocol, settled if rate is None else dict.fromkeys(settled, rate))
+    done = [task for task in tasks if task.path(results).is_file()]
+    methods = [method for method in NAMES if any(task.method == method for task in done)]
+    missing = sorted({task.seed for task in tasks if task.method in methods and task not in done})
     seeds = [seed for seed in protocol.seeds if seed not in missing]
+    lines = ["Learning rates, success on the validation split, one seed (* is settled on):", ""]
+    lines += [f"{NAMES[method]:25}" + row for method, row in _grid(results, protocol, settled).items()]
+    rates = "the learning rates settled on" if rate is None else f"learning rate {rate:g}"
+    lines += ["", f"Success on {len(protocol.test)} instances of the test split, seeds {seeds}, {rates}:", ""]
+    if len(seeds) < 2 or OURS not in methods:
+        return "\n".join([*lines, f"too few seeds are whole; missing: {missing}. Run it again to go on."])
     found = {
-        method: [read(task.path(results)) for task in tasks if task.method == method and task.seed in seeds]
-        for method in NAMES
+        method: [read(task.path(results)) for task in done if task.method == method and task.seed in seeds]
+        for method in methods
     }
-    lines = ["Learning rates, success on the validation split, one seed:", ""]
-    lines += [f"{NAMES[method]:25}" + row for method, row in _grid(results, protocol, rates).items()]
-    lines += ["", f"Success on {len(protocol.test)} instances of the test split, seeds {seeds}:", ""]
-    if len(seeds) < 2:
-        return "\n".join([*lines, f"too few seeds are whole; missing: {sorted(missing)}. Run it again to go on."])
-    lines += [_method_line(method, found[method]) for method in NAMES]
-    lines += ["", f"AT-GRPO less the others, in points; the {len(RIVALS)} intervals hold together with 95%:", ""]
+    lines += [_method_line(method, found[method]) for method in methods]
+    rivals = [method for method in RIVALS if method in methods]
+    lines += ["", f"AT-GRPO less the others, in points; all {len(rivals)} intervals hold together with 95%:", ""]
     lines += [f"{'':25}{'mean':>7}  {'over seeds':17}{'seeds x instances':19}{'p':>7}  {'each seed':34}verdict"]
     ours = successes(found[OURS])
-    for method in RIVALS:
-        compared = compare(ours, successes(found[method]), num_comparisons=len(RIVALS))
+    for method in rivals:
+        compared = compare(ours, successes(found[method]), num_comparisons=len(rivals))
         lines.append(_comparison_line(method, compared))
     lines += ["", "What was logged, means over seeds (entropy: of the first and the last three steps):", ""]
     lines += [f"{'':25}{'trained sequences':>19}{'zero advantage':>16}{'entropy':>14}{'prompt tokens':>15}{'s':>6}"]
-    lines += [_logged_line(method, found[method]) for method in NAMES if method not in UNTRAINED]
+    lines += [_logged_line(method, found[method]) for method in methods if method not in UNTRAINED]
     return "\n".join(lines)
 
 
@@ -246,6 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("outputs/learning"), help="models and checkpoints")
     parser.add_argument("--results", type=Path, help="results, one file per run (the folder of --work, /results)")
+    parser.add_argument("--rate", type=float, help="test this learning rate for all methods, not the ones settled on")
     parser.add_argument("--report", action="store_true", help="run nothing")
     options = parser.parse_args(arguments)
     protocol = Protocol()
@@ -253,9 +263,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.report:
         work = worker(protocol, options.work)
         do(tuning(protocol), results, work)
-        do(reported(protocol, best_rates(results, protocol)), results, work)
+        rates = best_rates(results, protocol)
+        do(reported(protocol, rates if options.rate is None else dict.fromkeys(rates, options.rate)), results, work)
     try:
-        print(report(results, protocol))
+        print(report(results, protocol, options.rate))
     except FileNotFoundError as error:
         parser.error(f"{error.filename} is not there; expected the results of a run. Leave --report out to run it.")
     return 0

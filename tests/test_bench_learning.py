@@ -253,6 +253,7 @@ def test_the_report_compares_seeds_that_are_whole_and_says_which(tmp_path: Path)
     do(tuning(SMALL), tmp_path, lambda task: result("10"))
     planned = reported(SMALL, best_rates(tmp_path, SMALL))
     do(planned[:-1], tmp_path, work)
+    assert [task.method for task in planned[-1:]] == ["untrained_single"]
     assert "missing: [2]" in report(tmp_path, SMALL)
     do(planned, tmp_path, work)
     said = report(tmp_path, SMALL)
@@ -263,6 +264,20 @@ def test_the_report_compares_seeds_that_are_whole_and_says_which(tmp_path: Path)
     # 6 steps of 30 sequences; a quarter and a half of them without an advantage; (1 + 0.5) / 2 to (0 + 0.5) / 2 nats.
     assert sum(line.split()[-6:] == ["37.5%", "0.75", "to", "0.25", "20,000", "1"] for line in lines) == 5
     assert sum(" 180 " in line for line in lines) == 5
+
+
+def test_methods_of_which_nothing_is_done_are_left_out_of_the_report(tmp_path: Path) -> None:
+    do(tuning(SMALL), tmp_path, lambda task: result("10"))
+    rates = dict.fromkeys(NAMES, 0.2)
+    some = [task for task in reported(SMALL, rates) if task.method in ("at_grpo", "grpo")]
+    do(some, tmp_path, lambda task: result("1111" if task.method == "grpo" else "0000"))
+    said = report(tmp_path, SMALL, 0.2)
+    assert "seeds [1, 2], learning rate 0.2" in said
+    assert "all 1 intervals" in said
+    lines = said.splitlines()
+    assert [line.split()[-1] for line in lines if "-100.0" in line] == ["worse"]
+    assert sum(line.startswith("team, leave-one-out") for line in lines) == 1  # in the grid alone
+    assert "too few seeds" in report(tmp_path, SMALL)  # with the rates settled on nothing is done
 
 
 def test_a_report_without_results_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
