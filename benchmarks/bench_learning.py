@@ -207,10 +207,11 @@ def _comparison_line(method: str, compared: Comparison) -> str:
 
 def _logged_line(method: str, results: Sequence[Result]) -> str:
     histories = [result["history"] for result in results]
-    sequences = np.mean([sum(log["trained_sequences"] for log in history) for history in histories])
-    zero = np.mean([log["zero_advantage"] for history in histories for log in history])
+    sequences = np.mean([sum(history["trained_sequences"]) for history in histories])
+    zero = np.mean([value for history in histories for value in history["zero_advantage"]])
+    entropies = [_entropy(history) for history in histories]
     begin, end = (
-        np.mean([_entropy(log) for history in histories for log in history[part]])
+        np.mean([value for values in entropies for value in values[part]])
         for part in (slice(None, 3), slice(-3, None))
     )
     prompts, seconds = (np.mean([result[name] for result in results]) for name in ("prompt_tokens", "seconds"))
@@ -218,10 +219,10 @@ def _logged_line(method: str, results: Sequence[Result]) -> str:
     return f"{NAMES[method]:25}{sequences:>19,.0f}{zero:>16.1%}{entropy:>14}{prompts:>15,.0f}{seconds:>6.0f}"
 
 
-def _entropy(log: Mapping[str, float]) -> float:
-    """Mean over policies in nats a token; NaN for a single agent, whose policy has no metrics of its own."""
-    own = [value for name, value in log.items() if name.startswith("policy/") and name.endswith("/entropy")]
-    return sum(own) / len(own) if own else math.nan
+def _entropy(history: Mapping[str, Sequence[float]]) -> list[float]:
+    """Of each step the mean over policies, in nats; NaN for a single agent, whose policy has no metrics of its own."""
+    own = [values for name, values in history.items() if name.startswith("policy/") and name.endswith("/entropy")]
+    return [sum(values) / len(values) for values in zip(*own, strict=True)] if own else [math.nan]
 
 
 # ---- Running it -----------------------------------------------------------------------------------------------------

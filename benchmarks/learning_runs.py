@@ -179,7 +179,7 @@ def run(
     """Train from a warm-up until the tokens are spent, and play the rows once each.
 
     Returns:
-        The successes as a string of 0 and 1, one for each row; what it cost; what was logged.
+        The successes as a string of 0 and 1, one for each row; what it cost; what was logged, a list for each name.
     """
     quiet()
     method = METHODS[name]
@@ -218,5 +218,11 @@ def run(
         "sequences": trainer.spent.sequences,
         "prompt_tokens": trainer.spent.prompt_tokens,
         "seconds": round(seconds, 1),
-        "history": budget.history,
+        "history": columns(budget.history),
     }
+
+
+def columns(history: Sequence[dict[str, float]]) -> dict[str, list[float | None]]:
+    """A value per step for each name, which takes a third of the room in a file; `None` where it was not logged."""
+    names = dict.fromkeys(name for log in history for name in log)
+    return {name: [log.get(name) for log in history] for name in names}

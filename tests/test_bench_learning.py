@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM, TrainerCo
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 from bench_learning import NAMES, UNTRAINED, Protocol, Task, best_rates, do, main, report, reported, tuning
-from learning_runs import METHODS, Budget, CountingTrainer, Spent, is_kept
+from learning_runs import METHODS, Budget, CountingTrainer, Spent, columns, is_kept
 from paired import Comparison, bootstrap, compare, sign_flips, student, student_quantile
 from team import make_env
 from tiny import make_tokenizer
@@ -176,6 +176,7 @@ def test_a_history_has_what_explains_a_result() -> None:
     logs = {"rollout/decisions": 2.0, "agent/planner_0/reward": 0.12345, "agent/planner_0/rewards/steps": 1.0, "lr": 1}
     budget.on_log(None, None, None, logs)
     assert budget.history == [{"tokens": 9, "rollout/decisions": 2.0, "agent/planner_0/reward": 0.1235}]
+    assert columns([{"tokens": 9, "reward": 1.0}, {"tokens": 12}]) == {"tokens": [9, 12], "reward": [1.0, None]}
     assert is_kept("policy/drafter/entropy")
     assert is_kept("agent/drafter_0/frac_reward_zero_std")
     assert not is_kept("policy/drafter/clip_ratio/low_mean")
@@ -188,8 +189,12 @@ SMALL = Protocol(learning_rates=(0.1, 0.2), tuning_seed=9, seeds=(1, 2), validat
 
 
 def result(success: str) -> dict[str, Any]:
-    log = {"trained_sequences": 30.0, "zero_advantage": 0.25, "policy/a/entropy": 1.0, "policy/b/entropy": 0.5}
-    history = [log] * 3 + [{**log, "zero_advantage": 0.5, "policy/a/entropy": 0.0}] * 3
+    history = {
+        "trained_sequences": [30.0] * 6,
+        "zero_advantage": [0.25] * 3 + [0.5] * 3,
+        "policy/a/entropy": [1.0] * 3 + [0.0] * 3,
+        "policy/b/entropy": [0.5] * 6,
+    }
     spent = {"tokens": 1000, "prompt_tokens": 20_000, "steps": 6, "seconds": 1.0}
     return {"success": success, "history": history, **spent}
 
