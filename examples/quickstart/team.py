@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import transformers
 from datasets import Dataset, disable_progress_bars
@@ -51,6 +51,9 @@ class Training:
     num_candidates: int = 8
     rows_per_step: int = 12
     learning_rate: float = 1e-3
+    sampling: Literal["tree", "parallel"] = "tree"
+    credit: str = "at_grpo"
+    num_continuations: int = 0
 
 
 def make_trainer(
@@ -63,6 +66,7 @@ def make_trainer(
     training: Training | None = None,
     train: bool = False,
     callbacks: list[Any] | None = None,
+    trainer_class: type[MultiAgentGRPOTrainer] = MultiAgentGRPOTrainer,
 ) -> MultiAgentGRPOTrainer:
     """A trainer whose roles play with the adapters in the given folders, on the base model.
 
@@ -74,6 +78,8 @@ def make_trainer(
         seed: Of the trainer.
         training: Settings of the training.
         train: Whether it will train, and so needs instances to train on.
+        callbacks: Of the trainer.
+        trainer_class: A subclass, for one that counts something.
     """
     training = training or Training()
     model: Any = AutoModelForCausalLM.from_pretrained(base, dtype="float32")
@@ -82,11 +88,15 @@ def make_trainer(
             model.load_adapter(str(folder), name, is_trainable=True)
         else:
             model = PeftModel.from_pretrained(model, str(folder), adapter_name=name, is_trainable=True)
+    batch = training.rows_per_step * training.num_candidates
+    forward = min(FORWARD, batch)
     args = MultiAgentGRPOConfig(
         output_dir=str(output),
-        per_device_train_batch_size=FORWARD,
-        gradient_accumulation_steps=training.rows_per_step * training.num_candidates // FORWARD,
+        per_device_train_batch_size=forward,
+        gradient_accumulation_steps=batch // forward,
         num_generations=training.num_candidates,
+        sampling=training.sampling,
+        num_continuations=training.num_continuations,
         max_completion_length=24,
         max_steps=training.num_steps,
         learning_rate=training.learning_rate,
@@ -96,13 +106,14 @@ def make_trainer(
         seed=seed,
         **LAPTOP,
     )
-    return MultiAgentGRPOTrainer(
+    return trainer_class(
         model,
         make_env(workflow),
         args,
         Dataset.from_dict({"seed": range(100_000)}) if train else None,
         processing_class=AutoTokenizer.from_pretrained(base),
         policies={role: role for role in ROLES[workflow]},
+        credit=training.credit,
         callbacks=callbacks,
     )
 
