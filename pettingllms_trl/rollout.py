@@ -223,7 +223,7 @@ class _Table:
             self._dropped,
             self._retried,
             self._timed_out,
-            [crash for run in ended for crash in run.crashed],
+            tuple(crash for run in ended for crash in run.crashed),
         )
 
     def _open(self) -> bool:
@@ -388,7 +388,7 @@ def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
         {instance: reason for part in parts for instance, reason in part.dropped.items()},
         sum(part.retried for part in parts),
         sum(part.timed_out for part in parts),
-        [crash for part in parts for crash in part.crashed],
+        tuple(crash for part in parts for crash in part.crashed),
     )
     check_dropped(whole.dropped, num_rows)
     return whole

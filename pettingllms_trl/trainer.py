@@ -199,6 +199,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
                 "trainable=True."
             )
         self._logged_passes: list[Pass] = []
+        self._judgements = {}
         self._can_train = train_dataset is not None
         check_served(routing, args)
         check_processes(routing, args, takes_turns=self._schedule is not None)

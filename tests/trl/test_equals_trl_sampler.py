@@ -7,7 +7,7 @@ gives them those of a real engine.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,12 +84,12 @@ class TheirEngine:
 
 
 class OurEngine:
-    """An `Engine` that gives what `made_up` gives, with the signature of a `Server`."""
+    """An `Engine` that gives what `made_up` gives, with the signature of a `Serving`."""
 
     in_waves = False
 
-    def __init__(self, *_: Any, tokenize: Any, decode: Any, **__: Any) -> None:
-        self.tokenize, self.decode = tokenize, decode
+    def __init__(self, *_: Any, tongues: Mapping[str, Any], **__: Any) -> None:
+        (self.tongue,) = tongues.values()
         self.engine = self
         self.generation = -1
         self.asked: list[tuple[int, Request]] = []
@@ -106,7 +106,7 @@ class OurEngine:
 
     def step(self) -> list[tuple[int, Sampled]]:
         ticket, request = self.asked.pop()
-        prompt_ids = tuple(self.tokenize(request.prompt))
+        prompt_ids = tuple(self.tongue.tokenize(request.prompt))
         found = [made_up(prompt_ids, k, self.generation) for k in range(request.num_candidates)]
         return [
             (
@@ -114,7 +114,7 @@ class OurEngine:
                 Sampled(
                     prompt_ids,
                     tuple(
-                        Completion(ids=tuple(ids), text=self.decode(ids), logprobs=tuple(logprobs))
+                        Completion(ids=tuple(ids), text=self.tongue.decode(ids), logprobs=tuple(logprobs))
                         for ids, logprobs in found
                     ),
                 ),
@@ -133,7 +133,7 @@ def test_with_the_same_samples_the_update_equals_plain_trl(
     case: str, policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trl.trainer.grpo_trainer, "VLLMGeneration", TheirEngine)
-    monkeypatch.setattr(pettingllms_trl.playing, "Server", OurEngine)
+    monkeypatch.setattr(pettingllms_trl.playing, "Serving", OurEngine)
     monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: True)
     options = {**CASES[case], "use_vllm": True}
     peft = policies == "lora"

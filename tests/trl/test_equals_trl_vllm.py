@@ -34,7 +34,7 @@ def test_what_a_real_engine_sampled_gives_the_update_of_plain_trl(
     peft = policies == "lora"
     trainer = our_trainer(base_path, tmp_path / "ours", options, peft=peft, policies=policies)
     record: dict[tuple[int, ...], list[Any]] = {}
-    engine = trainer._server.engine
+    engine = trainer._serving.engine
     step = engine.step
 
     def recorded() -> Any:

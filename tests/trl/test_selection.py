@@ -19,6 +19,7 @@ from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_no
 from pettingllms_trl.order import EpochSampler, places
 from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.selection import metrics_of, num_tokens, select, shifted
+from pettingllms_trl.stock import ONLY
 from pettingllms_trl.trees import trees
 from strangers import OneShot, Relay
 
@@ -450,7 +451,7 @@ def test_a_curriculum_counts_the_rows_that_were_played_for_what_was_dropped(mode
     )
     with pytest.warns(UserWarning, match="dropped every decision"):
         trainer.train()
-    assert trainer._progress.index == 1  # 8 rows in one generation of 4
+    assert trainer._progress[ONLY].index == 1  # 8 rows in one generation of 4
 
 
 # ---- Survival -------------------------------------------------------------------------------------------------------
