@@ -156,7 +156,7 @@ def report(results: Path, protocol: Protocol, rate: float | None = None) -> str:
     missing = sorted({task.seed for task in tasks if task.method in methods and task not in done})
     seeds = [seed for seed in protocol.seeds if seed not in missing]
     lines = ["Learning rates, success on the validation split, one seed (* is settled on):", ""]
-    lines += [f"{NAMES[method]:25}" + row for method, row in _grid(results, protocol, settled).items()]
+    lines += [f"{NAMES[method]:25}{row}".rstrip() for method, row in _grid(results, protocol, settled).items()]
     rates = "the learning rates settled on" if rate is None else f"learning rate {rate:g}"
     lines += ["", f"Success on {len(protocol.test)} instances of the test split, seeds {seeds}, {rates}:", ""]
     if len(seeds) < 2 or OURS not in methods:

@@ -152,6 +152,7 @@ class Plays(Layouts):
         metrics = self._metrics["train" if self.model.training else "eval"]
         metrics["rollout/dropped"].append(len(rollout.dropped))
         metrics["rollout/retried"].append(rollout.retried)
+        metrics["rollout/sampled_tokens"].append(rollout.num_sampled_tokens)
         if self.args.env_timeout is not None:
             metrics["rollout/timed_out"].append(rollout.timed_out)
         if self.args.crash_reward is not None:

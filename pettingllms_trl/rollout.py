@@ -44,6 +44,7 @@ class Rollout:
         retried: How often an instance was begun anew on a fresh environment, because one had failed.
         timed_out: How often an environment took longer than it may, and was left alone on its thread.
         crashed: For each reply in the episodes that crashed its environment and was charged for it, what was raised.
+        num_sampled_tokens: In all completions, also of continuations and of what was begun anew or dropped.
     """
 
     episodes: list[Episode]
@@ -51,6 +52,7 @@ class Rollout:
     retried: int = 0
     timed_out: int = 0
     crashed: Sequence[str] = ()
+    num_sampled_tokens: int = 0
 
 
 def play(
@@ -205,7 +207,7 @@ class _Table:
         self._asked: dict[int, _Seat] = {}
         self._ended: dict[tuple[int, int], Run] = {}
         self._dropped: dict[int, str] = {}
-        self._retried = self._timed_out = 0
+        self._retried = self._timed_out = self._num_sampled_tokens = 0
 
     def play(self) -> Rollout:
         """Until nobody is left."""
@@ -224,6 +226,7 @@ class _Table:
             self._retried,
             self._timed_out,
             tuple(crash for run in ended for crash in run.crashed),
+            self._num_sampled_tokens,
         )
 
     def _open(self) -> bool:
@@ -370,6 +373,7 @@ class _Table:
 
     def _answered(self, seat: _Seat, sampled: Sampled) -> None:
         run = seat.run
+        self._num_sampled_tokens += sum(len(completion.ids) for completion in sampled.completions)
         if self._given_up(run):
             self._leave(run)
             return
@@ -389,6 +393,7 @@ def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
         sum(part.retried for part in parts),
         sum(part.timed_out for part in parts),
         tuple(crash for part in parts for crash in part.crashed),
+        sum(part.num_sampled_tokens for part in parts),
     )
     check_dropped(whole.dropped, num_rows)
     return whole

@@ -94,6 +94,8 @@ def main() -> None:
         trainer.add_callback(Progress(counters[name]))
         rows[f"{name}, warmed up"] = summary(held_out(trainer, options.episodes))
         trainer.train()
+        if trainer.stopped_by is not None:
+            sys.exit(f"stopped by {trainer.stopped_by}")
         budget = counters[name].total
         rows[f"{name}, trained"] = summary(held_out(trainer, options.episodes))
         trainer.save_model(str(trained if name == "team" else options.output / "single"))

@@ -203,8 +203,15 @@ def _rows(given: TrainArguments, purpose: str) -> Rows | None:
 
 
 def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> None:
-    """Train, save, evaluate, push, and let the trackers finish."""
+    """Train, save, evaluate, push, and let the trackers finish. A run that a signal stopped has its checkpoint."""
     trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
+    if trainer.stopped_by is not None:
+        step = trainer.state.global_step
+        trainer.accelerator.print(
+            f"Stopped by {trainer.stopped_by} at step {step}. Go on with resume_from_checkpoint: true."
+        )
+        trainer.accelerator.end_training()
+        return
     trainer.save_model(trainer.args.output_dir)
     trainer.accelerator.print(f"Saved in {trainer.args.output_dir}.")
     if trainer.eval_dataset is not None:

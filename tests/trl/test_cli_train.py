@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -17,13 +18,14 @@ import pandas
 import pytest
 import yaml
 from rich.console import Console
+from transformers import TrainerCallback
 
 from pettingllms_envs import cli as host
 from pettingllms_envs.commands import Refused, plug_ins
 from pettingllms_trl import Policy, cli
 from pettingllms_trl.scripts import arguments
 from pettingllms_trl.scripts.instances import check_apart, in_turns, seeds_and_levels
-from pettingllms_trl.scripts.train import KINDS
+from pettingllms_trl.scripts.train import KINDS, make_trainer, run
 from pettingllms_trl.trees import trees
 from picky import first
 
@@ -543,3 +545,22 @@ def test_a_tree_shows_the_decisions_in_order_with_every_candidate() -> None:
         "└── turn 1, drafter_0",
         "    └── > +0.25 (-0.25) Moves: L",
     ]
+
+
+class Stop(TrainerCallback):
+    """Sends this process SIGTERM at the end of its first step."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_run_that_a_signal_stops_leaves_a_checkpoint_and_neither_saves_nor_evaluates_as_if_it_were_done(
+    model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"max_steps": 3, "save_strategy": "steps", "save_steps": 3, "eval_seeds": [100, 102]}
+    file = written(tmp_path, model_name_or_path=model_path, output_dir=str(tmp_path / "out"), **options)
+    trainer = make_trainer(*parse("--config", str(file)))
+    trainer.add_callback(Stop())
+    run(trainer)
+    assert "Stopped by SIGTERM at step 1." in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "checkpoint-1"}

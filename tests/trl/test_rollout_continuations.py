@@ -116,6 +116,8 @@ def test_each_candidate_is_continued_to_the_end_and_worth_what_its_agent_gets_fr
     found = rollout(make_env, Patient(write))
     assert continuations(found) == BY_HAND
     assert [d.played.completion.text for d in found.episodes[0].decisions] == ["2", "2", "2"]
+    # One token a number: 3 decisions x 2 candidates; then 4 continuations of two numbers each, 4 of one, none.
+    assert found.num_sampled_tokens == 6 + 8 + 4
 
 
 @BOTH
