@@ -1,15 +1,16 @@
 """`MultiAgentGRPOTrainer`: what a user makes, checked at the door, and the loss of a micro-step; the rest is below it.
 
-| file           | class      | what                                                               |
-|----------------|------------|--------------------------------------------------------------------|
-| `trainer.py`   | `MultiAgentGRPOTrainer` | arguments, a micro-step's forward passes, evaluation  |
-| `replaying.py` | `Replays`  | a generation: rows to the forward passes of its micro-steps        |
-| `entropy.py`   | `SteersEntropy` | each policy's entropy bonus                                   |
-| `references.py` | `MovesReferences` | references that follow their policies                     |
-| `survival.py`  | `Survives` | checkpoints, resumption, signals, steps that are skipped           |
-| `playing.py`   | `Plays`    | rows to episodes                                                   |
-| `layouts.py`   | `Layouts`  | the weights of several policies                                    |
-| TRL            | `GRPOTrainer` | padding, masks, old and reference log-probabilities, losses, metrics |
+| file            | class                   | what                                                                 |
+|-----------------|-------------------------|----------------------------------------------------------------------|
+| `trainer.py`    | `MultiAgentGRPOTrainer` | arguments, a micro-step's forward passes, evaluation                 |
+| `entropy.py`    | `SteersEntropy`         | each policy's entropy bonus                                          |
+| `references.py` | `MovesReferences`       | references that follow their policies                                |
+| `replaying.py`  | `Replays`               | a generation's decisions to the forward passes of its micro-steps    |
+| `collecting.py` | `Collects`              | rows to a generation's episodes, and what of them is trained on      |
+| `survival.py`   | `Survives`              | checkpoints, resumption, signals, steps that are skipped             |
+| `playing.py`    | `Plays`                 | rows to episodes                                                     |
+| `layouts.py`    | `Layouts`               | the weights of several policies                                      |
+| TRL             | `GRPOTrainer`           | padding, masks, old and reference log-probabilities, losses, metrics |
 
 With one agent, one turn and K siblings this is `GRPOTrainer`, step for step. The private seams that all of it stands
 on are pinned by `tests/trl/test_trl_seams.py`.
