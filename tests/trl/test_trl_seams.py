@@ -1,9 +1,9 @@
 """The private parts of TRL 1.16 and transformers 5 that `MultiAgentGRPOTrainer` overrides, calls or reads.
 
 Neither library promises anything about them. A failure here says what moved, before a training run shows it as a
-wrong number: read the new source, adapt the method that stands on it (trainer.py, replaying.py, collecting.py, playing.py,
-entropy.py, references.py, survival.py, layouts.py, reward_functions.py), then the table here, then the pin of TRL in
-pyproject.toml.
+wrong number: read the new source, adapt the method that stands on it (trainer.py, replaying.py, collecting.py,
+playing.py, entropy.py, references.py, survival.py, layouts.py, reward_functions.py), then the table here, then the
+pin of TRL in pyproject.toml.
 """
 
 import ast
@@ -165,8 +165,7 @@ def moved(what: str, expected: object, found: object) -> str:
     return (
         f"{what} moved in trl {trl.__version__} / transformers {transformers.__version__}.\n"
         f"  expected: {expected}\n  found:    {found}\n"
-        "Find what stands on it (grep for the name in pettingllms_trl: trainer.py, replaying.py, collecting.py, playing.py, "
-        "entropy.py, references.py, survival.py, layouts.py, reward_functions.py); adapt that, then this test."
+        "Find what stands on it (grep for the name in pettingllms_trl); adapt that, then this test."
     )
 
 
