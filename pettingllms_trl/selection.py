@@ -26,8 +26,8 @@ def check_resampling(args: MultiAgentGRPOConfig, filters: Sequence[Filter], data
     """Refuse what filters and dynamic sampling cannot do.
 
     Raises:
-        ValueError: Further rows would come from a stream, or for one of several processes; or a generation that
-            filters leave nothing of would be a step without a gradient, which the scaler of float16 does not take.
+        ValueError: Further rows would come from a stream; or a generation that filters leave nothing of would be a
+            step without a gradient, which the scaler of float16 does not take.
     """
     if filters and args.fp16:
         raise ValueError(
@@ -41,11 +41,6 @@ def check_resampling(args: MultiAgentGRPOConfig, filters: Sequence[Filter], data
             f"max_resamples={args.max_resamples} with a streamed train_dataset, expected one whose rows can be taken "
             "by their place, so that a resumed run meets the rows that were to come. Load it (streaming=False), or "
             "set max_resamples=0."
-        )
-    if args.world_size > 1:
-        raise ValueError(
-            f"max_resamples={args.max_resamples} on {args.world_size} processes, expected one so far. Set "
-            "max_resamples=0; filters alone work."
         )
 
 

@@ -16,6 +16,7 @@ import signal
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerCallback
 
 import pettingllms_trl.replaying
-from pettingllms_trl import Curriculum, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.credit import Kept
 from pettingllms_trl.order import shuffled
 from pettingllms_trl.processes import gathered
 from strangers import Relay
@@ -70,6 +72,18 @@ class Lewd(Uneven):
         super().step(action)
         if self.task == 2:
             self.rewards = dict.fromkeys(self.possible_agents, float("nan"))
+
+
+def odd_ones(decisions: Sequence[Decision]) -> Kept:
+    """A filter that goes by what was sampled."""
+    kept = [i for i, d in enumerate(decisions) if sum(len(c.completion.ids) for c in d.candidates) % 2]
+    return Kept.of(decisions, kept)
+
+
+def of_length(completion_ids: list[list[int]], log_extra: Any, **_: Any) -> list[float]:
+    """A reward function that writes a column of the completions table."""
+    log_extra("length", [len(ids) for ids in completion_ids])
+    return [len(ids) / 10 for ids in completion_ids]
 
 
 ENVIRONMENTS = {"uneven": Uneven, "fails": Fails, "not a number": Lewd, "relay": Relay}
@@ -169,6 +183,8 @@ def trained(spec: dict[str, Any], out: Path) -> Ranked:
         Dataset.from_list([{"seed": seed} for seed in range(5)]),
         policies=policies(layout, path),
         credit=spec.get("credit", "at_grpo"),
+        filters=odd_ones if spec.get("filters") else None,
+        reward_funcs=of_length if spec.get("reward_funcs") else None,
         curriculum=Curriculum(levels=(1, 2, 3), window=3) if spec.get("curriculum") else None,
         peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
         if layout not in ("shared", "full")
