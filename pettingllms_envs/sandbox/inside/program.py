@@ -1,0 +1,174 @@
+"""Run a program as Python would, for one test: standard input, exit codes, threads, `atexit`, tracebacks.
+
+This is the last of our code in a test's process, and the program may change any of it: nothing here is trusted. What
+comes out is an exit code and bytes, and it is the trainer that compares.
+"""
+
+from __future__ import annotations
+
+import _sitebuiltins
+import atexit
+import builtins
+import io
+import json
+import linecache
+import os
+import resource
+import sys
+import threading
+import traceback
+import types
+from types import CodeType
+from typing import Any
+
+
+RESULT_FD = 3
+NAME = "solution.py"
+
+_STDIN = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_open = io.open
+
+
+def stdin_test(code: CodeType, prelude: CodeType) -> int:
+    """Run the program as a script. Returns the exit code."""
+    module = _module("__main__")
+
+    def script() -> None:
+        exec(prelude, module.__dict__)  # noqa: S102  # this is what the sandbox is for
+        exec(code, module.__dict__)  # noqa: S102
+
+    return _guarded(script)
+
+
+def call_test(code: CodeType, prelude: CodeType, fn_name: str, arguments: str) -> int:
+    """Import the program, call its function (or the method of its `Solution`), and write what it returns as JSON."""
+    module = _module("solution")
+
+    def call() -> None:
+        exec(prelude, module.__dict__)  # noqa: S102
+        exec(code, module.__dict__)  # noqa: S102
+        result = _function(module, fn_name)(*json.loads(arguments))
+        with _open(RESULT_FD, "w", encoding="utf-8", closefd=False) as results:
+            results.write(json.dumps(result))
+
+    return _guarded(call)
+
+
+def _function(module: types.ModuleType, name: str) -> Any:
+    if name in module.__dict__:
+        return module.__dict__[name]
+    if "Solution" in module.__dict__:
+        return getattr(module.__dict__["Solution"](), name)
+    raise NameError(f"the program has neither a function {name!r} nor a class 'Solution'")
+
+
+def compiled(text: str, name: str) -> CodeType:
+    """The program's code; no flag of this file's leaks into it."""
+    return compile(text, name, "exec", dont_inherit=True)
+
+
+def remember_source(text: str) -> None:
+    """Let tracebacks show the program's lines."""
+    linecache.cache[NAME] = (len(text), None, text.splitlines(keepends=True), NAME)
+
+
+def unconfined(arguments: list[str]) -> int:
+    """Run one test in a plain process, for the unsafe mode: the settings as JSON, and the folder of its files."""
+    settings = json.loads(arguments[0])
+    folder = arguments[1]
+    seconds, output = settings["cpu"], settings["output"]
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (output + 1, output + 1))
+    with _open(f"{folder}/program", encoding="utf-8", errors="surrogatepass", newline="") as file:
+        text = file.read()
+    with _open(f"{folder}/prelude", encoding="utf-8", newline="") as file:
+        prelude = file.read()
+    settle()
+    remember_source(text)
+    try:
+        code, before = compiled(text, NAME), compiled(prelude, "prelude.py")
+    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
+        sys.stderr.writelines(traceback.format_exception_only(error))
+        return 1
+    if settings["fn_name"] is None:
+        return stdin_test(code, before)
+    given = sys.stdin.read()
+    os.dup2(1, RESULT_FD)
+    os.dup2(2, 1)
+    return call_test(code, before, settings["fn_name"], given)
+
+
+def settle() -> None:
+    """What `site` would do for a script, and files that need no file system. Once, before the programs."""
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+    builtins.open = io.open = _open_file  # type: ignore[assignment]
+    sys.argv = [NAME]
+
+
+def fresh_streams() -> None:
+    """New text streams over the descriptors 0, 1 and 2, for the next of several programs in one process."""
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+    for fd, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
+        raw = io.FileIO(fd, "w", closefd=False)
+        stream = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors, write_through=fd == 2)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+    # /dev/stdin is a link into /proc, which is not there, or not to be opened.
+    if type(file) is not int and os.fspath(file) in _STDIN:
+        file = os.dup(0)
+    return _open(file, mode, *args, **kwargs)
+
+
+def _module(name: str) -> types.ModuleType:
+    module = types.ModuleType(name)
+    module.__dict__.update(__builtins__=builtins, __file__=NAME)
+    sys.modules[name] = module
+    return module
+
+
+def _guarded(run: Any) -> int:
+    """Run it, then do what the interpreter does at its end."""
+    status = 0
+    try:
+        run()
+    except SystemExit as error:
+        status = _exit_code(error.code)
+    except BaseException as error:  # noqa: BLE001  # a stranger's code: whatever it raised is reported to its author
+        status = 1
+        _print_traceback(error)
+    for finish in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
+        try:
+            finish()
+        except BaseException as error:  # noqa: BLE001
+            _print_traceback(error)
+    for stream in {id(stream): stream for stream in (sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__)}.values():
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except BaseException:  # noqa: BLE001
+            status = status or 120  # as the interpreter does
+    return status
+
+
+def _exit_code(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def _print_traceback(error: BaseException) -> None:
+    """The end of the traceback from the program's first frame on."""
+    try:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.__stderr__.writelines(traceback.format_exception(type(error), error, trace, limit=-8))  # type: ignore[union-attr]
+    except BaseException:  # noqa: BLE001  # its __str__ may do anything
+        os.write(2, f"{type(error).__name__}\n".encode("utf-8", "replace"))
