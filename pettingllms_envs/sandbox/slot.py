@@ -216,8 +216,9 @@ def _settings(confinement: Confinement, plan: Plan, imports: Sequence[str]) -> d
     fields = asdict(confinement)
     for name in ("job_filter", "process_filter", "test_filter"):
         fields[name] = base64.b64encode(fields[name]).decode()
-    names = modules.USUAL + (modules.ALL if plan.confinement == "no-open" else []) + list(imports)
-    return {"confinement": fields, "imports": names, "path": module_path(imports)}
+    hoped_for = modules.ALL if plan.confinement == "no-open" else []
+    names = [*modules.USUAL, *imports]
+    return {"confinement": fields, "imports": names, "hoped_for": hoped_for, "path": module_path(imports)}
 
 
 def _write_payload(fd: int, work: Work) -> int:

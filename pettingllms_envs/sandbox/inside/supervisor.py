@@ -9,6 +9,7 @@ was killed, no process of a job's may live on: with namespaces they die with it,
 from __future__ import annotations
 
 import base64
+import contextlib
 import gc
 import importlib
 import importlib.machinery
@@ -60,7 +61,11 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     _die_before_the_trainer()
     os.chdir(confinement.base)
     sys.path.extend(settings["path"])
-    _import(settings["imports"])
+    for name in settings["imports"]:
+        importlib.import_module(name)
+    for name in settings["hoped_for"]:
+        with contextlib.suppress(ImportError):  # an interpreter may have been built without some
+            importlib.import_module(name)
     kernel.adopt_orphans()
     if confinement.become_early and confinement.uid is not None:
         become(confinement.uid)
@@ -114,11 +119,6 @@ def _die_before_the_trainer() -> None:
             file.write("800")
     except OSError:
         pass  # no /proc, or a container that forbids it
-
-
-def _import(names: list[str]) -> None:
-    for name in names:
-        importlib.import_module(name)
 
 
 def _find_files_from_base(confinement: Confinement) -> None:
