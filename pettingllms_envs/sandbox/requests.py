@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pettingllms_envs.sandbox.compare import same_result, same_tokens
@@ -18,6 +18,9 @@ ISOLATIONS = ("per_test", "per_solution", "unsafe-subprocess")
 """A process for each test; one for all tests, five times as fast, whose tests share an interpreter; no sandbox at all."""
 
 
+KEPT_OUTPUT = 1 << 16
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A job, what it runs, and how each output is compared. The comparisons never leave this process."""
@@ -26,12 +29,11 @@ class Request:
     work: Work
     compares: tuple[Compare | None, ...]
 
-    def results(self, done: Sequence[Done], isolation: str) -> tuple[Result, ...]:
-        """The verdict on each test."""
-        return tuple(
-            judge(self.job, each.record, each.before, each.output, each.errors, compare, isolation)
-            for each, compare in zip(done, self.compares, strict=True)
-        )
+    def result(self, index: int, done: Done, isolation: str) -> Result:
+        """The verdict on a test, with as much of its output as is worth keeping."""
+        compare = self.compares[index]
+        result = judge(self.job, done.record, done.before, done.output, done.errors, compare, isolation)
+        return result if compare is None else replace(result, stdout=result.stdout[:KEPT_OUTPUT])
 
 
 def request_run(program: str, stdin: str | bytes, limits: Limits) -> Request:

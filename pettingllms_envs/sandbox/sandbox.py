@@ -201,13 +201,14 @@ class Sandbox:
     def _results(self, request: Request, isolation: str) -> tuple[Result, ...]:
         if isolation == "unsafe-subprocess":
             logger.warning("a program runs WITHOUT A SANDBOX (isolation='unsafe-subprocess')")
-            return request.results(unsafe.run(request.job, request.work), "none")
+            done = unsafe.run(request.job, request.work)
+            return tuple(request.result(index, each, "none") for index, each in enumerate(done))
         level = self.start()
         reason = ""
         for _ in range(2):  # a server may have died of something else
             try:
                 with self._pool.lend() as slot:
-                    results = request.results(slot.run(request.job, request.work), level)
+                    results = tuple(slot.run(request.job, request.work, partial(request.result, isolation=level)))
             except (Died, NotStarted) as error:
                 reason = str(error)
                 continue

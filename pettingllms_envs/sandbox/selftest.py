@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pettingllms_envs.sandbox.requests import request_run, request_tests
 from pettingllms_envs.sandbox.slot import Slot
@@ -95,7 +96,8 @@ def failures(slot: Slot) -> list[str]:
         for check in checks():
             test = StdinTest(canary.name + "!" if check.program.startswith("print") else canary.name, "1")
             request = request_tests(Task(program=check.program, tests=[test]), LIMITS, "per_test", True)
-            report = Report(results=request.results(slot.run(request.job, request.work), ""), isolation="")
+            results = slot.run(request.job, request.work, partial(request.result, isolation=""))
+            report = Report(results=tuple(results), isolation="")
             if not check.holds(report):
                 result = report.results[0]
                 failed.append(f"{check.name}: {result.verdict} {result.detail} {result.stdout[:80]!r}")

@@ -14,10 +14,10 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pettingllms_envs.sandbox import imports as modules
 from pettingllms_envs.sandbox.inside import wire
@@ -43,6 +43,9 @@ _ENVIRONMENT = {
 }
 _START_SECONDS = 60.0
 _END_SECONDS = 2.0
+
+
+T = TypeVar("T")
 
 
 class NotStarted(Exception):
@@ -137,8 +140,8 @@ class Slot:
         size = os.fstat(self._log).st_size
         return os.pread(self._log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
 
-    def run(self, job: Job, work: Work) -> list[Done]:
-        """Run a job; one `Done` for each test.
+    def run(self, job: Job, work: Work, judge: Callable[[int, Done], T]) -> list[T]:
+        """Run a job; what `judge` makes of each test, given its index and how it ended. One output is read at a time.
 
         Raises:
             Died: The server is gone. Its processes are, too; start it again.
@@ -154,7 +157,7 @@ class Slot:
             records = [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
             if [record.index for record in records] != list(range(job.num_tests)):
                 raise ValueError("the records are not those of the tests")
-            return _read_outputs(job, records, files[1], files[2])
+            return [judge(at, done) for at, done in enumerate(_read_outputs(job, records, files[1], files[2]))]
         except (OSError, EOFError, ValueError, struct.error) as error:
             log = self.log()
             self.stop()
@@ -235,9 +238,8 @@ def _write_payload(fd: int, work: Work) -> int:
     return len(head)
 
 
-def _read_outputs(job: Job, records: Sequence[Record], results: int, errors: int) -> list[Done]:
+def _read_outputs(job: Job, records: Sequence[Record], results: int, errors: int) -> Iterator[Done]:
     """Each test's part of the outputs, cut at the limit; where all tests share a process, the lengths may be lies."""
-    done = []
     before = Progress()
     for record in records:
         sizes = os.fstat(results).st_size, os.fstat(errors).st_size
@@ -246,6 +248,5 @@ def _read_outputs(job: Job, records: Sequence[Record], results: int, errors: int
         output = os.pread(results, min(record.num_output, job.output), before.num_output)
         num_errors = min(record.num_errors, 4096)
         end = before.num_errors + record.num_errors
-        done.append(Done(record, before, output, os.pread(errors, num_errors, end - num_errors)))
+        yield Done(record, before, output, os.pread(errors, num_errors, end - num_errors))
         before = before.after(record)
-    return done

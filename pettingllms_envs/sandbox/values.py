@@ -93,7 +93,8 @@ class Result:
 
     Args:
         verdict: How it ended.
-        stdout: What it printed, or the JSON of what the called function returned; at most `Limits.output`.
+        stdout: What it printed, or the JSON of what the called function returned; of a test at most 64 KiB are kept
+            once they are compared.
         stderr: The end of its standard error.
         exit_code: The exit code, or minus the number of the signal that ended it, or None if it was stopped or not run.
         cpu: Seconds of CPU time.

@@ -65,7 +65,7 @@ Streams = tuple[int, int, int]
 def run(job: Job, files: Files, confinement: Confinement, address_space: int, progress: Progress) -> NoReturn:
     """Run the tests from `progress.index` on, in a process just forked."""
     try:
-        files = Files(*(fcntl.fcntl(fd, fcntl.F_DUPFD, ABOVE_STREAMS) for fd in astuple(files)))
+        files = Files(*map(_move_up, astuple(files)))
         streams = _streams(job, files)
         _close_all_but(files, streams)
         meta: Meta = json.loads(os.pread(files.payload, job.meta, 0))
@@ -82,7 +82,7 @@ def run(job: Job, files: Files, confinement: Confinement, address_space: int, pr
     if code is None:
         _same_for_all(files, job, streams, progress)
     elif job.in_process:
-        _in_process(files, job, code, progress)
+        _in_process(files, job, code, streams, progress)
     else:
         _fork_each(files, job, code, streams, progress, confinement.test_filter)
     _record(files, Record(DONE, 0, 0, 0.0, 0.0, 0, 0))
@@ -91,9 +91,15 @@ def run(job: Job, files: Files, confinement: Confinement, address_space: int, pr
 
 def _streams(job: Job, files: Files) -> Streams:
     """Standard input, output and error of the tests: memory files, made before that is forbidden."""
+    stdin = _move_up(os.memfd_create("in"))
     if job.in_process:
-        return os.memfd_create("in"), files.results, files.errors
-    return os.memfd_create("in"), os.memfd_create("out"), os.memfd_create("err")
+        return stdin, files.results, files.errors
+    return stdin, _move_up(os.memfd_create("out")), _move_up(os.memfd_create("err"))
+
+
+def _move_up(fd: int) -> int:
+    """The same file under a number that no program's stream has."""
+    return fcntl.fcntl(fd, fcntl.F_DUPFD, ABOVE_STREAMS)
 
 
 def _close_all_but(files: Files, streams: Streams) -> None:
@@ -140,6 +146,7 @@ def _fork_each(
     """A process for each test."""
     for index in range(progress.index, job.num_tests):
         for fd in streams:
+            fcntl.fcntl(fd, fcntl.F_SETFL, 0)  # the test before this one may have set O_APPEND, which sendfile refuses
             os.ftruncate(fd, 0)
             os.lseek(fd, 0, os.SEEK_SET)
         _set_input(streams[0], files.payload, *code.inputs[index])
@@ -151,7 +158,7 @@ def _fork_each(
             _record(files, Record(FAULT, index, error.errno or 0, 0.0, 0.0, 0, 0))
             return
         if pid == 0:
-            _test_process(job, code, limit, test_filter)
+            _test_process(job, code, streams, limit, test_filter)
         _, status, usage = os.wait4(pid, 0)
         kind = LEFTOVER if _left_something() else ENDED
         num_output = _append(files.results, streams[1], job.output)
@@ -164,14 +171,12 @@ def _fork_each(
         progress = progress.after(record)
 
 
-def _test_process(job: Job, code: Code, limit: float, test_filter: bytes) -> NoReturn:
+def _test_process(job: Job, code: Code, streams: Streams, limit: float, test_filter: bytes) -> NoReturn:
     """Run one test in a process just forked, which has no other file than its own."""
-    if code.fn_name is not None:
-        os.dup2(1, program.RESULT_FD)
-        os.dup2(2, 1)
+    _connect(streams, code)
     os.closerange(program.RESULT_FD + (code.fn_name is not None), LAST_FD)
     limit_test(job, limit, test_filter)
-    os._exit(_run(code))
+    os._exit(program.finish(_run(code)))
 
 
 def _run(code: Code) -> int:
@@ -210,23 +215,27 @@ def _set_input(stdin: int, payload: int, offset: int, length: int) -> None:
     os.lseek(stdin, 0, os.SEEK_SET)
 
 
-def _in_process(files: Files, job: Job, code: Code, progress: Progress) -> None:
-    """One test after the other, here. The last one gets no record: how it ends, the kernel tells the server."""
-    if code.fn_name is not None:
-        os.dup2(1, program.RESULT_FD)
-        os.dup2(2, 1)
+def _in_process(files: Files, job: Job, code: Code, streams: Streams, progress: Progress) -> None:
+    """One test after the other, here. The last one gets no record: how it ends, the kernel tells the server.
+
+    So does one that started threads: they can be waited for once, at the end of a process; the server starts another.
+    """
     for index in range(progress.index, job.num_tests):
-        _set_input(0, files.payload, *code.inputs[index])
+        _set_input(streams[0], files.payload, *code.inputs[index])
+        _connect(streams, code)  # again each time: `open(0)` closes what it read
         limit = job.time_left(progress)
         before, began = time.process_time(), time.monotonic()
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (min(most, math.ceil(before + limit)), most))
         if index > progress.index:
             program.fresh_streams()
-        if index == job.num_tests - 1:
+        last = index == job.num_tests - 1
+        if last:
             os.closerange(program.RESULT_FD + (code.fn_name is not None), LAST_FD)
-            os._exit(_run(code))
         status = _run(code)
+        if last or program.has_threads():
+            os._exit(program.finish(status))
+        status = program.finish(status, threads=False)
         num_output = os.fstat(files.results).st_size - progress.num_output
         num_errors = os.fstat(files.errors).st_size - progress.num_errors
         cpu, wall = time.process_time() - before, time.monotonic() - began
@@ -235,6 +244,15 @@ def _in_process(files: Files, job: Job, code: Code, progress: Progress) -> None:
         if job.stops_after(record, progress):
             return
         progress = progress.after(record)
+
+
+def _connect(streams: Streams, code: Code) -> None:
+    """Standard input, output and error; if a function is called, the output is for what it returns alone."""
+    for target, fd in enumerate(streams):
+        os.dup2(fd, target)
+    if code.fn_name is not None:
+        os.dup2(1, program.RESULT_FD)
+        os.dup2(2, 1)
 
 
 def _record(files: Files, record: Record) -> None:

@@ -30,7 +30,7 @@ _open = io.open
 
 
 def stdin_test(code: CodeType, prelude: CodeType) -> int:
-    """Run the program as a script. Returns the exit code."""
+    """Run the program as a script. Returns the exit code, before `finish`."""
     module = _module("__main__")
 
     def script() -> None:
@@ -91,11 +91,11 @@ def unconfined(arguments: list[str]) -> int:
         sys.stderr.writelines(traceback.format_exception_only(error))
         return 1
     if settings["fn_name"] is None:
-        return stdin_test(code, before)
+        return finish(stdin_test(code, before))
     given = sys.stdin.read()
     os.dup2(1, RESULT_FD)
     os.dup2(2, 1)
-    return call_test(code, before, settings["fn_name"], given)
+    return finish(call_test(code, before, settings["fn_name"], given))
 
 
 def settle() -> None:
@@ -117,10 +117,30 @@ def fresh_streams() -> None:
 
 
 def _open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-    # /dev/stdin is a link into /proc, which is not there, or not to be opened.
-    if type(file) is not int and os.fspath(file) in _STDIN:
-        file = os.dup(0)
+    if type(file) is not int:
+        name = os.fspath(file)
+        if name in _STDIN:  # links into /proc, which is not there, or not to be opened
+            file = os.dup(0)
+        elif name == os.devnull:  # no file may be opened to be written, not even this one
+            raw = _Null()
+            return raw if "b" in mode else io.TextIOWrapper(io.BufferedRWPair(raw, raw), "utf-8", write_through=True)
     return _open(file, mode, *args, **kwargs)
+
+
+class _Null(io.RawIOBase):
+    """/dev/null: reads nothing, swallows everything."""
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return 0
+
+    def write(self, data: Any) -> int:
+        return memoryview(data).nbytes
 
 
 def _module(name: str) -> types.ModuleType:
@@ -131,18 +151,27 @@ def _module(name: str) -> types.ModuleType:
 
 
 def _guarded(run: Any) -> int:
-    """Run it, then do what the interpreter does at its end."""
-    status = 0
     try:
         run()
     except SystemExit as error:
-        status = _exit_code(error.code)
+        return _exit_code(error.code)
     except BaseException as error:  # noqa: BLE001  # a stranger's code: whatever it raised is reported to its author
-        status = 1
         _print_traceback(error)
-    for finish in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
+        return 1
+    return 0
+
+
+def has_threads() -> bool:
+    """Whether threads run besides this one. Waiting for them is done once in an interpreter's life."""
+    return threading.active_count() > 1
+
+
+def finish(status: int, *, threads: bool = True) -> int:
+    """What the interpreter does at its end: wait for threads, call what is registered, flush. Returns the exit code."""
+    end_of_threads = [threading._shutdown] if threads else []  # type: ignore[attr-defined]
+    for end in (*end_of_threads, atexit._run_exitfuncs):
         try:
-            finish()
+            end()
         except BaseException as error:  # noqa: BLE001
             _print_traceback(error)
     for stream in {id(stream): stream for stream in (sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__)}.values():

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import threading
+import types
 from typing import Any, NoReturn
 
 from . import kernel, program
@@ -123,12 +124,18 @@ def _die_before_the_trainer() -> None:
 
 def _find_files_from_base(confinement: Confinement) -> None:
     """Look for modules by paths relative to the interpreter's prefix; see `confine.from_base`."""
+    prefix = confinement.base.rstrip("/") + "/"
+
+    class Extension(importlib.machinery.ExtensionFileLoader):
+        def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+            spec.origin = str(spec.origin).removeprefix(prefix)  # made absolute on the way here
+            return super().create_module(spec)
+
     loaders = (
-        (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+        (Extension, importlib.machinery.EXTENSION_SUFFIXES),
         (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
         (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
     )
-    prefix = confinement.base.rstrip("/") + "/"
 
     def finder(path: str) -> importlib.machinery.FileFinder:
         found = importlib.machinery.FileFinder(path, *loaders)
