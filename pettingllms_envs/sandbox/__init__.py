@@ -7,18 +7,19 @@
     sandbox.run_tests("print(int(input()) ** 2)", tests).passed                  # True
     await sandbox.arun_tests("print(int(input()) ** 2)", tests)
 
-The functions here use one `Sandbox` for the process, started at the first call and ended with the process. Make your own
-for other settings. `describe()` says which layers hold; a machine that allows too few gets `SandboxUnavailable` with a
-table of what was tried. docs/sandbox.md says what is promised and what is not.
+The functions here use one `Sandbox` for the process, started at the first call and ended with the process. Make your
+own for other settings. `describe()` says which layers hold; a machine that allows too few gets `SandboxUnavailable`
+with a table of what was tried. docs/sandbox.md says what is promised and what is not.
 
-From the outside in: `sandbox.py` (what a user calls), `pool.py` and `slot.py` (servers), `layers.py` (what holds, and whether
-it works here), `filters.py` and `syscalls.py` (the seccomp filter), `requests.py`, `compare.py` and `verdicts.py` (pure: from a
-caller's tests to verdicts), `inside/` (the other side, a program of its own).
+From the outside in: `sandbox.py` (what a user calls), `pool.py` and `slot.py` (servers), `layers.py` (what holds, and
+whether it works here), `filters.py` and `syscalls.py` (the seccomp filter), `requests.py`, `compare.py` and
+`verdicts.py` (pure: from a caller's tests to verdicts), `inside/` (the other side, a program of its own).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from pettingllms_envs.sandbox.executor import SandboxFailed, ToolExecutor
@@ -92,14 +93,12 @@ def describe() -> dict[str, Any]:
 
 
 def probe() -> list[Probed]:
-    """Try every confinement on this machine, and say which ones work; a few seconds. Starts and ends a server for each."""
+    """Try every confinement on this machine, and say which ones work. Takes a few seconds: each starts a server."""
     found: dict[str, Probed] = {}
     for confinement in CONFINEMENTS:
         with Sandbox(num_slots=1, confinement=confinement) as sandbox:
-            try:
+            with suppress(SandboxUnavailable):  # what was found says so
                 sandbox.start()
-            except SandboxUnavailable:
-                pass  # what was found says so
             for each in sandbox.probed:
                 found[each.name] = each
     return list(found.values())

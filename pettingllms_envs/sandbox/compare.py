@@ -78,8 +78,8 @@ def _float(digits: str) -> float:
 def same_values(value: Any, expected: Any, tolerance: float | None = None) -> bool:
     """Whether a value read from JSON is the expected one.
 
-    Numbers are compared by value, so 2 is 2.0 and True is 1, as in LiveCodeBench's grader. Tuples are lists, as JSON has it, and keys
-    are strings. Anything but None, bool, int, float, str, list, tuple and dict is different from everything.
+    Numbers are compared by value, so 2 is 2.0 and True is 1, as in LiveCodeBench's grader. Tuples are lists, as JSON
+    has it, and keys are strings. What is not None, bool, int, float, str, list, tuple or dict is different from all.
     """
     if type(value) in (bool, int, float) and type(expected) in (bool, int, float):
         if value == expected:

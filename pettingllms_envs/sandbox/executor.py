@@ -1,6 +1,6 @@
 """The executor of a tool role: a `pettingllms_envs.core.PythonExecutor` on the process's own sandbox.
 
-    env = pettingllms_envs.make("plan_path", workflow="tool_plan", executor=sandbox.ToolExecutor())
+env = pettingllms_envs.make("plan_path", workflow="tool_plan", executor=sandbox.ToolExecutor())
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The seccomp filter: from the table of calls (syscalls.py) to the bytes that the kernel takes. Pure.
 
-Why not a binding: the one on PyPI (pyseccomp 0.1.2, of January 2021) needs the machine's libseccomp.so.2, which many images
-lack, and what it compiles to depends on the version found there. A filter must be the same everywhere or it is not
-tested. So the few lines that make one are here, and libseccomp is asked in the tests, where it is installed.
+Why not a binding: the one on PyPI (pyseccomp 0.1.2, of January 2021) needs the machine's libseccomp.so.2, which many
+images lack, and what it compiles to depends on the version found there. A filter must be the same everywhere or it is
+not tested. So the few lines that make one are here, and libseccomp is asked in the tests, where it is installed.
 
 A filter is a binary search over runs of call numbers with the same answer; its leaves are the answers. It was measured
 to cost 1 ms of CPU to install, whatever its length, and nothing to inherit: a job installs it once.

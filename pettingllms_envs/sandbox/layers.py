@@ -1,7 +1,7 @@
 """The layers that can hold a program, which of them this machine allows, and what to do where it allows too few.
 
-Which layers hold is found out by starting a server with them (`Sandbox.start`): here are the candidates, best first, and the
-table that is shown when none of them works.
+Which layers hold is found out by starting a server with them (`Sandbox.start`): here are the candidates, best first,
+and the table that is shown when none of them works.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ CONFINEMENTS = ("namespaces", "user-namespaces", "landlock", "no-open")
 STRENGTH = {"namespaces": 3, "user-namespaces": 3, "landlock": 2, "no-open": 1}
 
 HINTS = {
-    "namespaces": "run as root with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN), or do without",
-    "user-namespaces": "allow unprivileged user namespaces (sysctl user.max_user_namespaces, and"
-    " kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; in a container its seccomp profile must allow unshare)",
-    "landlock": "use Linux 5.13 or newer with landlock in the list of security modules (boot option lsm=landlock,...)",
+    "namespaces": "run as root with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)",
+    "user-namespaces": "allow unprivileged user namespaces (sysctl user.max_user_namespaces,"
+    " kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; a container's seccomp profile must allow unshare)",
+    "landlock": "use Linux 5.13 or newer with landlock among its security modules (boot option lsm=landlock,...)",
     "no-open": "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER); gVisor and WSL 1 may have none",
     "uid": "run as root with CAP_SETUID, CAP_SETGID and CAP_KILL, as Docker does by default",
     "linux": "use Linux on x86_64 or aarch64, or a container or virtual machine of it",

@@ -1,4 +1,4 @@
-"""The slots that a `Sandbox` lends to threads: started when needed, started again when they die, ended with the process."""
+"""The slots that a `Sandbox` lends to threads: started when needed and again when they die, ended with the process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The names that LeetCode gives to every Python program, as the data sets of its problems expect them.
 
-Written for this project after LeetCode's own list of what it imports; `ListNode` and `TreeNode` are the classes that its
-starter codes show in a comment.
+Written for this project after LeetCode's own list of what it imports; `ListNode` and `TreeNode` are the classes that
+its starter codes show in a comment.
 """
 
 from __future__ import annotations

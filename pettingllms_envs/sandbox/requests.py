@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +14,7 @@ from pettingllms_envs.sandbox.verdicts import Compare, judge
 
 
 ISOLATIONS = ("per_test", "per_solution", "unsafe-subprocess")
-"""A process for each test; one for all tests, five times as fast, whose tests share an interpreter; no sandbox at all."""
+"""A process for each test; one for all tests, five times as fast, which share an interpreter; no sandbox at all."""
 
 
 KEPT_OUTPUT = 1 << 16
@@ -106,4 +105,6 @@ def _json(value: object) -> bytes:
     try:
         return json.dumps(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"a call test has a value that JSON does not have ({error}). Give lists and numbers.") from error
+        raise TypeError(
+            f"a call test has a value that JSON does not have ({error}). Give lists and numbers."
+        ) from error

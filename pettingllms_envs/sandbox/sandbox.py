@@ -21,17 +21,18 @@ from typing import Any, Self, TypeVar
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox import layers, selftest, unsafe
-from pettingllms_envs.sandbox.inside import wire
 from pettingllms_envs.sandbox.layers import CONFINEMENTS, STRENGTH, Plan, Probed, SandboxUnavailable
 from pettingllms_envs.sandbox.pool import Pool
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
-from pettingllms_envs.sandbox.slot import Died, Done, NotStarted, Slot
+from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
 from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, Verdict
 
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+DEFAULT_LIMITS = Limits()
 
 
 class Sandbox:
@@ -75,7 +76,7 @@ class Sandbox:
         self._threads: ThreadPoolExecutor | None = None
 
     def run(
-        self, program: str, stdin: str | bytes = "", *, limits: Limits = Limits(), isolation: str = "per_test"
+        self, program: str, stdin: str | bytes = "", *, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test"
     ) -> Result:
         """Run a program from its first line to its end; `Verdict.FINISHED` if it got there with exit code 0.
 
@@ -93,7 +94,7 @@ class Sandbox:
         fn_name: str | None = None,
         prelude: str = "",
         tolerance: float | None = None,
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULT_LIMITS,
         isolation: str = "per_test",
         stop_at_timeout: bool = True,
     ) -> Report:
@@ -122,11 +123,11 @@ class Sandbox:
         self,
         tasks: Sequence[Task],
         *,
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULT_LIMITS,
         isolation: str = "per_test",
         stop_at_timeout: bool = True,
     ) -> list[Report]:
-        """`run_tests` on many programs, as many at a time as there are slots; the reports in the order of the tasks."""
+        """`run_tests` on many programs, as many at a time as there are slots; the reports in the tasks' order."""
         report = partial(self._report, limits=limits, isolation=isolation, stop_at_timeout=stop_at_timeout)
         return list(self._executor().map(report, tasks))
 
@@ -181,7 +182,9 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def pids(self) -> list[int]:
@@ -194,7 +197,7 @@ class Sandbox:
         return Report(results=results, isolation=results[0].isolation)
 
     def _one_of_many(
-        self, task: Task, limits: Limits = Limits(), isolation: str = "per_test", stop_at_timeout: bool = True
+        self, task: Task, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test", stop_at_timeout: bool = True
     ) -> Report:
         return self._report(task, limits, isolation, stop_at_timeout)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pettingllms_envs.sandbox.requests import request_run, request_tests
+from pettingllms_envs.sandbox.requests import request_tests
 from pettingllms_envs.sandbox.slot import Slot
 from pettingllms_envs.sandbox.values import Limits, Report, StdinTest, Task, Verdict
 

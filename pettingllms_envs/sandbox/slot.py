@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import socket
 import struct
 import subprocess
@@ -28,9 +29,7 @@ from pettingllms_envs.sandbox.inside.wire import Job, Progress, Record
 from pettingllms_envs.sandbox.layers import Plan, confinement_of, module_path
 
 
-_BOOT = (
-    "import sys; sys.path.insert(0, {here!r}); from inside.supervisor import main; sys.path.pop(0); main(sys.argv)"
-)
+_BOOT = "import sys; sys.path.insert(0, {here!r}); from inside.supervisor import main; sys.path.pop(0); main(sys.argv)"
 # -I but for its -E: the hash seed, without which the order of a set would change from server to server, is a variable.
 _FLAGS = ("-s", "-S", "-P", "-B", "-X", "utf8", "-c")
 _ENVIRONMENT = {
@@ -155,7 +154,7 @@ class Slot:
             wire.send_job(self._socket, job, (files[0], files[1], files[2]))
             answer = wire.receive_frame(self._socket)
             records = [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
-            if [record.index for record in records] != list(range(job.num_tests)):
+            if [record.test for record in records] != list(range(job.num_tests)):
                 raise ValueError("the records are not those of the tests")
             return [judge(at, done) for at, done in enumerate(_read_outputs(job, records, files[1], files[2]))]
         except (OSError, EOFError, ValueError, struct.error) as error:
@@ -172,8 +171,9 @@ class Slot:
             return
         assert self._socket is not None
         self._socket.close()
-        for end in (lambda: None, self._process.terminate, self._process.kill):
-            end()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):  # at first it is enough that the socket is closed
+            if number is not None:
+                self._process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_SECONDS)
                 break
@@ -200,7 +200,7 @@ FIRST_UID, LAST_UID = 20_000, 60_000
 def claim_uid() -> tuple[socket.socket, int]:
     """A user id that no other slot on this machine has, for as long as the socket is open.
 
-    Limits on a user's processes would else be shared by slots. An abstract socket's name can be taken once, and is free
+    Slots that shared one would share its limit of processes. An abstract socket's name can be taken once, and is free
     again when its process dies, however it dies.
     """
     numbers = random.SystemRandom()  # other containers have their own names, so the choice must differ as well

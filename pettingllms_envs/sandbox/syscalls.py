@@ -1,8 +1,9 @@
 """Which calls a program may make of the kernel, with their numbers on the machines that we know.
 
-An allow-list: what is not here is refused with EPERM, and what is newer than the list with ENOSYS, so that the C library
-falls back to an older call. The numbers are the kernel's and never change; tests/sandbox compares them with libseccomp's.
-Each is (x86_64, aarch64); None where the machine has no such call. `filters.py` makes the filter out of this.
+An allow-list: what is not here is refused with EPERM, and what is newer than the list with ENOSYS, so that the C
+library falls back to an older call. The numbers are the kernel's and never change; tests/sandbox compares them with
+libseccomp's. Each is (x86_64, aarch64); None where the machine has no such call. `filters.py` makes the filter out of
+this.
 """
 
 from __future__ import annotations
@@ -186,7 +187,10 @@ _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, TIOCGWINSZ,
 _FCNTL = (*range(8), 1030, 1032, 1034)  # DUPFD to SETLKW, DUPFD_CLOEXEC, GETPIPE_SZ, GET_SEALS; never SETOWN, SETSIG
 
 
-OPEN = {"open": ((2, None), 1), "openat": ((257, 56), 2)}  # and which argument has the flags
+OPEN: dict[str, tuple[Numbers, int]] = {
+    "open": ((2, None), 1),
+    "openat": ((257, 56), 2),
+}  # and which argument has the flags
 FORK: dict[str, Numbers] = {"fork": (57, None)}
 CLONE: Numbers = (56, 220)
 

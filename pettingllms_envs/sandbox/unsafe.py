@@ -51,7 +51,11 @@ def _run(job: Job, work: Work, index: int, data: bytes) -> tuple[Record, bytes, 
         settings = json.dumps({"fn_name": work.fn_name, "cpu": math.ceil(job.cpu), "output": job.output})
         command = [sys.executable, "-s", "-S", "-P", "-B", "-X", "utf8", "-c", boot, settings, folder]
         began = time.monotonic()
-        with paths["input"].open("rb") as stdin, paths["output"].open("wb") as stdout, paths["errors"].open("wb") as stderr:
+        with (
+            paths["input"].open("rb") as stdin,
+            paths["output"].open("wb") as stdout,
+            paths["errors"].open("wb") as stderr,
+        ):
             process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env={})
             kind, status, cpu = _wait(process, job.wall)
         wall = time.monotonic() - began

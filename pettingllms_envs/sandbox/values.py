@@ -96,7 +96,7 @@ class Result:
         stdout: What it printed, or the JSON of what the called function returned; of a test at most 64 KiB are kept
             once they are compared.
         stderr: The end of its standard error.
-        exit_code: The exit code, or minus the number of the signal that ended it, or None if it was stopped or not run.
+        exit_code: The exit code, or minus the number of the signal that ended it; None if it was stopped or not run.
         cpu: Seconds of CPU time.
         wall: Seconds by the clock on the wall.
         detail: A few words on why, for a log; never a part of the verdict.
@@ -122,7 +122,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """`PASSED` if every test passed and there is one; else a sandbox error if there is one, else the first failure."""
+        """`PASSED` if every test passed; else a sandbox error if there is one; else how the first failure ended."""
         verdicts = [result.verdict for result in self.results]
         if not verdicts or Verdict.SANDBOX_ERROR in verdicts:
             return Verdict.SANDBOX_ERROR

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-import sys
 from pathlib import Path
 
 import pytest

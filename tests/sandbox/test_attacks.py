@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+
 from arena import CONFIGURATIONS, LIMITS, Machine, Secret, look, open_sandbox, said, secret, task_of
 from attacks import ATTACKS, Attack
+from pettingllms_envs.sandbox import CallTest, Limits, Report, StdinTest, Task, Verdict
 from programs import PROGRAMS, Program
-
-from pettingllms_envs.sandbox import LEETCODE_PRELUDE, CallTest, Limits, Report, Sandbox, StdinTest, Task, Verdict
 
 
 SLOW_CONFIGURATIONS = ("A user namespaces, dropped by root", "C landlock, unprivileged", "E no-open, unprivileged")
 ARENAS = [
-    pytest.param((configuration, isolation), marks=[pytest.mark.slow] if slow else [], id=f"{configuration}, {isolation}")
+    pytest.param(
+        (configuration, isolation), marks=[pytest.mark.slow] if slow else [], id=f"{configuration}, {isolation}"
+    )
     for isolation in ("per_test", "per_solution")
     for configuration in CONFIGURATIONS
     for slow in [configuration in SLOW_CONFIGURATIONS or (isolation == "per_solution" and configuration[0] in "BE")]
@@ -45,7 +46,9 @@ def battle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         reports = sandbox.run_many(tasks, limits=LIMITS, isolation=isolation)
         after = look(sandbox)
         sound = sandbox.run_many([Task(program="print(1)", tests=[StdinTest("", "1")])] * 24, limits=Limits())
-        yield Battle(dict(zip([attack.name for attack in ATTACKS], reports, strict=True)), hidden, before, after, sound)
+        yield Battle(
+            dict(zip([attack.name for attack in ATTACKS], reports, strict=True)), hidden, before, after, sound
+        )
 
 
 def test_the_corpus_has_every_category_that_the_issue_names() -> None:
@@ -76,7 +79,9 @@ def practice(request: pytest.FixtureRequest) -> Iterator[dict[str, Report]]:
     configuration, isolation = request.param
     with open_sandbox(configuration, num_slots=4) as sandbox:
         reports = [
-            sandbox.run_tests(each.program, [test_of(each)] * 2, fn_name=each.fn_name, prelude=each.prelude, isolation=isolation)
+            sandbox.run_tests(
+                each.program, [test_of(each)] * 2, fn_name=each.fn_name, prelude=each.prelude, isolation=isolation
+            )
             for each in PROGRAMS
         ]
         yield dict(zip([each.name for each in PROGRAMS], reports, strict=True))

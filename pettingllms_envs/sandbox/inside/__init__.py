@@ -1,7 +1,8 @@
 """What runs on the other side: the fork server, the programs' processes, and what locks them in.
 
 These files run under `sys.executable -I -S` in a process of their own, where `pettingllms_envs` cannot be imported:
-they import the standard library and each other, by relative imports, and nothing else (tests/sandbox holds them to it).
+they import the standard library and each other, by relative imports, and nothing else (tests/sandbox holds them to
+it).
 
 Three kinds of process, each the parent of the next:
 

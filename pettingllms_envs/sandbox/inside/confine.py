@@ -1,7 +1,7 @@
 """What locks programs in, in three steps: the server's surroundings, the job's identity and limits, the test's limits.
 
-`Confinement` says which layers to use. A layer that fails raises `kernel.Refused`: nothing is left out in silence, and it
-is the trainer that decides whether less would do.
+`Confinement` says which layers to use. A layer that fails raises `kernel.Refused`: nothing is left out in silence, and
+it is the trainer that decides whether less would do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A job's process: lock itself in, compile the program, run its tests, and say how each ended.
 
-With a fork for each test, what runs here stays trusted: the program only runs in the children, which have no descriptor
-but their own input and outputs. With all tests in this process it is hostile from the first test on; the server then
-believes nothing but the kernel.
+With a fork for each test, what runs here stays trusted: the program only runs in the children, which have no
+descriptor but their own input and outputs. With all tests in this process it is hostile from the first test on; the
+server then believes nothing but the kernel.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Streams = tuple[int, int, int]
 
 
 def run(job: Job, files: Files, confinement: Confinement, address_space: int, progress: Progress) -> NoReturn:
-    """Run the tests from `progress.index` on, in a process just forked."""
+    """Run the tests from `progress.test` on, in a process just forked."""
     try:
         files = Files(*map(_move_up, astuple(files)))
         streams = _streams(job, files)
@@ -71,11 +71,11 @@ def run(job: Job, files: Files, confinement: Confinement, address_space: int, pr
         meta: Meta = json.loads(os.pread(files.payload, job.meta, 0))
         lock_in(confinement, job, address_space)
     except OSError as error:
-        _record(files, Record(FAULT, progress.index, error.errno or 0, 0.0, 0.0, 0, 0))
+        _record(files, Record(FAULT, progress.test, error.errno or 0, 0.0, 0.0, 0, 0))
         os._exit(1)
     for target, fd in enumerate(streams):
         os.dup2(fd, target)
-    _record(files, Record(READY, progress.index, 0, 0.0, 0.0, 0, 0))
+    _record(files, Record(READY, progress.test, 0, 0.0, 0.0, 0, 0))
     os.lseek(files.results, progress.num_output, os.SEEK_SET)
     os.lseek(files.errors, progress.num_errors, os.SEEK_SET)
     code = _compile(files, job, meta)
@@ -136,15 +136,13 @@ def _same_for_all(files: Files, job: Job, streams: Streams, progress: Progress) 
         num_errors = os.lseek(files.errors, 0, os.SEEK_CUR) - progress.num_errors
     else:
         num_errors = _append(files.errors, streams[2], ERRORS_SHOWN)
-    for index in range(progress.index, job.num_tests):
-        _record(files, Record(ENDED, index, 1 << 8, 0.0, 0.0, 0, num_errors if index == progress.index else 0))
+    for index in range(progress.test, job.num_tests):
+        _record(files, Record(ENDED, index, 1 << 8, 0.0, 0.0, 0, num_errors if index == progress.test else 0))
 
 
-def _fork_each(
-    files: Files, job: Job, code: Code, streams: Streams, progress: Progress, test_filter: bytes
-) -> None:
+def _fork_each(files: Files, job: Job, code: Code, streams: Streams, progress: Progress, test_filter: bytes) -> None:
     """A process for each test."""
-    for index in range(progress.index, job.num_tests):
+    for index in range(progress.test, job.num_tests):
         for fd in streams:
             fcntl.fcntl(fd, fcntl.F_SETFL, 0)  # the test before this one may have set O_APPEND, which sendfile refuses
             os.ftruncate(fd, 0)
@@ -220,14 +218,14 @@ def _in_process(files: Files, job: Job, code: Code, streams: Streams, progress: 
 
     So does one that started threads: they can be waited for once, at the end of a process; the server starts another.
     """
-    for index in range(progress.index, job.num_tests):
+    for index in range(progress.test, job.num_tests):
         _set_input(streams[0], files.payload, *code.inputs[index])
         _connect(streams, code)  # again each time: `open(0)` closes what it read
         limit = job.time_left(progress)
         before, began = time.process_time(), time.monotonic()
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (min(most, math.ceil(before + limit)), most))
-        if index > progress.index:
+        if index > progress.test:
             program.fresh_streams()
         last = index == job.num_tests - 1
         if last:

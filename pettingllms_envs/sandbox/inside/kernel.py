@@ -117,7 +117,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
 
 
 def make_read_only(path: str, *, devices: bool = False) -> None:
-    """Make a mount and all below it read-only, without set-uid programs or devices; before Linux 5.12 the one alone."""
+    """Make a mount read-only, without set-uid programs or devices, and from Linux 5.12 on all mounts below it."""
     flags = MS_RDONLY | MS_NOSUID | (0 if devices else MS_NODEV)  # mount_setattr has them with the same values
     attributes = struct.pack("<QQQQ", flags, 0, 0, 0)
     try:

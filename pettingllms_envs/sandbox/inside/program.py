@@ -102,18 +102,18 @@ def settle() -> None:
     """What `site` would do for a script, and files that need no file system. Once, before the programs."""
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
-    builtins.open = io.open = _open_file  # type: ignore[assignment]
+    builtins.open = io.open = _open_file
     sys.argv = [NAME]
 
 
 def fresh_streams() -> None:
     """New text streams over the descriptors 0, 1 and 2, for the next of several programs in one process."""
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+    stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+    vars(sys).update(stdin=stdin, __stdin__=stdin)
     for fd, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
         raw = io.FileIO(fd, "w", closefd=False)
         stream = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors, write_through=fd == 2)
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
+        vars(sys).update({name: stream, f"__{name}__": stream})
 
 
 def _open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
@@ -167,7 +167,7 @@ def has_threads() -> bool:
 
 
 def finish(status: int, *, threads: bool = True) -> int:
-    """What the interpreter does at its end: wait for threads, call what is registered, flush. Returns the exit code."""
+    """What the interpreter does at its end: wait for threads, call what is registered, flush; the exit code."""
     end_of_threads = [threading._shutdown] if threads else []  # type: ignore[attr-defined]
     for end in (*end_of_threads, atexit._run_exitfuncs):
         try:

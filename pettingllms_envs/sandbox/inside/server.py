@@ -1,7 +1,7 @@
 """The fork server: one job at a time, each in a process forked from here, watched by the clock and by the kernel.
 
-It never reads a program, an input or an output: it passes files on. So there is nothing in its memory, of which every job
-gets a copy, that one program could leave for the next.
+It never reads a program, an input or an output: it passes files on. So there is nothing in its memory, of which every
+job gets a copy, that one program could leave for the next.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def _run(server: Server, job: Job, files: list[int]) -> list[Record]:
     records: list[Record] = []
     progress = Progress()
     stop = False
-    while progress.index < job.num_tests and not stop:
+    while progress.test < job.num_tests and not stop:
         for record in _process(server, job, files, progress):
             records.append(record)
             stop = record.kind in (FAULT, FORGED) or job.stops_after(record, progress)
             progress = progress.after(record)
-    return records + [Record(SKIPPED, index, 0, 0.0, 0.0, 0, 0) for index in range(progress.index, job.num_tests)]
+    return records + [Record(SKIPPED, index, 0, 0.0, 0.0, 0, 0) for index in range(progress.test, job.num_tests)]
 
 
 def _process(server: Server, job: Job, files: list[int], progress: Progress) -> list[Record]:
@@ -94,10 +94,12 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
     read, write = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
+        payload, results, errors = files
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            jobs.run(job, jobs.Files(*files, write), server.confinement, server.address_space, progress)
+            job_files = jobs.Files(payload, results, errors, write)
+            jobs.run(job, job_files, server.confinement, server.address_space, progress)
         finally:
             os._exit(1)
     os.close(write)
@@ -141,7 +143,7 @@ class _Heard:
             self.forged = True
 
     def _likely(self, record: Record) -> bool:
-        if record.index != self.progress.index or record.index >= self.job.num_tests:
+        if record.test != self.progress.test or record.test >= self.job.num_tests:
             return False
         if not self.job.in_process:
             return record.kind in (ENDED, LEFTOVER)
@@ -201,7 +203,7 @@ def _at_the_end(heard: _Heard, kind: int, status: int, cpu: float, wall: float, 
     if heard.job.in_process:
         num_output = max(0, os.fstat(results).st_size - heard.progress.num_output)
         num_errors = max(0, os.fstat(errors).st_size - heard.progress.num_errors)
-    return Record(kind, heard.progress.index, status, cpu, wall, num_output, num_errors)
+    return Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors)
 
 
 def _kill(pid: int) -> None:

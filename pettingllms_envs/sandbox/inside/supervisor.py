@@ -2,8 +2,9 @@
 
     python -s -S -P -B -X utf8 -c "..." FD    see `slot.py`
 
-The supervisor stays behind as the parent of the server. When the server ends, because the trainer is gone or because it
-was killed, no process of a job's may live on: with namespaces they die with it, without them the supervisor kills them.
+The supervisor stays behind as the parent of the server. When the server ends, because the trainer is gone or because
+it was killed, no process of a job's may live on: with namespaces they die with it, without them the supervisor kills
+them.
 """
 
 from __future__ import annotations
@@ -156,10 +157,8 @@ def _kill_children() -> None:
         except ChildProcessError:
             return
         for pid in _children_of(me):
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
 
 
 def _children_of(parent: int) -> list[int]:

@@ -1,8 +1,8 @@
 """The messages between the trainer, the server and a job: fixed structs, and files as descriptors.
 
-A job comes as a small struct with three memory files: `payload` (the program and the inputs), `results` (where standard
-outputs or returned values go, one after the other) and `errors` (the ends of the standard errors). So neither side
-parses what a program wrote, and the server never has it in its memory, from which the next job is forked.
+A job comes as a small struct with three memory files: `payload` (the program and the inputs), `results` (where
+standard outputs or returned values go, one after the other) and `errors` (the ends of the standard errors). So neither
+side parses what a program wrote, and the server never has it in its memory, from which the next job is forked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Record(NamedTuple):
     """How the process of one test ended. `status` is what `waitpid` gave, or an errno if `kind` is FAULT."""
 
     kind: int
-    index: int
+    test: int
     status: int
     cpu: float
     wall: float
@@ -44,7 +44,7 @@ class Record(NamedTuple):
 class Progress(NamedTuple):
     """Where a job's next process goes on: the test, the CPU time used, and the bytes in `results` and `errors`."""
 
-    index: int = 0
+    test: int = 0
     used: float = 0.0
     num_output: int = 0
     num_errors: int = 0
@@ -52,7 +52,7 @@ class Progress(NamedTuple):
     def after(self, record: Record) -> Progress:
         """Behind the record's test."""
         return Progress(
-            record.index + 1,
+            record.test + 1,
             self.used + record.cpu,
             self.num_output + record.num_output,
             self.num_errors + record.num_errors,
