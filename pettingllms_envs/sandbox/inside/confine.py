@@ -166,7 +166,7 @@ def counts_processes(confinement: Confinement) -> bool:
 def limit_test(job: Job, cpu: float, test_filter: bytes) -> None:
     """Narrow a test's own process further, before the program runs."""
     seconds = max(1, math.ceil(cpu))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))  # SIGXCPU, and SIGKILL for who ignores it
     resource.setrlimit(resource.RLIMIT_FSIZE, (job.output, job.output))
     if test_filter:
         kernel.install_filter(test_filter)

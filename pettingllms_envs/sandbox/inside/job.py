@@ -27,6 +27,7 @@ from .wire import DONE, ENDED, FAULT, LEFTOVER, READY, RECORD, Job, Progress, Re
 
 ERRORS_SHOWN = 4096
 ABOVE_STREAMS = 10
+ROUNDING = 0.05  # the kernel counts whole seconds: what the process used before is not worth one of them
 LAST_FD = 1 << 16
 
 
@@ -224,7 +225,8 @@ def _in_process(files: Files, job: Job, code: Code, streams: Streams, progress: 
         limit = job.time_left(progress)
         before, began = time.process_time(), time.monotonic()
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
-        resource.setrlimit(resource.RLIMIT_CPU, (min(most, math.ceil(before + limit)), most))
+        seconds = math.ceil(before + limit - ROUNDING)
+        resource.setrlimit(resource.RLIMIT_CPU, (min(most, max(1, seconds)), most))
         if index > progress.test:
             program.fresh_streams()
         last = index == job.num_tests - 1

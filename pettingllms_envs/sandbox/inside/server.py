@@ -50,12 +50,12 @@ class Server:
     """Readable when a child has died."""
 
 
-def serve(sock: socket.socket, confinement: Confinement) -> NoReturn:
+def serve(sock: socket.socket, confinement: Confinement, address_space: int) -> NoReturn:
     """Run jobs until the trainer is gone."""
     child_died, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-    server = Server(sock, confinement, address_space(), child_died)
+    server = Server(sock, confinement, address_space, child_died)
     while True:
         try:
             job, files = receive_job(sock)
@@ -65,15 +65,6 @@ def serve(sock: socket.socket, confinement: Confinement) -> NoReturn:
         for fd in files:
             os.close(fd)
         send_frame(sock, b"".join(RECORD.pack(*record) for record in records))
-
-
-def address_space() -> int:
-    """Bytes of address space of this process; 256 MiB where that cannot be read."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 256 << 20
 
 
 def _run(server: Server, job: Job, files: list[int]) -> list[Record]:

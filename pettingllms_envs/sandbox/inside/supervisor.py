@@ -93,6 +93,7 @@ def _become_server(sock: socket.socket, confinement: Confinement, settings: dict
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     kernel.die_with_parent()
     kernel.adopt_orphans()
+    address_space = _address_space()  # before there is no /proc
     threading.stack_size(8 << 20)  # else a thread's stack is as large as the main one may become
     if confinement.namespaces:
         new_root(confinement)
@@ -106,7 +107,13 @@ def _become_server(sock: socket.socket, confinement: Confinement, settings: dict
     gc.collect()
     gc.freeze()
     send_frame(sock, json.dumps({"ready": os.getpid(), "python": sys.version.split()[0]}).encode())
-    serve(sock, confinement)
+    serve(sock, confinement, address_space)
+
+
+def _address_space() -> int:
+    """Bytes of address space of this process, which a job has before it runs anything."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _report_failure(sock: socket.socket, error: OSError) -> None:
