@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -146,7 +147,8 @@ class Slot:
             Died: The server is gone. Its processes are, too; start it again.
         """
         assert self._socket is not None
-        files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("payload", "results", "errors")]
+        files = [os.memfd_create("payload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
+        files += [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("results", "errors")]
         try:
             job = job._replace(meta=_write_payload(files[0], work))
             # Every test within its wall limit, and time for the server to set up and to clear away.
@@ -235,6 +237,10 @@ def _write_payload(fd: int, work: Work) -> int:
     head = json.dumps(meta).encode()
     with open(fd, "wb", closefd=False) as file:
         file.writelines([head, work.prelude, work.program, *work.inputs])
+    # A program that has it open, where all tests share a process, must not change what the next process reads.
+    fcntl.fcntl(
+        fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    )
     return len(head)
 
 

@@ -615,6 +615,12 @@ f()
     atexit_for_ever="import atexit, time; atexit.register(time.sleep, 1000)",
     compile_bomb='x = eval("(" * 80 + ")" * 80) if False else ' + "-" * 3000 + "1\nexec('((1,)*2,)*9**9')",
     wait_for_stdin="while True: sys.stdin.read()",
+    a_byte_now_and_then="""
+import time
+while True:
+    for fd in range(3, 64): attempt(os.write, fd, b"\\1")
+    time.sleep(0.2)
+""",
     wait_on_a_pipe="r, w = os.pipe(); os.read(r, 1)",
 )
 
@@ -726,6 +732,11 @@ for fd in (0, 1, 2):
     attempt(fcntl.fcntl, fd, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK)
     attempt(fcntl.fcntl, fd, 1033, 15); attempt(fcntl.fcntl, fd, 1024, 1); attempt(fcntl.flock, fd, fcntl.LOCK_EX)
     attempt(fcntl.lockf, fd, fcntl.LOCK_EX)
+""",
+    change_what_the_next_process_reads="""
+for fd in range(3, 64):
+    attempt(os.pwrite, fd, b"[" * 4000, 0); attempt(os.ftruncate, fd, 0)
+os._exit(1)
 """,
     leave_an_exit_hook="import atexit; atexit.register(print, 'owned')",
     close_everything="os.closerange(0, 1000)",

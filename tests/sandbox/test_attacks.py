@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,15 +14,12 @@ from pettingllms_envs.sandbox import CallTest, Limits, Report, StdinTest, Task, 
 from programs import PROGRAMS, Program
 
 
-SLOW_CONFIGURATIONS = ("A user namespaces, dropped by root", "C landlock, unprivileged", "E no-open, unprivileged")
+QUICK = {("A namespaces", "per_test"), ("C landlock", "per_solution"), ("E no-open", "per_test")}
 ARENAS = [
-    pytest.param(
-        (configuration, isolation), marks=[pytest.mark.slow] if slow else [], id=f"{configuration}, {isolation}"
-    )
-    for isolation in ("per_test", "per_solution")
-    for configuration in CONFIGURATIONS
-    for slow in [configuration in SLOW_CONFIGURATIONS or (isolation == "per_solution" and configuration[0] in "BE")]
+    pytest.param(arena, marks=[] if arena in QUICK else [pytest.mark.slow], id=", ".join(arena))
+    for arena in itertools.product(CONFIGURATIONS, ("per_test", "per_solution"))
 ]
+"""All configurations are for `-m slow`; every layer that can hide files is in one that is always run."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +78,14 @@ def practice(request: pytest.FixtureRequest) -> Iterator[dict[str, Report]]:
     with open_sandbox(configuration, num_slots=4) as sandbox:
         reports = [
             sandbox.run_tests(
-                each.program, [test_of(each)] * 2, fn_name=each.fn_name, prelude=each.prelude, isolation=isolation
+                each.program, [made_of(each)] * 2, fn_name=each.fn_name, prelude=each.prelude, isolation=isolation
             )
             for each in PROGRAMS
         ]
         yield dict(zip([each.name for each in PROGRAMS], reports, strict=True))
 
 
-def test_of(program: Program) -> StdinTest | CallTest:
+def made_of(program: Program) -> StdinTest | CallTest:
     if program.fn_name is None:
         return StdinTest(str(program.given), str(program.expected))
     assert isinstance(program.given, list)

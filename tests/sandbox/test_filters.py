@@ -34,7 +34,9 @@ def verdict(program: bytes, architecture: int, number: int, *arguments: int) -> 
             action = value & 0xFFFF0000
             return {0x7FFF0000: ALLOW, 0x80000000: KILL}.get(action, value & 0xFFFF)
         else:
-            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[operation]
+            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[
+                operation
+            ]
             at += if_true if holds else if_false
 
 
@@ -58,7 +60,10 @@ def test_a_call_without_conditions_gets_the_answer_of_the_table_and_any_other_is
     for calls, answer in groups:
         for numbers in calls.values():
             expected[number(machine, numbers)] = answer
-    checked = {number(machine, call.numbers) for call in syscalls.checked(fork=fork, open_files=opens, set_filter=False).values()}
+    checked = {
+        number(machine, call.numbers)
+        for call in syscalls.checked(fork=fork, open_files=opens, set_filter=False).values()
+    }
     files = {number(machine, numbers) for numbers, _ in (*syscalls.OPEN.values(), *syscalls.STAT.values())}
     for call, answer in expected.items():
         if call is not None and call not in checked | files:

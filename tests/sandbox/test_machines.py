@@ -1,4 +1,4 @@
-"""Other machines than this one, played by a seccomp filter that refuses what they refuse: what is chosen, and what is said.
+"""Other machines, played by a seccomp filter that refuses what they refuse: what is chosen, and what is said.
 
 Each runs in a process of its own, for a filter is for good.
 """
@@ -87,7 +87,9 @@ def test_a_machine_without_seccomp_is_refused_and_told_why():
     level, message, _ = play([SECCOMP])
     assert level is None
     assert isinstance(message, str)
-    assert message.startswith("no sandbox that is good enough works here (min_isolation='no-open'); of these, one must:\n")
+    assert message.startswith(
+        "no sandbox that is good enough works here (min_isolation='no-open'); of these, one must:\n"
+    )
     for name in ("namespaces", "user-namespaces", "landlock", "no-open"):
         assert f"  {name:16} no: " in message
     assert "isolation='unsafe-subprocess'" in message

@@ -1,4 +1,4 @@
-"""What a caller of the sandbox relies on: verdicts, limits, threads, asyncio, forks, and faults that are nobody's reward."""
+"""What a caller of the sandbox relies on: verdicts, limits, threads, asyncio, forks, faults that are no reward."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 import pytest
-from arena import processes
 
 import pettingllms_envs
+from arena import processes
 from pettingllms_envs import sandbox as module
 from pettingllms_envs.core import Execution
 from pettingllms_envs.sandbox import (
@@ -148,11 +148,15 @@ def test_run_gives_what_was_printed_and_why_it_ended(sandbox, isolation):
 
 def test_a_function_or_a_method_of_solution_is_called(sandbox):
     tests = [CallTest([[1, 2, 2]], 2), CallTest([[5]], 5)]
-    method = "class Solution:\n    def mode(self, a: List[int]) -> int:\n        return Counter(a).most_common(1)[0][0]"
+    method = (
+        "class Solution:\n    def mode(self, a: List[int]) -> int:\n        return Counter(a).most_common(1)[0][0]"
+    )
     report = sandbox.run_tests(method, tests, fn_name="mode", prelude=LEETCODE_PRELUDE)
     assert report.passed, report
     assert report.results[0].stdout == b"2"
-    assert sandbox.run_tests(method, tests, fn_name="mode").results[0].detail == "NameError"  # no List without a prelude
+    assert (
+        sandbox.run_tests(method, tests, fn_name="mode").results[0].detail == "NameError"
+    )  # no List without a prelude
     assert sandbox.run_tests("def mode(a): return max(a)", tests, fn_name="mode").passed
     missing = sandbox.run_tests("def other(a): pass", tests, fn_name="mode")
     assert missing.results[0].detail == "NameError"
@@ -162,7 +166,8 @@ def test_the_prelude_gives_what_leetcode_gives(sandbox):
     program = (
         "class Solution:\n    def f(self, n: int) -> Optional[List[float]]:\n        node = ListNode(n, ListNode(1))\n"
         "        tree = TreeNode(2)\n        return [sqrt(node.val), tree.val, pow(2, 10, 1000), inf > 1, gcd(4, 6),"
-        " len(list(pairwise([1, 2, 3]))), sum(accumulate([1, 2])), len(ascii_lowercase), heappop([1]), bisect_left([1], 1)]"
+        " len(list(pairwise([1, 2, 3]))), sum(accumulate([1, 2])), len(ascii_lowercase), heappop([1]),"
+        " bisect_left([1], 1)]"
     )
     expected = [3.0, 2, 24, True, 2, 2, 4, 26, 1, 0]
     report = sandbox.run_tests(program, [CallTest([9], expected)], fn_name="f", prelude=LEETCODE_PRELUDE)
@@ -174,12 +179,16 @@ def test_a_tolerance_is_for_numbers_only(sandbox):
     assert sandbox.run_tests("print(1 / 3, 'yes')", tests, tolerance=1e-6).passed
     assert not sandbox.run_tests("print(1 / 3, 'yes')", tests).passed
     assert not sandbox.run_tests("print(1 / 3, 'Yes')", tests, tolerance=1e-6).passed
-    assert sandbox.run_tests("def f(): return [1 / 3]", [CallTest([], [0.333333333])], fn_name="f", tolerance=1e-6).passed
+    assert sandbox.run_tests(
+        "def f(): return [1 / 3]", [CallTest([], [0.333333333])], fn_name="f", tolerance=1e-6
+    ).passed
 
 
 @pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
 def test_nothing_of_one_program_is_there_for_the_next(sandbox, isolation):
-    leave = "import sys, builtins, os\nbuiltins.left = sys.left = 1\nos.environ['LEFT'] = '1'\nsys.modules['left'] = sys"
+    leave = (
+        "import sys, builtins, os\nbuiltins.left = sys.left = 1\nos.environ['LEFT'] = '1'\nsys.modules['left'] = sys"
+    )
     look = "import sys, builtins, os\nprint(hasattr(builtins, 'left'), hasattr(sys, 'left'), 'LEFT' in os.environ, 'left' in sys.modules)"
     for _ in range(3):
         assert sandbox.run(leave, isolation=isolation).verdict == Verdict.FINISHED
@@ -207,11 +216,21 @@ def test_secrets_of_the_environment_stay_here(sandbox, monkeypatch):
     with Sandbox(num_slots=1) as box:
         names = box.run("import os\nprint(*sorted(os.environ))").stdout.split()
     assert names == sorted(names)
-    assert set(names) == {b"LANG", b"MKL_NUM_THREADS", b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"PATH", b"PYTHONHASHSEED"}
+    assert set(names) == {
+        b"LANG",
+        b"MKL_NUM_THREADS",
+        b"OMP_NUM_THREADS",
+        b"OPENBLAS_NUM_THREADS",
+        b"PATH",
+        b"PYTHONHASHSEED",
+    }
 
 
 def test_reports_come_in_the_order_of_the_tasks(sandbox):
-    tasks = [Task(program=f"import time\ntime.sleep({(7 - n) / 50})\nprint({n})", tests=[StdinTest("", str(n))]) for n in range(8)]
+    tasks = [
+        Task(program=f"import time\ntime.sleep({(7 - n) / 50})\nprint({n})", tests=[StdinTest("", str(n))])
+        for n in range(8)
+    ]
     reports = sandbox.run_many(tasks)
     assert all(report.passed for report in reports)
     wrong = [Task(program=f"print({n % 2})", tests=[StdinTest("", "0")]) for n in range(8)]
@@ -286,7 +305,9 @@ def test_a_server_that_dies_in_every_attempt_is_a_sandbox_error_and_no_verdict_o
         killer = threading.Thread(target=kill)
         killer.start()
         with caplog.at_level(logging.WARNING):
-            report = box.run_tests("import time; time.sleep(3); print(2 * int(input()))", DOUBLE, limits=Limits(wall=20))
+            report = box.run_tests(
+                "import time; time.sleep(3); print(2 * int(input()))", DOUBLE, limits=Limits(wall=20)
+            )
         stop.set()
         killer.join()
         assert [result.verdict for result in report.results] == [Verdict.SANDBOX_ERROR] * 4
@@ -415,11 +436,20 @@ def test_unsafe_mode_runs_without_a_sandbox_and_says_so(caplog):
     assert "WITHOUT A SANDBOX" in caplog.text
     assert box.pids() == []
     limits = Limits(cpu=1.0, wall=1.0)
-    for program, verdict in (("while True: pass", "timeout"), ("1 / 0", "runtime_error"), ("def f(:", "runtime_error")):
+    for program, verdict in (
+        ("while True: pass", "timeout"),
+        ("1 / 0", "runtime_error"),
+        ("def f(:", "runtime_error"),
+    ):
         assert box.run(program, limits=limits, isolation="unsafe-subprocess").verdict == verdict
-    calls = box.run_tests("def f(a): return a + 1", [CallTest([1], 2), CallTest([2], 2)], fn_name="f", isolation="unsafe-subprocess")
+    calls = box.run_tests(
+        "def f(a): return a + 1", [CallTest([1], 2), CallTest([2], 2)], fn_name="f", isolation="unsafe-subprocess"
+    )
     assert [str(result.verdict) for result in calls.results] == ["passed", "wrong"]
-    assert box.run("print('x' * 3000)", limits=Limits(output=1000), isolation="unsafe-subprocess").verdict == "output_limit"
+    assert (
+        box.run("print('x' * 3000)", limits=Limits(output=1000), isolation="unsafe-subprocess").verdict
+        == "output_limit"
+    )
 
 
 @pytest.mark.parametrize(
@@ -451,7 +481,16 @@ def test_a_call_that_cannot_be_answered_is_refused_at_the_door(sandbox, argument
 
 
 @pytest.mark.parametrize(
-    "limits", [{"cpu": 0}, {"cpu": float("nan")}, {"wall": -1}, {"memory": 1000}, {"memory": 1e9}, {"output": True}, {"processes": 0}]
+    "limits",
+    [
+        {"cpu": 0},
+        {"cpu": float("nan")},
+        {"wall": -1},
+        {"memory": 1000},
+        {"memory": 1e9},
+        {"output": True},
+        {"processes": 0},
+    ],
 )
 def test_limits_out_of_their_range_are_refused(limits):
     with pytest.raises(ValueError, match="expected"):
@@ -497,14 +536,18 @@ def test_the_executor_does_not_blame_a_program_for_a_sandbox_that_failed(monkeyp
 
 @pytest.mark.parametrize("package", ["numpy", pytest.param("sympy", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "confinement", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in ("user-namespaces", "landlock", "no-open"))]
+    "confinement",
+    [None, *(pytest.param(each, marks=pytest.mark.slow) for each in ("user-namespaces", "landlock", "no-open"))],
 )
 def test_tools_may_import_packages_that_are_asked_for(sandbox, package, confinement):
     pytest.importorskip(package)
     if (package, confinement) == ("sympy", "no-open"):
         pytest.skip("sympy imports parts of itself when they are used, which no-open mode does not allow")
     program, printed = {
-        "numpy": ("import numpy as np\nprint(int(np.arange(5) @ np.ones(5, int)), np.linalg.det(np.eye(3)))", b"10 1.0\n"),
+        "numpy": (
+            "import numpy as np\nprint(int(np.arange(5) @ np.ones(5, int)), np.linalg.det(np.eye(3)))",
+            b"10 1.0\n",
+        ),
         "sympy": ("import sympy\nx = sympy.Symbol('x')\nprint(*sympy.solve(x**2 - 4))", b"-2 2\n"),
     }[package]
     with Sandbox(num_slots=1, imports=(package,), confinement=confinement) as box:

@@ -1,4 +1,4 @@
-"""Many runs of every kind of end, mixed: the trainer's process stays as small as it was, and nothing is left behind."""
+"""Many runs of every kind of end, mixed: the trainer's process stays as small as it was, and nothing is left."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from arena import look, open_sandbox
 
+from arena import look, open_sandbox
 from pettingllms_envs.sandbox import CallTest, Limits, Sandbox, StdinTest, Task, Verdict
 
 
@@ -24,7 +24,18 @@ KINDS: dict[str, tuple[str, Verdict]] = {
     "sleep": ("import time; time.sleep(100)", Verdict.TIMEOUT),
     "orphan": ("import os, time\nif os.fork() == 0: time.sleep(100)", Verdict.VIOLATION),
 }
-WEIGHTS = {"sound": 60, "wrong": 60, "error": 30, "crash": 20, "exit": 20, "memory": 20, "flood": 4, "syntax": 20, "sleep": 2, "orphan": 8}
+WEIGHTS = {
+    "sound": 60,
+    "wrong": 60,
+    "error": 30,
+    "crash": 20,
+    "exit": 20,
+    "memory": 20,
+    "flood": 4,
+    "syntax": 20,
+    "sleep": 2,
+    "orphan": 8,
+}
 
 
 def resident() -> int:
@@ -69,5 +80,3 @@ def test_large_outputs_are_not_kept(sandbox: Sandbox) -> None:
     assert all(len(result.stdout) == 1 << 16 for result in report.results)
     called = sandbox.run_tests("def f(): return 'x' * (1 << 20)", [CallTest([], "x" * (1 << 20))], fn_name="f")
     assert called.passed
-
-

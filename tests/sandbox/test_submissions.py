@@ -74,7 +74,9 @@ def test_submissions_get_the_labels_of_their_judges(sandbox: Sandbox, isolation:
 
 def test_submissions_that_fail_to_run_do_so_on_any_input(sandbox: Sandbox) -> None:
     known = problems()
-    broken = [row for row in rows("code_submissions.jsonl") if row["label_here"] == "CE" and row["problem"] not in known]
+    broken = [
+        row for row in rows("code_submissions.jsonl") if row["label_here"] == "CE" and row["problem"] not in known
+    ]
     assert len(broken) == 2
     for row in broken:
         report = sandbox.run_tests(row["code"], [StdinTest("1 1\n1\n", "1")])
@@ -85,7 +87,9 @@ def reference_tasks() -> list[Task]:
     tasks = []
     for row in rows("apps_sample.jsonl"):
         for solution in row["solutions"]:
-            tasks.append(Task(program=solution, tests=apps_tests(row), fn_name=row["fn_name"], prelude=LEETCODE_PRELUDE))
+            tasks.append(
+                Task(program=solution, tests=apps_tests(row), fn_name=row["fn_name"], prelude=LEETCODE_PRELUDE)
+            )
     for row in rows("livecodebench_sample.jsonl"):
         if row["reference_solution"]:
             prelude = LEETCODE_PRELUDE if row["fn_name"] else ""
@@ -94,7 +98,9 @@ def reference_tasks() -> list[Task]:
     for row in rows("leetcode_sample.jsonl"):
         tests = [CallTest(given, wanted) for given, wanted in zip(row["inputs"], row["outputs"], strict=True)]
         tasks.append(
-            Task(program=row["solution"], tests=tests, fn_name=row["fn_name"], prelude=LEETCODE_PRELUDE, tolerance=1e-5)
+            Task(
+                program=row["solution"], tests=tests, fn_name=row["fn_name"], prelude=LEETCODE_PRELUDE, tolerance=1e-5
+            )
         )
     return tasks
 
@@ -105,7 +111,10 @@ def test_reference_solutions_pass(sandbox: Sandbox) -> None:
     assert len(tasks) > 60
     reports = sandbox.run_many(tasks, limits=GENEROUS)
     failed = [
-        (task.program[:200], next((r.verdict, r.detail, r.stderr[-200:]) for r in report.results if r.verdict != "passed"))
+        (
+            task.program[:200],
+            next((r.verdict, r.detail, r.stderr[-200:]) for r in report.results if r.verdict != "passed"),
+        )
         for task, report in zip(tasks, reports, strict=True)
         if not report.passed
     ]

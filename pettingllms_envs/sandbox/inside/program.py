@@ -24,6 +24,7 @@ from typing import Any
 
 RESULT_FD = 3
 NAME = "solution.py"
+THREAD_STACK = 8 << 20
 
 _STDIN = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _open = io.open
@@ -162,8 +163,11 @@ def _guarded(run: Any) -> int:
 
 
 def has_threads() -> bool:
-    """Whether threads run besides this one. Waiting for them is done once in an interpreter's life."""
-    return threading.active_count() > 1
+    """Whether threads run besides this one, or have just ended and may not have given their large stacks back.
+
+    Waiting for them is done once in an interpreter's life.
+    """
+    return threading.active_count() > 1 or threading.stack_size() != THREAD_STACK
 
 
 def finish(status: int, *, threads: bool = True) -> int:

@@ -110,12 +110,14 @@ class _Heard:
         self.ready = self.over = self.forged = False
         self._pending = b""
 
-    def take(self, data: bytes) -> None:
-        """Hear a piece of what it writes."""
+    def take(self, data: bytes) -> bool:
+        """Hear a piece of what it writes; whether a record was complete: a byte now and then earns no more time."""
         self._pending += data
+        complete = len(self._pending) >= RECORD.size
         while len(self._pending) >= RECORD.size and not self.forged:
             self._take(Record._make(RECORD.unpack_from(self._pending)))
             self._pending = self._pending[RECORD.size :]
+        return complete
 
     def _take(self, record: Record) -> None:
         if self.over:
@@ -161,11 +163,10 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
             os._exit(0)
         if read in events:
             data = os.read(read, 1 << 16)
-            heard.take(data)
+            if heard.take(data):
+                deadline = time.monotonic() + heard.job.wall
             if not data:
                 poll.unregister(read)  # before its last test a process closes its end
-            else:
-                deadline = time.monotonic() + heard.job.wall
         if server.child_died in events:
             os.read(server.child_died, 4096)
             ended, status, usage = os.wait4(pid, os.WNOHANG)

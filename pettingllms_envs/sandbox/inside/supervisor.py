@@ -94,7 +94,7 @@ def _become_server(sock: socket.socket, confinement: Confinement, settings: dict
     kernel.die_with_parent()
     kernel.adopt_orphans()
     address_space = _address_space()  # before there is no /proc
-    threading.stack_size(8 << 20)  # else a thread's stack is as large as the main one may become
+    threading.stack_size(program.THREAD_STACK)  # else a thread's stack is as large as the main one may become
     if confinement.namespaces:
         new_root(confinement)
         sys.path_importer_cache.clear()
