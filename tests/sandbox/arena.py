@@ -16,7 +16,7 @@ from pettingllms_envs.sandbox import CallTest, Limits, Report, Sandbox, SandboxU
 from pettingllms_envs.sandbox.slot import FIRST_UID, LAST_UID
 
 
-LIMITS = Limits(cpu=1.0, wall=2.0, total=3.0, memory=1 << 28, output=1 << 20, processes=8)
+LIMITS = Limits(cpu=1.0, wall=1.5, total=3.0, memory=1 << 28, output=1 << 20, processes=8)
 
 WATCHED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/")
 """Folders in which an attack might leave something."""

@@ -39,7 +39,7 @@ class Battle:
 def battle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Battle]:
     configuration, isolation = request.param
     # Most of an attack's time is waiting for its end by the clock, so there are more slots than cores.
-    with open_sandbox(configuration, num_slots=12) as sandbox, secret(tmp_path_factory.mktemp("hidden")) as hidden:
+    with open_sandbox(configuration, num_slots=8) as sandbox, secret(tmp_path_factory.mktemp("hidden")) as hidden:
         sandbox.run_many([Task(program="", tests=[StdinTest("", "")])] * 48, limits=LIMITS)
         before = look(sandbox)
         tasks = [task_of(attack.program, attack.fn_name, hidden) for attack in ATTACKS]
@@ -77,13 +77,12 @@ def test_nothing_is_left_of_the_attacks_and_the_sandbox_lives(battle: Battle) ->
 @pytest.fixture(scope="module", params=ARENAS)
 def practice(request: pytest.FixtureRequest) -> Iterator[dict[str, Report]]:
     configuration, isolation = request.param
-    with open_sandbox(configuration, num_slots=4) as sandbox:
-        reports = [
-            sandbox.run_tests(
-                each.program, [made_of(each)] * 2, fn_name=each.fn_name, prelude=each.prelude, isolation=isolation
-            )
+    with open_sandbox(configuration, num_slots=3) as sandbox:
+        tasks = [
+            Task(program=each.program, tests=[made_of(each)] * 2, fn_name=each.fn_name, prelude=each.prelude)
             for each in PROGRAMS
         ]
+        reports = sandbox.run_many(tasks, isolation=isolation, limits=Limits(wall=30.0))
         yield dict(zip([each.name for each in PROGRAMS], reports, strict=True))
 
 

@@ -167,7 +167,8 @@ def has_threads() -> bool:
 
     Waiting for them is done once in an interpreter's life.
     """
-    return threading.active_count() > 1 or threading.stack_size() != THREAD_STACK
+    # `stack_size()` without an argument would set it, to the C library's default.
+    return threading.active_count() > 1 or threading.stack_size(THREAD_STACK) != THREAD_STACK
 
 
 def finish(status: int, *, threads: bool = True) -> int:
