@@ -22,6 +22,7 @@ class Pool:
     def __init__(self, num_slots: int, make: Callable[[], Slot]) -> None:
         self.num_slots = num_slots
         self._make = make
+        self._slots: set[Slot] = set()
         self._empty()
         weakref.finalize(self, _stop_all, self._slots, os.getpid())
         mine = weakref.ref(self)
@@ -31,7 +32,6 @@ class Pool:
         self._free = threading.Semaphore(self.num_slots)
         self._lock = threading.Lock()
         self._idle: list[Slot] = []
-        self._slots: set[Slot] = getattr(self, "_slots", set())
 
     @contextmanager
     def lend(self) -> Iterator[Slot]:

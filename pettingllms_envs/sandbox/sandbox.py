@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -74,6 +75,8 @@ class Sandbox:
         self._choosing = threading.Lock()
         self._pool = Pool(self.num_slots, self._new_slot)
         self._threads: ThreadPoolExecutor | None = None
+        mine = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _after_fork(mine))
 
     def run(
         self, program: str, stdin: str | bytes = "", *, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test"
@@ -267,6 +270,14 @@ class Sandbox:
         finally:
             slot.stop()
         return Probed(plan.confinement, not failed, "; ".join(failed))
+
+
+def _after_fork(sandbox: weakref.ref[Sandbox]) -> None:
+    """In a fork of the trainer: its threads are not here, and one of them may have held the lock."""
+    alive = sandbox()
+    if alive is not None:
+        alive._threads = None
+        alive._choosing = threading.Lock()
 
 
 def num_cores() -> int:
