@@ -46,7 +46,7 @@ def judge(
 
 def _ending(job: Job, record: Record, before: Progress, output: bytes, errors: bytes) -> tuple[Verdict, str]:
     by_kind = {
-        wire.FAULT: (Verdict.SANDBOX_ERROR, f"the sandbox failed: {os.strerror(record.status)}"),
+        wire.FAULT: (Verdict.SANDBOX_ERROR, f"the sandbox failed: {_fault(record.status)}"),
         wire.FORGED: (Verdict.VIOLATION, "it wrote where only the sandbox writes"),
         wire.LEFTOVER: (Verdict.VIOLATION, "it left a process behind"),
         wire.SKIPPED: (Verdict.TIMEOUT, "not run: the tests before it took too long"),
@@ -69,6 +69,10 @@ def _ending(job: Job, record: Record, before: Progress, output: bytes, errors: b
     if code:
         return Verdict.RUNTIME_ERROR, _exception(last_line) if code == 1 else f"exit code {code}"
     return Verdict.FINISHED, ""
+
+
+def _fault(number: int) -> str:
+    return os.strerror(number) if 0 < number < 256 else "a process of its own ended before its time"
 
 
 def _exception(line: bytes) -> str:

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from arena import skip_unless_broken
 from pettingllms_envs.sandbox import Sandbox, SandboxUnavailable
 
 
@@ -12,5 +13,5 @@ def sandbox() -> Iterator[Sandbox]:
         try:
             made.start()
         except SandboxUnavailable as error:
-            pytest.skip(f"no sandbox works here: {error}")
+            skip_unless_broken(made, f"no sandbox works here: {error}")
         yield made

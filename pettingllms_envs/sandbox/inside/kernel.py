@@ -32,6 +32,7 @@ MS_NODEV = 0x4
 MNT_DETACH = 0x2
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_SECCOMP = 22
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
@@ -74,9 +75,9 @@ def die_with_parent() -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(9), 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
 
 
-def dumpable() -> None:
-    """Own the files of this process in /proc again after a change of uid."""
-    _check(_libc.prctl(4, ctypes.c_ulong(1), 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+def dumpable(yes: bool) -> None:
+    """Whether the files of this process in /proc are its user's own, and others of that user may trace it."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(yes), 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
 
 
 def adopt_orphans() -> None:

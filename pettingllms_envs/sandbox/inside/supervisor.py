@@ -71,9 +71,11 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     kernel.adopt_orphans()
     if confinement.become_early and confinement.uid is not None:
         become(confinement.uid)
-        kernel.dumpable()
+        kernel.dumpable(True)  # a change of user makes it False, and the maps of a namespace unwritable
     if confinement.namespaces:
         leave_namespaces(confinement)
+    # An unprivileged server has its programs' user; without this they could open its descriptors in /proc.
+    kernel.dumpable(False)
     server = os.fork()
     if server == 0:
         try:
