@@ -24,6 +24,7 @@ MODEL_LIBRARIES = {
     "vllm",
 }
 CORE = "pettingllms_envs.core"
+INSIDE = "pettingllms_envs.sandbox.inside"
 
 # What a room may import of the environments and of PettingZoo's world, beyond the standard library and numpy.
 # A room not named here may import whatever no other rule forbids.
@@ -36,6 +37,9 @@ ROOMS = {
     "aec.py": {"gymnasium", "pettingzoo", CORE, "pettingllms_envs.spaces", "pettingllms_envs"},
     "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"},
     "workflows/*.py": {CORE, "pettingllms_envs.workflows"},
+    # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
+    "sandbox/*.py": {CORE, "pettingllms_envs.sandbox", *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel"))}
+    | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire"},
 }
 
 

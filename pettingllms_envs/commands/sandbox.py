@@ -1,0 +1,44 @@
+"""Show what would hold a model's programs on this machine, and try it. Exit status 1 if nothing holds."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from rich.console import Console
+from rich.text import Text
+
+from pettingllms_envs.commands import at_the_door
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The weakest confinement that is good enough."""
+    parser.add_argument(
+        "--min-isolation",
+        default="no-open",
+        metavar="NAME",
+        help="the weakest that is good enough: namespaces, user-namespaces, landlock or no-open (no-open)",
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Print what works, what is active, and what the self-test showed; 0 if programs can be run."""
+    from pettingllms_envs import sandbox  # with asyncio and ctypes, which the other commands do without
+    from pettingllms_envs.sandbox import selftest
+    from pettingllms_envs.sandbox.layers import table
+
+    with at_the_door():
+        box = sandbox.Sandbox(num_slots=1, min_isolation=args.min_isolation)
+    console.print(Text(f"What this machine allows:\n{table(sandbox.probe())}\n"), soft_wrap=True)
+    with box:
+        began = time.perf_counter()
+        try:
+            level = box.start()
+        except sandbox.SandboxUnavailable as error:
+            console.print(Text(str(error)), soft_wrap=True)
+            return 1
+        seconds = time.perf_counter() - began
+        console.print(Text(f"Active: {level}\n\nSelf-test, passed in {seconds:.1f} s with the start:"))
+        for check in selftest.checks():
+            console.print(Text(f"  {check.name}"))
+    return 0

@@ -1,0 +1,104 @@
+"""Runs Python that a model wrote, where it can do no harm, and says whether it is right.
+
+    from pettingllms_envs import sandbox
+
+    sandbox.run("print(6 * 7)").stdout                                           # b"42\\n"
+    tests = [sandbox.StdinTest(stdin="3", expected="9")]
+    sandbox.run_tests("print(int(input()) ** 2)", tests).passed                  # True
+    await sandbox.arun_tests("print(int(input()) ** 2)", tests)
+
+The functions here use one `Sandbox` for the process, started at the first call and ended with the process. Make your
+own for other settings. `describe()` says which layers hold; a machine that allows too few gets `SandboxUnavailable`
+with a table of what was tried. docs/sandbox.md says what is promised and what is not.
+
+From the outside in: `sandbox.py` (what a user calls), `pool.py` and `slot.py` (servers), `layers.py` (what holds, and
+whether it works here), `filters.py` and `syscalls.py` (the seccomp filter), `requests.py`, `compare.py` and
+`verdicts.py` (pure: from a caller's tests to verdicts), `inside/` (the other side, a program of its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from pettingllms_envs.sandbox.executor import SandboxFailed, ToolExecutor
+from pettingllms_envs.sandbox.layers import CONFINEMENTS, Probed, SandboxUnavailable
+from pettingllms_envs.sandbox.prelude import LEETCODE_PRELUDE
+from pettingllms_envs.sandbox.sandbox import Sandbox
+from pettingllms_envs.sandbox.shared import default
+from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, Verdict
+
+
+__all__ = [
+    "CONFINEMENTS",
+    "LEETCODE_PRELUDE",
+    "CallTest",
+    "Limits",
+    "Probed",
+    "Report",
+    "Result",
+    "Sandbox",
+    "SandboxFailed",
+    "SandboxUnavailable",
+    "StdinTest",
+    "Task",
+    "ToolExecutor",
+    "Verdict",
+    "arun",
+    "arun_many",
+    "arun_tests",
+    "default",
+    "describe",
+    "probe",
+    "run",
+    "run_many",
+    "run_tests",
+]
+
+
+def run(program: str, stdin: str | bytes = "", **settings: Any) -> Result:
+    """`Sandbox.run` of the process's own sandbox."""
+    return default().run(program, stdin, **settings)
+
+
+def run_tests(program: str, tests: Sequence[StdinTest | CallTest], **settings: Any) -> Report:
+    """`Sandbox.run_tests` of the process's own sandbox."""
+    return default().run_tests(program, tests, **settings)
+
+
+def run_many(tasks: Sequence[Task], **settings: Any) -> list[Report]:
+    """`Sandbox.run_many` of the process's own sandbox."""
+    return default().run_many(tasks, **settings)
+
+
+async def arun(program: str, stdin: str | bytes = "", **settings: Any) -> Result:
+    """`Sandbox.arun` of the process's own sandbox."""
+    return await default().arun(program, stdin, **settings)
+
+
+async def arun_tests(program: str, tests: Sequence[StdinTest | CallTest], **settings: Any) -> Report:
+    """`Sandbox.arun_tests` of the process's own sandbox."""
+    return await default().arun_tests(program, tests, **settings)
+
+
+async def arun_many(tasks: Sequence[Task], **settings: Any) -> list[Report]:
+    """`Sandbox.arun_many` of the process's own sandbox."""
+    return await default().arun_many(tasks, **settings)
+
+
+def describe() -> dict[str, Any]:
+    """`Sandbox.describe` of the process's own sandbox."""
+    return default().describe()
+
+
+def probe() -> list[Probed]:
+    """Try every confinement on this machine, and say which ones work. Takes a few seconds: each starts a server."""
+    found: dict[str, Probed] = {}
+    for confinement in CONFINEMENTS:
+        with Sandbox(num_slots=1, confinement=confinement) as sandbox:
+            with suppress(SandboxUnavailable):  # what was found says so
+                sandbox.start()
+            for each in sandbox.probed:
+                found[each.name] = each
+    return list(found.values())

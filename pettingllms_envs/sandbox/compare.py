@@ -1,0 +1,112 @@
+"""Whether what a program printed or returned is what was expected. Pure, total, and never an object's own `__eq__`.
+
+The bytes come from a program that may have written them to break us: deep nesting, huge numbers, NaN, no UTF-8 at all.
+Whatever they are, the answer is True or False.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+
+MAX_DIGITS = 4300  # reading an integer takes time that grows with the square of its length
+_DECIMAL = re.compile(rb"[+-]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,4})?", re.ASCII)
+
+
+def same_tokens(printed: bytes, expected: bytes, tolerance: float | None = None) -> bool:
+    """Whether both have the same words, split at ASCII white space.
+
+    Args:
+        printed: What the program printed.
+        expected: What it was to print.
+        tolerance: Decimal numbers may differ by so much, absolutely or relative to the expected one. None: not at all.
+    """
+    ours, theirs = printed.split(), expected.split()
+    if len(ours) != len(theirs):
+        return False
+    if ours == theirs:
+        return True
+    return tolerance is not None and all(
+        one == other or _close(one, other, tolerance) for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _close(printed: bytes, expected: bytes, tolerance: float) -> bool:
+    if not (_DECIMAL.fullmatch(printed) and _DECIMAL.fullmatch(expected)):
+        return False
+    return _close_numbers(float(printed), float(expected), tolerance)
+
+
+def _close_numbers(number: float, expected: float, tolerance: float) -> bool:
+    if not (math.isfinite(number) and math.isfinite(expected)):
+        return False
+    return abs(number - expected) <= tolerance * max(1.0, abs(expected))
+
+
+def read_value(written: bytes) -> Any:
+    """The value of a JSON document.
+
+    Raises:
+        ValueError: It is no JSON, has NaN, an infinity or an enormous number, or is nested too deeply.
+    """
+    try:
+        return json.loads(written.decode(), parse_constant=_refuse, parse_int=_integer, parse_float=_float)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(digits)} digits; expected at most {MAX_DIGITS}")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number beyond all floats")
+    return number
+
+
+def same_values(value: Any, expected: Any, tolerance: float | None = None) -> bool:
+    """Whether a value read from JSON is the expected one.
+
+    Numbers are compared by value, so 2 is 2.0 and True is 1, as in LiveCodeBench's grader. Tuples are lists, as JSON
+    has it, and keys are strings. What is not None, bool, int, float, str, list, tuple or dict is different from all.
+    """
+    if type(value) in (bool, int, float) and type(expected) in (bool, int, float):
+        if value == expected:
+            return True
+        return tolerance is not None and _close_reals(value, expected, tolerance)
+    if type(value) in (list, tuple) and type(expected) in (list, tuple):
+        return len(value) == len(expected) and all(
+            same_values(one, other, tolerance) for one, other in zip(value, expected, strict=True)
+        )
+    if type(value) is dict and type(expected) is dict:
+        named = {str(key): item for key, item in expected.items()}
+        return value.keys() == named.keys() and all(same_values(value[key], named[key], tolerance) for key in named)
+    if value is None or expected is None:
+        return value is expected
+    return type(value) is str and type(expected) is str and value == expected
+
+
+def _close_reals(value: float, expected: float, tolerance: float) -> bool:
+    try:
+        return _close_numbers(float(value), float(expected), tolerance)
+    except OverflowError:
+        return False
+
+
+def same_result(written: bytes, expected: Any, tolerance: float | None = None) -> bool:
+    """Whether the JSON that a program wrote is the expected value."""
+    try:
+        return same_values(read_value(written), expected, tolerance)
+    except ValueError:
+        return False

@@ -1,0 +1,62 @@
+"""The executor of a tool role: a `pettingllms_envs.core.PythonExecutor` on the process's own sandbox.
+
+env = pettingllms_envs.make("plan_path", workflow="tool_plan", executor=sandbox.ToolExecutor())
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pettingllms_envs.core import Execution
+from pettingllms_envs.sandbox.shared import default
+from pettingllms_envs.sandbox.values import Limits, Verdict
+
+
+class SandboxFailed(RuntimeError):
+    """The sandbox itself failed, twice: no fault of the program's, and no reason to punish whoever wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecutor:
+    """Runs each program afresh: nothing is kept from one to the next. A copy or a pickle of it works like it.
+
+    Args:
+        limits: Of time, memory and output.
+        imports: Packages that the programs may import, such as `("numpy", "sympy")`; see `Sandbox`.
+        max_shown: What is printed beyond so many characters is cut out of the middle.
+    """
+
+    limits: Limits = field(default_factory=lambda: Limits(cpu=2.0, output=1 << 16))
+    imports: tuple[str, ...] = ()
+    max_shown: int = 4096
+
+    def __call__(self, program: str) -> Execution:
+        """Run the program from its first line to its end.
+
+        Raises:
+            SandboxFailed: The sandbox failed.
+            SandboxUnavailable: This machine cannot hold a program.
+        """
+        result = default(self.imports).run(program, limits=self.limits)
+        if result.verdict == Verdict.SANDBOX_ERROR:
+            raise SandboxFailed(f"the sandbox failed twice ({result.detail}); expected a result. See the log.")
+        shown = shorten(result.stdout.decode("utf-8", "replace"), self.max_shown)
+        error = "" if result.verdict == Verdict.FINISHED else f"{_WORDS[result.verdict]}: {result.detail}"
+        return Execution(shown, error)
+
+
+_WORDS = {
+    Verdict.TIMEOUT: "out of time",
+    Verdict.MEMORY: "out of memory",
+    Verdict.OUTPUT_LIMIT: "too much output",
+    Verdict.RUNTIME_ERROR: "it failed",
+    Verdict.VIOLATION: "forbidden",
+}
+
+
+def shorten(text: str, most: int) -> str:
+    """The text, or its beginning and its end with a line in between that says how much is missing."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"

@@ -1,0 +1,222 @@
+"""The fork server: one job at a time, each in a process forked from here, watched by the clock and by the kernel.
+
+It never reads a program, an input or an output: it passes files on. So there is nothing in its memory, of which every
+job gets a copy, that one program could leave for the next.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import NoReturn
+
+from . import job as jobs
+from .confine import Confinement
+from .wire import (
+    DONE,
+    ENDED,
+    FAULT,
+    FORGED,
+    LEFTOVER,
+    READY,
+    RECORD,
+    SKIPPED,
+    WALL,
+    Job,
+    Progress,
+    Record,
+    receive_job,
+    send_frame,
+)
+
+
+SETUP_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What stays the same from job to job."""
+
+    sock: socket.socket
+    confinement: Confinement
+    address_space: int
+    """Bytes of address space that a job has before it runs anything."""
+    child_died: int
+    """Readable when a child has died."""
+
+
+def serve(sock: socket.socket, confinement: Confinement, address_space: int) -> NoReturn:
+    """Run jobs until the trainer is gone."""
+    child_died, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    server = Server(sock, confinement, address_space, child_died)
+    while True:
+        try:
+            job, files = receive_job(sock)
+        except EOFError:
+            os._exit(0)
+        records = _run(server, job, files)
+        for fd in files:
+            os.close(fd)
+        send_frame(sock, b"".join(RECORD.pack(*record) for record in records))
+
+
+def _run(server: Server, job: Job, files: list[int]) -> list[Record]:
+    """The record of each test; a new process wherever one ended before its time."""
+    records: list[Record] = []
+    progress = Progress()
+    stop = False
+    while progress.test < job.num_tests and not stop:
+        for record in _process(server, job, files, progress):
+            records.append(record)
+            stop = record.kind in (FAULT, FORGED) or job.stops_after(record, progress)
+            progress = progress.after(record)
+    return records + [Record(SKIPPED, index, 0, 0.0, 0.0, 0, 0) for index in range(progress.test, job.num_tests)]
+
+
+def _process(server: Server, job: Job, files: list[int], progress: Progress) -> list[Record]:
+    """The records of the tests that one process got through, at least one."""
+    # Not a pipe: a process may open the other end of its own pipe in /proc/self/fd, and read what is meant for us.
+    ours, theirs = socket.socketpair()
+    read, write = ours.detach(), theirs.detach()
+    pid = os.fork()
+    if pid == 0:
+        payload, results, errors = files
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            job_files = jobs.Files(payload, results, errors, write)
+            jobs.run(job, job_files, server.confinement, server.address_space, progress)
+        finally:
+            os._exit(1)
+    os.close(write)
+    heard = _Heard(job, progress)
+    try:
+        return _watch(server, heard, pid, read, files)
+    finally:
+        os.close(read)
+
+
+class _Heard:
+    """What a job's process has said. It is honest, unless it runs the tests itself: then it may say anything."""
+
+    def __init__(self, job: Job, progress: Progress) -> None:
+        self.job, self.progress = job, progress
+        self.records: list[Record] = []
+        self.ready = self.over = self.forged = False
+        self._pending = b""
+
+    def take(self, data: bytes) -> bool:
+        """Hear a piece of what it writes; whether a record was complete: a byte now and then earns no more time."""
+        self._pending += data
+        complete = len(self._pending) >= RECORD.size
+        while len(self._pending) >= RECORD.size and not self.forged:
+            self._take(Record._make(RECORD.unpack_from(self._pending)))
+            self._pending = self._pending[RECORD.size :]
+        return complete
+
+    def _take(self, record: Record) -> None:
+        if self.over:
+            self.forged = True
+        elif record.kind == FAULT and not (self.ready and self.job.in_process):
+            self.records.append(record)
+            self.over = True
+        elif record.kind == READY and not self.ready:
+            self.ready = True
+        elif record.kind == DONE and self.records:
+            self.over = True
+        elif self.ready and self._likely(record):
+            self.records.append(record)
+            self.progress = self.progress.after(record)
+        else:
+            self.forged = True
+
+    def _likely(self, record: Record) -> bool:
+        if record.test != self.progress.test or record.test >= self.job.num_tests:
+            return False
+        if not self.job.in_process:
+            return record.kind in (ENDED, LEFTOVER)
+        exited = record.kind == ENDED and record.status & ~0xFF00 == 0
+        sane = 0.0 <= record.cpu < math.inf and 0.0 <= record.wall < math.inf
+        return exited and sane and max(record.num_output, record.num_errors) < 1 << 40
+
+
+def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int]) -> list[Record]:
+    """Listen to a job's process until it is dead, and everything with it; kill it when its time is over."""
+    poll = select.poll()
+    poll.register(server.sock, 0)  # only to hear that the trainer is gone
+    poll.register(server.child_died, select.POLLIN)
+    poll.register(read, select.POLLIN)
+    deadline = time.monotonic() + SETUP_SECONDS
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or heard.forged:
+            _kill(pid)
+            kind = FORGED if heard.forged else WALL if heard.ready else FAULT
+            return [*heard.records, _at_the_end(heard, kind, 0, 0.0, heard.job.wall, files)]
+        events = dict(poll.poll(left * 1000))
+        if server.sock.fileno() in events:
+            os._exit(0)
+        if read in events:
+            data = os.read(read, 1 << 16)
+            if heard.take(data):
+                deadline = time.monotonic() + heard.job.wall
+            if not data:
+                poll.unregister(read)  # before its last test a process closes its end
+        if server.child_died in events:
+            os.read(server.child_died, 4096)
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
+            if ended:
+                break
+    while data := os.read(read, 1 << 16):
+        heard.take(data)
+    left_something = _kill_the_rest(pid)
+    if heard.forged:
+        return [*heard.records, _at_the_end(heard, FORGED, status, 0.0, 0.0, files)]
+    if heard.over:
+        return heard.records
+    # It died in a test, or, if it makes a process for each, while it compiled the program.
+    cpu = max(0.0, usage.ru_utime + usage.ru_stime - sum(record.cpu for record in heard.records))
+    wall = max(0.0, time.monotonic() - deadline + heard.job.wall)
+    kind = LEFTOVER if left_something else ENDED
+    if not heard.ready or (not heard.job.in_process and not os.WIFSIGNALED(status)):
+        kind = FAULT
+    return [*heard.records, _at_the_end(heard, kind, status, cpu, wall, files)]
+
+
+def _at_the_end(heard: _Heard, kind: int, status: int, cpu: float, wall: float, files: list[int]) -> Record:
+    """The record of the test that a process died in: where all tests share one, with the output up to then."""
+    _, results, errors = files
+    num_output = num_errors = 0
+    if heard.job.in_process:
+        num_output = max(0, os.fstat(results).st_size - heard.progress.num_output)
+        num_errors = max(0, os.fstat(errors).st_size - heard.progress.num_errors)
+    return Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors)
+
+
+def _kill(pid: int) -> None:
+    """Kill a job's process, and everything that it started."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:  # not the leader of its group yet
+        os.kill(pid, signal.SIGKILL)
+    _kill_the_rest(pid)
+
+
+def _kill_the_rest(group: int) -> bool:
+    """Kill all children and wait for them, those that were orphaned included; whether one was still alive."""
+    alive = False
+    try:
+        while True:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                alive = True
+                os.killpg(group, signal.SIGKILL)
+                os.waitpid(-1, 0)
+    except (ChildProcessError, ProcessLookupError):
+        return alive

@@ -1,0 +1,184 @@
+"""Where the other side starts: set everything up, fork the server, and clear up when the server is gone.
+
+    python -s -S -P -B -X utf8 -c "..." FD    see `slot.py`
+
+The supervisor stays behind as the parent of the server. When the server ends, because the trainer is gone or because
+it was killed, no process of a job's may live on: with namespaces they die with it, without them the supervisor kills
+them.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gc
+import importlib
+import importlib.machinery
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import types
+from typing import Any, NoReturn
+
+from . import kernel, program
+from .confine import STACK, Confinement, become, hide_files, leave_namespaces, new_root
+from .server import serve
+from .wire import receive_frame, send_frame
+
+
+def main(argv: list[str]) -> NoReturn:
+    """Become the supervisor of a server that talks to the socket with this descriptor."""
+    # The kernel lays out an address space by the stack's limit at `exec`; later it would be too late to be deep.
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = STACK if hard == resource.RLIM_INFINITY else min(STACK, hard)
+    if soft != wanted:
+        resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
+        os.execv(sys.executable, sys.orig_argv)
+    sock = socket.socket(fileno=int(argv[-1]))
+    sock.set_inheritable(False)
+    settings = json.loads(receive_frame(sock))
+    try:
+        _supervise(sock, settings)
+    except OSError as error:
+        _report_failure(sock, error)
+    os._exit(1)
+
+
+def confinement_from(settings: dict[str, Any]) -> Confinement:
+    """The confinement as it was sent."""
+    fields = dict(settings)
+    for name in ("job_filter", "process_filter", "test_filter"):
+        fields[name] = base64.b64decode(fields[name])
+    for name in ("dirs", "files"):
+        fields[name] = tuple(fields[name])
+    return Confinement(**fields)
+
+
+def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
+    confinement = confinement_from(settings["confinement"])
+    _die_before_the_trainer()
+    os.chdir(confinement.base)
+    sys.path.extend(settings["path"])
+    for name in settings["imports"]:
+        importlib.import_module(name)
+    for name in settings["hoped_for"]:
+        with contextlib.suppress(ImportError):  # an interpreter may have been built without some
+            importlib.import_module(name)
+    kernel.adopt_orphans()
+    if confinement.become_early and confinement.uid is not None:
+        become(confinement.uid)
+        kernel.dumpable(True)  # a change of user makes it False, and the maps of a namespace unwritable
+    if confinement.namespaces:
+        leave_namespaces(confinement)
+    # An unprivileged server has its programs' user; without this they could open its descriptors in /proc.
+    kernel.dumpable(False)
+    server = os.fork()
+    if server == 0:
+        try:
+            _become_server(sock, confinement, settings)
+        except OSError as error:
+            _report_failure(sock, error)
+        finally:
+            os._exit(1)
+    sock.close()
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(server, signal.SIGKILL))
+    os.waitpid(server, 0)
+    _kill_children()
+    os._exit(0)
+
+
+def _become_server(sock: socket.socket, confinement: Confinement, settings: dict[str, Any]) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    kernel.die_with_parent()
+    kernel.adopt_orphans()
+    address_space = _address_space()  # before there is no /proc
+    threading.stack_size(program.THREAD_STACK)  # else a thread's stack is as large as the main one may become
+    if confinement.namespaces:
+        new_root(confinement)
+        sys.path_importer_cache.clear()
+    else:
+        _find_files_from_base(confinement)
+    kernel.no_new_privileges()
+    if confinement.landlock:
+        hide_files(confinement)
+    program.settle()
+    gc.collect()
+    gc.freeze()
+    send_frame(sock, json.dumps({"ready": os.getpid(), "python": sys.version.split()[0]}).encode())
+    serve(sock, confinement, address_space)
+
+
+def _address_space() -> int:
+    """Bytes of address space of this process, which a job has before it runs anything."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _report_failure(sock: socket.socket, error: OSError) -> None:
+    message = {"failed": str(error.filename or error.strerror), "errno": error.errno or 0}
+    send_frame(sock, json.dumps(message).encode())
+
+
+def _die_before_the_trainer() -> None:
+    """When memory runs out, the kernel is to kill a program and not the trainer."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("800")
+    except OSError:
+        pass  # no /proc, or a container that forbids it
+
+
+def _find_files_from_base(confinement: Confinement) -> None:
+    """Look for modules by paths relative to the interpreter's prefix; see `confine.from_base`."""
+    prefix = confinement.base.rstrip("/") + "/"
+
+    class Extension(importlib.machinery.ExtensionFileLoader):
+        def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+            spec.origin = str(spec.origin).removeprefix(prefix)  # made absolute on the way here
+            return super().create_module(spec)
+
+    loaders = (
+        (Extension, importlib.machinery.EXTENSION_SUFFIXES),
+        (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
+        (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+    )
+
+    def finder(path: str) -> importlib.machinery.FileFinder:
+        found = importlib.machinery.FileFinder(path, *loaders)
+        found.path = path.removeprefix(prefix)
+        return found
+
+    sys.path_hooks[:] = [finder]
+    sys.path_importer_cache.clear()
+
+
+def _kill_children() -> None:
+    """Kill every process below this one, which adopts all that were orphaned."""
+    me = os.getpid()
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+        for pid in _children_of(me):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(os.getpgid(pid), signal.SIGKILL)
+
+
+def _children_of(parent: int) -> list[int]:
+    children = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == parent:
+                children.append(int(name))
+    return children

@@ -1,0 +1,193 @@
+"""The layers that can hold a program, which of them this machine allows, and what to do where it allows too few.
+
+Which layers hold is found out by starting a server with them (`Sandbox.start`): here are the candidates, best first,
+and the table that is shown when none of them works.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pettingllms_envs.sandbox import filters
+from pettingllms_envs.sandbox.inside import kernel
+from pettingllms_envs.sandbox.inside.confine import Confinement, counts_processes
+
+
+CONFINEMENTS = ("namespaces", "user-namespaces", "landlock", "no-open")
+"""What hides the machine's files from a program, best first. seccomp, limits and dropped privileges come with each."""
+
+STRENGTH = {"namespaces": 3, "user-namespaces": 3, "landlock": 2, "no-open": 1}
+
+HINTS = {
+    "namespaces": "run as root with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)",
+    "user-namespaces": "allow unprivileged user namespaces (sysctl user.max_user_namespaces,"
+    " kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; a container's seccomp profile must allow unshare)",
+    "landlock": "use Linux 5.13 or newer with landlock among its security modules (boot option lsm=landlock,...)",
+    "no-open": "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER); gVisor and WSL 1 may have none",
+    "uid": "run as root with CAP_SETUID, CAP_SETGID and CAP_KILL, as Docker does by default",
+    "linux": "use Linux on x86_64 or aarch64, or a container or virtual machine of it",
+}
+
+
+class SandboxUnavailable(RuntimeError):
+    """This machine cannot hold a program safely enough; the message has what was tried and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Whether a layer or a confinement works here, and why not."""
+
+    name: str
+    works: bool
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.works:
+            return f"{self.name:16} yes"
+        hint = HINTS.get(self.name)
+        return f"{self.name:16} no: {self.why}" + (f". To have it, {hint}" if hint else "")
+
+
+def table(probed: Sequence[Probed]) -> str:
+    """What was probed, a line each."""
+    return "\n".join(f"  {each}" for each in probed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A confinement with all that belongs to it.
+
+    Args:
+        confinement: One of `CONFINEMENTS`.
+        landlock: Whether Landlock holds as well.
+        uid: The user that programs run as, or None if they stay who we are.
+        become_early: Whether the server, too, is to be that user, as if an unprivileged one had started it.
+    """
+
+    confinement: str
+    landlock: bool
+    uid: int | None
+    become_early: bool
+
+    @property
+    def level(self) -> str:
+        """The active layers in a word, for logs and results."""
+        hidden = "namespaces" if self.confinement.endswith("namespaces") else ""
+        hidden = "no-open" if self.confinement == "no-open" else hidden
+        parts = (hidden, "landlock" if self.landlock else "", "seccomp", "uid" if self.uid is not None else "")
+        return "+".join(part for part in parts if part)
+
+
+def check_platform() -> Probed:
+    """Whether this is a machine for which we know the numbers of the kernel's calls."""
+    if sys.platform != "linux":
+        return Probed("linux", False, f"this is {sys.platform}")
+    if platform.machine() not in kernel.MACHINES:
+        return Probed("linux", False, f"this machine is {platform.machine()}")
+    return Probed("linux", True)
+
+
+def landlock_works() -> Probed:
+    """Whether the kernel has Landlock."""
+    try:
+        kernel.landlock_abi()
+    except kernel.Refused as error:
+        return Probed("landlock", False, f"{error.strerror}")
+    return Probed("landlock", True)
+
+
+_CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7
+
+
+def can_become_others() -> Probed:
+    """Whether programs can run as a user of their own."""
+    if os.geteuid() != 0:
+        return Probed("uid", False, "we are not root; programs run as the user that we are")
+    with open("/proc/self/status") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    capabilities = int(fields["CapEff"], 16)
+    if any(not capabilities >> bit & 1 for bit in (_CAP_KILL, _CAP_SETGID, _CAP_SETUID)):
+        return Probed("uid", False, "we are root without CAP_KILL, CAP_SETGID or CAP_SETUID")
+    return Probed("uid", True)
+
+
+def plan(confinement: str, uid: bool, landlock: bool, as_other_user: bool) -> Plan | Probed:
+    """How to build a confinement here, or why it cannot be built.
+
+    Args:
+        confinement: One of `CONFINEMENTS`.
+        uid: Whether programs can become a user of their own.
+        landlock: Whether the kernel has Landlock.
+        as_other_user: Whether even the server is to be unprivileged.
+    """
+    if as_other_user and not uid:
+        return Probed(confinement, False, "only root can start a server as another user")
+    if confinement == "namespaces" and (os.geteuid() != 0 or as_other_user):
+        return Probed(confinement, False, "we are not root")
+    if confinement == "landlock" and not landlock:
+        return Probed(confinement, False, "the kernel has no Landlock")
+    early = as_other_user or (confinement == "user-namespaces" and uid)
+    return Plan(
+        confinement=confinement,
+        landlock=landlock and confinement != "no-open",
+        uid=0 if uid else None,
+        become_early=early,
+    )
+
+
+def interpreter() -> str:
+    """The interpreter that runs programs: this one, without its site-packages."""
+    return f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
+
+
+def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
+    """All that the server must know to hold programs as planned."""
+    machine = platform.machine()
+    open_files = plan.confinement != "no-open"
+    unlimited = Confinement(
+        namespaces={"namespaces": "root", "user-namespaces": "user"}.get(plan.confinement, ""),
+        landlock=plan.landlock,
+        uid=plan.uid,
+        become_early=plan.become_early,
+        base=sys.base_prefix,
+        dirs=readable_dirs(imports),
+        files=readable_files(),
+        job_filter=b"",
+        process_filter=filters.program(machine, fork=False, open_files=open_files),
+        test_filter=b"",
+    )
+    counted = counts_processes(unlimited)
+    fields = {name: getattr(unlimited, name) for name in Confinement.__slots__}
+    fields["job_filter"] = filters.program(machine, fork=True, open_files=open_files, set_filter=not counted)
+    fields["test_filter"] = b"" if counted else filters.no_more_processes(machine)
+    return Confinement(**fields)
+
+
+def readable_dirs(imports: Sequence[str]) -> tuple[str, ...]:
+    """The directories of the standard library, of the shared libraries, and of packages if any are imported."""
+    names = ["stdlib", "platstdlib"] + (["purelib", "platlib"] if imports else [])
+    paths = [sysconfig.get_path(name) for name in names]
+    if sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        paths.append(str(sysconfig.get_config_var("LIBDIR")))
+    paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"]
+    found = dict.fromkeys(path for path in paths if path and os.path.isdir(path))
+    # What lies below another needs no mount and no rule of its own.
+    return tuple(path for path in found if not any(path.startswith(other + "/") for other in found))
+
+
+def readable_files() -> tuple[str, ...]:
+    """The few files that programs may read besides."""
+    names = ("/etc/ld.so.cache", "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+    return tuple(name for name in names if os.path.exists(name))
+
+
+def module_path(imports: Sequence[str]) -> list[str]:
+    """Where packages are, for `sys.path` of the server."""
+    if not imports:
+        return []
+    return list(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))

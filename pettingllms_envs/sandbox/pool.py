@@ -1,0 +1,84 @@
+"""The slots that a `Sandbox` lends to threads: started when needed and again when they die, ended with the process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pettingllms_envs.sandbox.slot import Slot
+
+
+class Pool:
+    """At most `num_slots` slots, each lent to one thread at a time. A fork of this process starts with an empty one.
+
+    Args:
+        num_slots: The most slots at a time.
+        make: A new slot, not yet started.
+    """
+
+    def __init__(self, num_slots: int, make: Callable[[], Slot]) -> None:
+        self.num_slots = num_slots
+        self._make = make
+        self._slots: set[Slot] = set()
+        self._empty()
+        weakref.finalize(self, _stop_all, self._slots, os.getpid())
+        mine = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _forget(mine))
+
+    def _empty(self) -> None:
+        self._free = threading.Semaphore(self.num_slots)
+        self._lock = threading.Lock()
+        self._idle: list[Slot] = []
+
+    @contextmanager
+    def lend(self) -> Iterator[Slot]:
+        """A running slot, once one is free.
+
+        Raises:
+            NotStarted: It could not be started.
+        """
+        with self._free:
+            with self._lock:
+                slot = self._idle.pop() if self._idle else self._make()
+                self._slots.add(slot)
+            try:
+                if not slot.running:
+                    slot.start()
+                yield slot
+            finally:
+                with self._lock:
+                    self._idle.append(slot)
+
+    def close(self) -> None:
+        """End all slots. A later call of `lend` starts new ones."""
+        with self._lock:
+            slots = list(self._idle)
+        for slot in slots:
+            slot.stop()
+
+    def pids(self) -> list[int]:
+        """The supervisors' process ids."""
+        with self._lock:
+            return [slot.pid for slot in self._slots if slot.running]
+
+    def forget(self) -> None:
+        """After a fork, in the child: the slots are the parent's."""
+        for slot in self._slots:
+            slot.forget()
+        self._slots.clear()
+        self._empty()
+
+
+def _stop_all(slots: set[Slot], owner: int) -> None:
+    if os.getpid() == owner:
+        for slot in slots:
+            slot.stop()
+
+
+def _forget(pool: weakref.ref[Pool]) -> None:
+    alive = pool()
+    if alive is not None:
+        alive.forget()

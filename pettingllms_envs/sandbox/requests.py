@@ -1,0 +1,110 @@
+"""From a caller's arguments to what a slot runs, with every mistake of the caller's refused at the door. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pettingllms_envs.sandbox.compare import same_result, same_tokens
+from pettingllms_envs.sandbox.inside.wire import Job
+from pettingllms_envs.sandbox.slot import Done, Work
+from pettingllms_envs.sandbox.values import CallTest, Limits, Result, StdinTest, Task
+from pettingllms_envs.sandbox.verdicts import Compare, judge
+
+
+ISOLATIONS = ("per_test", "per_solution", "unsafe-subprocess")
+"""A process for each test; one for all tests, five times as fast, which share an interpreter; no sandbox at all."""
+
+
+KEPT_OUTPUT = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job, what it runs, and how each output is compared. The comparisons never leave this process."""
+
+    job: Job
+    work: Work
+    compares: tuple[Compare | None, ...]
+
+    def result(self, index: int, done: Done, isolation: str) -> Result:
+        """The verdict on a test, with as much of its output as is worth keeping."""
+        compare = self.compares[index]
+        result = judge(self.job, done.record, done.before, done.output, done.errors, compare, isolation)
+        return result if compare is None else replace(result, stdout=result.stdout[:KEPT_OUTPUT])
+
+
+def request_run(program: str, stdin: str | bytes, limits: Limits) -> Request:
+    """A program with its standard input, and nothing to compare."""
+    work = Work(_program(program), b"", None, [_bytes(stdin)])
+    return Request(_job(limits, limits.output, 1, in_process=True, stop_at_timeout=True), work, (None,))
+
+
+def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: bool) -> Request:
+    """A program with its tests.
+
+    Raises:
+        ValueError: There is no test, or an unknown isolation.
+        TypeError: Tests of both kinds, call tests without a function's name, or arguments that JSON does not have.
+    """
+    if isolation not in ISOLATIONS:
+        raise ValueError(f"isolation is {isolation!r}; expected one of {', '.join(map(repr, ISOLATIONS))}.")
+    tests = list(task.tests)
+    if not tests:
+        raise ValueError("there are no tests; expected at least one, for a program cannot pass none. Give some.")
+    expected_output = 0
+    inputs: list[bytes] = []
+    compares: list[Compare] = []
+    for test in tests:
+        if isinstance(test, StdinTest) and task.fn_name is None:
+            wanted = _bytes(test.expected)
+            expected_output = max(expected_output, len(wanted))
+            inputs.append(_bytes(test.stdin))
+            compares.append(partial(same_tokens, expected=wanted, tolerance=task.tolerance))
+        elif isinstance(test, CallTest) and task.fn_name is not None:
+            expected_output = max(expected_output, len(_json(test.expected)))
+            inputs.append(_json(list(test.args)))
+            compares.append(partial(same_result, expected=test.expected, tolerance=task.tolerance))
+        else:
+            raise TypeError(
+                f"a test is a {type(test).__name__} and fn_name is {task.fn_name!r}; expected StdinTest without, or"
+                " CallTest with the name of the function. Give all tests of one kind."
+            )
+    output = max(limits.output, 2 * expected_output + (1 << 16))
+    in_process = isolation == "per_solution"
+    job = _job(limits, output, len(tests), in_process=in_process, stop_at_timeout=stop_at_timeout)
+    return Request(job, Work(_program(task.program), task.prelude.encode(), task.fn_name, inputs), tuple(compares))
+
+
+def _job(limits: Limits, output: int, num_tests: int, *, in_process: bool, stop_at_timeout: bool) -> Job:
+    return Job(
+        num_tests=num_tests,
+        in_process=in_process,
+        stop_at_timeout=stop_at_timeout,
+        cpu=limits.cpu,
+        wall=limits.wall_seconds,
+        total=limits.total,
+        memory=limits.memory,
+        output=output,
+        processes=limits.processes,
+        meta=0,
+    )
+
+
+def _program(text: str) -> bytes:
+    # A model may write lone surrogates; the compiler will refuse them, over there.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+
+
+def _json(value: object) -> bytes:
+    try:
+        return json.dumps(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(
+            f"a call test has a value that JSON does not have ({error}). Give lists and numbers."
+        ) from error

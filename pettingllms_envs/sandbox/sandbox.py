@@ -1,0 +1,294 @@
+"""`Sandbox`: runs programs that a model wrote, and says whether they are right. For threads and for asyncio.
+
+    with Sandbox() as sandbox:
+        sandbox.run("print(6 * 7)").stdout                                           # b"42\\n"
+        sandbox.run_tests("print(int(input()) ** 2)", [StdinTest("3", "9")]).passed  # True
+
+Expected outputs stay here: what runs elsewhere gets a program and its inputs, and gives back bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pettingllms_envs.core import check_choice
+from pettingllms_envs.sandbox import layers, selftest, unsafe
+from pettingllms_envs.sandbox.layers import CONFINEMENTS, STRENGTH, Plan, Probed, SandboxUnavailable
+from pettingllms_envs.sandbox.pool import Pool
+from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
+from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
+from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, Verdict
+
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DEFAULT_LIMITS = Limits()
+
+
+class Sandbox:
+    """A pool of fork servers. Started at the first call, with the best confinement that works on this machine.
+
+    Args:
+        num_slots: Programs that run at a time; None is one for each core that this process may use (`num_cores`).
+        confinement: Insist on one of `layers.CONFINEMENTS`; None takes the best that works.
+        min_isolation: The weakest confinement that is good enough.
+        imports: Packages that programs may import, such as `("numpy", "sympy")`; imported once, beforehand. The
+            `site-packages` that they are in can then be read.
+        as_other_user: Start the servers as an unprivileged user would; needs root, and is for tests.
+
+    Raises:
+        ValueError: A name is unknown, or `num_slots` is below 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_slots: int | None = None,
+        confinement: str | None = None,
+        min_isolation: str = "no-open",
+        imports: Sequence[str] = (),
+        as_other_user: bool = False,
+    ) -> None:
+        if confinement is not None:
+            check_choice("confinement", confinement, CONFINEMENTS)
+        check_choice("min_isolation", min_isolation, CONFINEMENTS)
+        if num_slots is not None and num_slots < 1:
+            raise ValueError(f"num_slots is {num_slots}; expected at least 1. Leave it out for one for each core.")
+        self.num_slots = num_cores() if num_slots is None else num_slots
+        self._wanted = [confinement] if confinement else list(CONFINEMENTS)
+        self._min_isolation = min_isolation
+        self._imports = tuple(imports)
+        self._as_other_user = as_other_user
+        self._plan: Plan | None = None
+        self._probed: list[Probed] = []
+        self._choosing = threading.Lock()
+        self._pool = Pool(self.num_slots, self._new_slot)
+        self._threads: ThreadPoolExecutor | None = None
+        mine = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _after_fork(mine))
+
+    def run(
+        self, program: str, stdin: str | bytes = "", *, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test"
+    ) -> Result:
+        """Run a program from its first line to its end; `Verdict.FINISHED` if it got there with exit code 0.
+
+        Raises:
+            SandboxUnavailable: This machine cannot hold it.
+        """
+        request = request_run(program, stdin, limits)
+        return self._results(request, isolation)[0]
+
+    def run_tests(
+        self,
+        program: str,
+        tests: Sequence[StdinTest | CallTest],
+        *,
+        fn_name: str | None = None,
+        prelude: str = "",
+        tolerance: float | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        isolation: str = "per_test",
+        stop_at_timeout: bool = True,
+    ) -> Report:
+        """Run a program on its tests, in their order, and compare what it prints or returns.
+
+        Args:
+            program: The program: a script, or a module with the function.
+            tests: All of one kind: `StdinTest`, or `CallTest` with `fn_name`.
+            fn_name: The function to call, or the method of the program's class `Solution`.
+            prelude: Source that runs before the program, such as `LEETCODE_PRELUDE`.
+            tolerance: How far numbers may be off, absolutely or relatively; None for not at all.
+            limits: Of time, memory and output.
+            isolation: `"per_test"`: a process for each test. `"per_solution"`: one for all, five times as fast; the
+                same security and verdicts, but a test can see what the one before it left in the interpreter.
+                `"unsafe-subprocess"`: no sandbox; every result says so.
+            stop_at_timeout: Count the tests after the first timeout as timed out, without running them.
+
+        Raises:
+            SandboxUnavailable: This machine cannot hold it.
+            ValueError, TypeError: The tests are not as they should be.
+        """
+        task = Task(program=program, tests=tests, fn_name=fn_name, prelude=prelude, tolerance=tolerance)
+        return self._report(task, limits, isolation, stop_at_timeout)
+
+    def run_many(
+        self,
+        tasks: Sequence[Task],
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        isolation: str = "per_test",
+        stop_at_timeout: bool = True,
+    ) -> list[Report]:
+        """`run_tests` on many programs, as many at a time as there are slots; the reports in the tasks' order."""
+        report = partial(self._report, limits=limits, isolation=isolation, stop_at_timeout=stop_at_timeout)
+        return list(self._executor().map(report, tasks))
+
+    async def arun(self, program: str, stdin: str | bytes = "", **settings: Any) -> Result:
+        """`run`, to be awaited."""
+        return await self._in_thread(partial(self.run, program, stdin, **settings))
+
+    async def arun_tests(self, program: str, tests: Sequence[StdinTest | CallTest], **settings: Any) -> Report:
+        """`run_tests`, to be awaited."""
+        return await self._in_thread(partial(self.run_tests, program, tests, **settings))
+
+    async def arun_many(self, tasks: Sequence[Task], **settings: Any) -> list[Report]:
+        """`run_many`, to be awaited."""
+        return list(
+            await asyncio.gather(*(self._in_thread(partial(self._one_of_many, task, **settings)) for task in tasks))
+        )
+
+    def start(self) -> str:
+        """Choose the layers and start the first server, unless that is done; the level, such as in `Result.isolation`.
+
+        Raises:
+            SandboxUnavailable: No confinement works here, or none that is good enough.
+        """
+        with self._choosing:
+            if self._plan is None:
+                self._plan = self._choose()
+        return self._plan.level
+
+    def describe(self) -> dict[str, Any]:
+        """What holds programs here, as plain values, for logs, reports and checkpoints. Starts the sandbox."""
+        level = self.start()
+        return {
+            "level": level,
+            "probed": [{"name": each.name, "works": each.works, "why": each.why} for each in self._probed],
+            "num_slots": self.num_slots,
+            "imports": list(self._imports),
+            "interpreter": layers.interpreter(),
+        }
+
+    @property
+    def probed(self) -> tuple[Probed, ...]:
+        """What was tried at the start, and what came of it."""
+        return tuple(self._probed)
+
+    def close(self) -> None:
+        """End all servers. The next call starts new ones."""
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def pids(self) -> list[int]:
+        """The process ids of the servers' supervisors, for tests and monitors."""
+        return self._pool.pids()
+
+    def _report(self, task: Task, limits: Limits, isolation: str, stop_at_timeout: bool) -> Report:
+        request = request_tests(task, limits, isolation, stop_at_timeout)
+        results = self._results(request, isolation)
+        return Report(results=results, isolation=results[0].isolation)
+
+    def _one_of_many(
+        self, task: Task, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test", stop_at_timeout: bool = True
+    ) -> Report:
+        return self._report(task, limits, isolation, stop_at_timeout)
+
+    def _results(self, request: Request, isolation: str) -> tuple[Result, ...]:
+        if isolation == "unsafe-subprocess":
+            logger.warning("a program runs WITHOUT A SANDBOX (isolation='unsafe-subprocess')")
+            done = unsafe.run(request.job, request.work)
+            return tuple(request.result(index, each, "none") for index, each in enumerate(done))
+        level = self.start()
+        reason = ""
+        for _ in range(2):  # a server may have died of something else
+            try:
+                with self._pool.lend() as slot:
+                    results = tuple(slot.run(request.job, request.work, partial(request.result, isolation=level)))
+            except (Died, NotStarted) as error:
+                reason = str(error)
+                continue
+            if all(result.verdict != Verdict.SANDBOX_ERROR for result in results):
+                return results
+            reason = next(result.detail for result in results if result.verdict == Verdict.SANDBOX_ERROR)
+        logger.warning("the sandbox failed twice on a program: %s", reason)
+        lost = Result(verdict=Verdict.SANDBOX_ERROR, detail=reason, isolation=level)
+        return (lost,) * request.job.num_tests
+
+    def _in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._executor(), call)
+
+    def _executor(self) -> ThreadPoolExecutor:
+        with self._choosing:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self.num_slots, "sandbox")
+            return self._threads
+
+    def _new_slot(self) -> Slot:
+        assert self._plan is not None
+        return Slot(self._plan, self._imports)
+
+    def _choose(self) -> Plan:
+        """The first plan whose server starts and passes the self-test."""
+        self._probed = [layers.check_platform()]
+        if self._probed[0].works:
+            uid, landlock = layers.can_become_others(), layers.landlock_works()
+            self._probed += [uid, landlock]
+            for name in self._wanted:
+                if STRENGTH[name] < STRENGTH[self._min_isolation]:
+                    continue
+                plan = layers.plan(name, uid.works, landlock.works, self._as_other_user)
+                found = self._try(plan) if isinstance(plan, Plan) else plan
+                self._probed.append(found)
+                if found.works:
+                    assert isinstance(plan, Plan)
+                    logger.info("sandbox: %s", plan.level)
+                    return plan
+        raise SandboxUnavailable(
+            f"no sandbox that is good enough works here (min_isolation={self._min_isolation!r}); of these, one must:\n"
+            f"{layers.table(self._probed)}\n"
+            "Change the machine as said there, or run programs without protection by isolation='unsafe-subprocess'."
+        )
+
+    def _try(self, plan: Plan) -> Probed:
+        slot = Slot(plan, self._imports)
+        try:
+            slot.start()
+            failed = selftest.failures(slot)
+        except (NotStarted, Died) as error:
+            return Probed(plan.confinement, False, str(error))
+        finally:
+            slot.stop()
+        return Probed(plan.confinement, not failed, "; ".join(failed))
+
+
+def _after_fork(sandbox: weakref.ref[Sandbox]) -> None:
+    """In a fork of the trainer: its threads are not here, and one of them may have held the lock."""
+    alive = sandbox()
+    if alive is not None:
+        alive._threads = None
+        alive._choosing = threading.Lock()
+
+
+def num_cores() -> int:
+    """The cores that this process may use, by its affinity and its cgroup's quota, shared by a machine's ranks."""
+    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        if quota != "max":
+            cores = min(cores, int(quota) / int(period))
+    except (OSError, ValueError):
+        pass  # no cgroup v2, or none with a quota
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")  # torchrun and accelerate set it
+    return max(1, int(cores) // (int(ranks) if ranks.isdigit() and int(ranks) else 1))

@@ -1,0 +1,13 @@
+"""The sandboxes that a process has for itself: one for each set of packages, started at the first use."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from pettingllms_envs.sandbox.sandbox import Sandbox
+
+
+@cache
+def default(imports: tuple[str, ...] = ()) -> Sandbox:
+    """The process's own sandbox whose programs may import these packages, with a slot for each core."""
+    return Sandbox(imports=imports)

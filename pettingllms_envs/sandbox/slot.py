@@ -1,0 +1,258 @@
+"""One fork server, seen from the trainer: start it, give it a job, read what came out, kill it.
+
+Not thread-safe: the `Sandbox` lends a slot to one caller at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pettingllms_envs.sandbox import imports as modules
+from pettingllms_envs.sandbox.inside import wire
+from pettingllms_envs.sandbox.inside.confine import Confinement
+from pettingllms_envs.sandbox.inside.job import Meta
+from pettingllms_envs.sandbox.inside.server import SETUP_SECONDS
+from pettingllms_envs.sandbox.inside.wire import Job, Progress, Record
+from pettingllms_envs.sandbox.layers import Plan, confinement_of, module_path
+
+
+_BOOT = "import sys; sys.path.insert(0, {here!r}); from inside.supervisor import main; sys.path.pop(0); main(sys.argv)"
+# -I but for its -E: the hash seed, without which the order of a set would change from server to server, is a variable.
+_FLAGS = ("-s", "-S", "-P", "-B", "-X", "utf8", "-c")
+_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+_START_SECONDS = 60.0
+_END_SECONDS = 2.0
+
+
+T = TypeVar("T")
+
+
+class NotStarted(Exception):
+    """The server could not be set up: which call failed, and why."""
+
+
+class Died(Exception):
+    """The server is gone, or no longer answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a job runs, as bytes."""
+
+    program: bytes
+    prelude: bytes
+    fn_name: str | None
+    inputs: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a test ended, what the ones before it had used, and what it wrote."""
+
+    record: Record
+    before: Progress
+    output: bytes
+    errors: bytes
+
+
+class Slot:
+    """A fork server with its supervisor."""
+
+    def __init__(self, plan: Plan, imports: Sequence[str]) -> None:
+        self.plan = plan
+        self._imports = tuple(imports)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._claim: socket.socket | None = None
+        self._log = -1
+
+    def start(self) -> None:
+        """Start the server and wait until it is ready.
+
+        Raises:
+            NotStarted: A layer of the plan cannot be had, or the interpreter does not start.
+        """
+        plan = self.plan
+        if plan.uid is not None:
+            self._claim, uid = claim_uid()
+            plan = replace(plan, uid=uid)
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        self._log = os.memfd_create("sandbox-log", os.MFD_CLOEXEC)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, *_FLAGS, _BOOT.format(here=str(Path(__file__).parent)), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log,
+                env=_ENVIRONMENT,
+                cwd="/",
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl-C in a terminal is for the trainer
+            )
+        ours.settimeout(_START_SECONDS)
+        settings = _settings(confinement_of(plan, self._imports), plan, self._imports)
+        try:
+            wire.send_frame(ours, json.dumps(settings).encode())
+            answer = json.loads(wire.receive_frame(ours))
+        except (OSError, EOFError, ValueError) as error:
+            log = self.log()
+            self.stop()
+            raise NotStarted(f"the server did not start: {log or error}") from error
+        if "failed" in answer:
+            self.stop()
+            raise NotStarted(f"{answer['failed']}: {os.strerror(answer['errno'])}")
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not stopped."""
+        return self._process is not None
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's."""
+        assert self._process is not None
+        return self._process.pid
+
+    def log(self) -> str:
+        """The end of what the server's own processes wrote to standard error."""
+        size = os.fstat(self._log).st_size
+        return os.pread(self._log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
+
+    def run(self, job: Job, work: Work, judge: Callable[[int, Done], T]) -> list[T]:
+        """Run a job; what `judge` makes of each test, given its index and how it ended. One output is read at a time.
+
+        Raises:
+            Died: The server is gone. Its processes are, too; start it again.
+        """
+        assert self._socket is not None
+        files = [os.memfd_create("payload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
+        files += [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("results", "errors")]
+        try:
+            job = job._replace(meta=_write_payload(files[0], work))
+            # Every test within its wall limit, and time for the server to set up and to clear away.
+            self._socket.settimeout(SETUP_SECONDS + 10.0 + job.num_tests * (job.wall + 1.0))
+            wire.send_job(self._socket, job, (files[0], files[1], files[2]))
+            answer = wire.receive_frame(self._socket)
+            records = [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
+            if [record.test for record in records] != list(range(job.num_tests)):
+                raise ValueError("the records are not those of the tests")
+            return [judge(at, done) for at, done in enumerate(_read_outputs(job, records, files[1], files[2]))]
+        except (OSError, EOFError, ValueError, struct.error) as error:
+            log = self.log()
+            self.stop()
+            raise Died(log or f"{error}") from error
+        finally:
+            for fd in files:
+                os.close(fd)
+
+    def stop(self) -> None:
+        """End the server and all below it."""
+        if self._process is None:
+            return
+        assert self._socket is not None
+        self._socket.close()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):  # at first it is enough that the socket is closed
+            if number is not None:
+                self._process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_SECONDS)
+                break
+        self._close()
+
+    def forget(self) -> None:
+        """Let go of a server that belongs to the process that this one was forked from."""
+        if self._process is not None:
+            assert self._socket is not None
+            self._socket.close()
+            self._process.returncode = 0  # it is not our child: nothing to wait for
+            self._close()
+
+    def _close(self) -> None:
+        self._process = None
+        os.close(self._log)
+        if self._claim is not None:
+            self._claim.close()
+
+
+FIRST_UID, LAST_UID = 20_000, 60_000
+
+
+def claim_uid() -> tuple[socket.socket, int]:
+    """A user id that no other slot on this machine has, for as long as the socket is open.
+
+    Slots that shared one would share its limit of processes. An abstract socket's name can be taken once, and is free
+    again when its process dies, however it dies.
+    """
+    numbers = random.SystemRandom()  # other containers have their own names, so the choice must differ as well
+    while True:
+        uid = numbers.randrange(FIRST_UID, LAST_UID)
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0pettingllms-sandbox-uid-{uid}")
+        except OSError:
+            claim.close()
+            continue
+        return claim, uid
+
+
+def _settings(confinement: Confinement, plan: Plan, imports: Sequence[str]) -> dict[str, Any]:
+    fields = asdict(confinement)
+    for name in ("job_filter", "process_filter", "test_filter"):
+        fields[name] = base64.b64encode(fields[name]).decode()
+    hoped_for = modules.ALL if plan.confinement == "no-open" else []
+    names = [*modules.USUAL, *imports]
+    return {"confinement": fields, "imports": names, "hoped_for": hoped_for, "path": module_path(imports)}
+
+
+def _write_payload(fd: int, work: Work) -> int:
+    """Write program and inputs; the length of the head, which says how long each piece is."""
+    meta = Meta(
+        fn_name=work.fn_name,
+        prelude=len(work.prelude),
+        program=len(work.program),
+        inputs=[len(each) for each in work.inputs],
+    )
+    head = json.dumps(meta).encode()
+    with open(fd, "wb", closefd=False) as file:
+        file.writelines([head, work.prelude, work.program, *work.inputs])
+    # A program that has it open, where all tests share a process, must not change what the next process reads.
+    fcntl.fcntl(
+        fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    )
+    return len(head)
+
+
+def _read_outputs(job: Job, records: Sequence[Record], results: int, errors: int) -> Iterator[Done]:
+    """Each test's part of the outputs, cut at the limit; where all tests share a process, the lengths may be lies."""
+    before = Progress()
+    for record in records:
+        sizes = os.fstat(results).st_size, os.fstat(errors).st_size
+        if before.num_output + record.num_output > sizes[0] or before.num_errors + record.num_errors > sizes[1]:
+            record = record._replace(kind=wire.FORGED, num_output=0, num_errors=0)
+        output = os.pread(results, min(record.num_output, job.output), before.num_output)
+        num_errors = min(record.num_errors, 4096)
+        end = before.num_errors + record.num_errors
+        yield Done(record, before, output, os.pread(errors, num_errors, end - num_errors))
+        before = before.after(record)

@@ -1,0 +1,150 @@
+"""What goes into the sandbox and what comes out: limits, tests, verdicts. Frozen values, no behaviour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """How a run ended. Only `PASSED` is worth a reward; `SANDBOX_ERROR` is no fault of the program's: run it again.
+
+    A sandbox error must not become a reward of 0, which would train a policy away from programs that were right.
+    """
+
+    PASSED = "passed"
+    WRONG = "wrong"
+    FINISHED = "finished"
+    """It ran to its end; there was nothing to compare with."""
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    OUTPUT_LIMIT = "output_limit"
+    RUNTIME_ERROR = "runtime_error"
+    VIOLATION = "violation"
+    """It left a process behind, or broke a rule that no honest program breaks."""
+    SANDBOX_ERROR = "sandbox_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a program may use.
+
+    The verdict is by CPU time, so that it is the same on a busy machine; the wall clock only ends programs that wait.
+
+    Args:
+        cpu: Seconds of CPU time for a test.
+        wall: Seconds for a test by the clock on the wall; None is four times `cpu`.
+        total: Seconds of CPU time for all tests of a program together. What is left over counts as timed out.
+        memory: Bytes of address space for each process.
+        output: Bytes of standard output for a test. (A test that expects more may print twice that.)
+        processes: Processes and threads at one time.
+
+    Raises:
+        ValueError: A limit is out of its range.
+    """
+
+    cpu: float = 2.0
+    wall: float | None = None
+    total: float = 20.0
+    memory: int = 1 << 30
+    output: int = 1 << 20
+    processes: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("cpu", "total", "wall"):
+            value = getattr(self, name)
+            if name == "wall" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86_400:
+                raise ValueError(f"{name} is {value!r}; expected seconds, above 0 and at most 86400. Give a number.")
+        for name, least, most in (("memory", 1 << 24, 1 << 40), ("output", 1, 1 << 30), ("processes", 1, 4096)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
+
+    @property
+    def wall_seconds(self) -> float:
+        """The limit by the clock on the wall."""
+        return 4 * self.cpu if self.wall is None else self.wall
+
+
+@dataclass(frozen=True, slots=True)
+class StdinTest:
+    """A program reads `stdin` and is to print `expected`."""
+
+    stdin: str | bytes
+    expected: str | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CallTest:
+    """The function is called with `args`, and is to return `expected`; both of the kinds that JSON has."""
+
+    args: Sequence[Any]
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One run of a program.
+
+    Args:
+        verdict: How it ended.
+        stdout: What it printed, or the JSON of what the called function returned; of a test at most 64 KiB are kept
+            once they are compared.
+        stderr: The end of its standard error.
+        exit_code: The exit code, or minus the number of the signal that ended it; None if it was stopped or not run.
+        cpu: Seconds of CPU time.
+        wall: Seconds by the clock on the wall.
+        detail: A few words on why, for a log; never a part of the verdict.
+        isolation: The layers that held it, such as `"namespaces+landlock+seccomp+uid"`; `"none"` in unsafe mode.
+    """
+
+    verdict: Verdict
+    stdout: bytes = b""
+    stderr: bytes = b""
+    exit_code: int | None = None
+    cpu: float = 0.0
+    wall: float = 0.0
+    detail: str = ""
+    isolation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A program's results on its tests, in their order."""
+
+    results: tuple[Result, ...]
+    isolation: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """`PASSED` if every test passed; else a sandbox error if there is one; else how the first failure ended."""
+        verdicts = [result.verdict for result in self.results]
+        if not verdicts or Verdict.SANDBOX_ERROR in verdicts:
+            return Verdict.SANDBOX_ERROR
+        return next((verdict for verdict in verdicts if verdict != Verdict.PASSED), Verdict.PASSED)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every test passed."""
+        return self.verdict == Verdict.PASSED
+
+    @property
+    def pass_rate(self) -> float:
+        """The fraction of tests passed, from 0 to 1."""
+        return math.fsum(result.verdict == Verdict.PASSED for result in self.results) / max(1, len(self.results))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A program and its tests, for `run_many`; the fields are the arguments of `run_tests`."""
+
+    program: str
+    tests: Sequence[StdinTest | CallTest]
+    fn_name: str | None = None
+    prelude: str = ""
+    tolerance: float | None = None

@@ -1,0 +1,100 @@
+"""No attack gets a verdict, a secret or a foothold, in any configuration; and sound programs pass in each of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from arena import CONFIGURATIONS, LIMITS, Machine, Secret, look, open_sandbox, said, secret, task_of
+from attacks import ATTACKS, Attack
+from pettingllms_envs.sandbox import CallTest, Limits, Report, StdinTest, Task, Verdict
+from programs import PROGRAMS, Program
+
+
+BEST = ("A namespaces" if os.geteuid() == 0 else "A user namespaces", "per_test")
+QUICK = {BEST, ("C landlock", "per_solution"), ("E no-open", "per_test")}
+ARENAS = [
+    pytest.param(arena, marks=[] if arena in QUICK else [pytest.mark.slow], id=", ".join(arena))
+    for arena in itertools.product(CONFIGURATIONS, ("per_test", "per_solution"))
+]
+"""All configurations are for `-m slow`; every layer that can hide files is in one that is always run."""
+
+
+@dataclass(frozen=True)
+class Battle:
+    """What came of all attacks in one configuration."""
+
+    reports: dict[str, Report]
+    hidden: Secret
+    before: Machine
+    after: Machine
+    sound: list[Report]
+
+
+@pytest.fixture(scope="module", params=ARENAS)
+def battle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Battle]:
+    configuration, isolation = request.param
+    # Most of an attack's time is waiting for its end by the clock, so there are more slots than cores.
+    with open_sandbox(configuration, num_slots=8) as sandbox, secret(tmp_path_factory.mktemp("hidden")) as hidden:
+        sandbox.run_many([Task(program="", tests=[StdinTest("", "")])] * 48, limits=LIMITS)
+        before = look(sandbox)
+        tasks = [task_of(attack.program, attack.fn_name, hidden) for attack in ATTACKS]
+        reports = sandbox.run_many(tasks, limits=LIMITS, isolation=isolation)
+        after = look(sandbox)
+        sound = sandbox.run_many([Task(program="print(1)", tests=[StdinTest("", "1")])] * 24, limits=Limits())
+        yield Battle(
+            dict(zip([attack.name for attack in ATTACKS], reports, strict=True)), hidden, before, after, sound
+        )
+
+
+def test_the_corpus_has_every_category_that_the_issue_names() -> None:
+    names = {attack.category for attack in ATTACKS}
+    assert {"forged verdict", "stolen answer", "files", "/proc", "processes", "signals", "tracing"} <= names
+    assert {"network", "time", "memory", "output", "persistence", "hostile bytes", "crashes"} <= names
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 150
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_an_attack_gets_neither_a_verdict_nor_the_secret(battle: Battle, attack: Attack) -> None:
+    report = battle.reports[attack.name]
+    assert report.pass_rate == 0.0, report
+    assert report.verdict not in (Verdict.PASSED, Verdict.SANDBOX_ERROR), report
+    assert not said(report, battle.hidden.text)
+    assert not any(b"FOOTHOLD" in result.stdout for result in report.results)
+
+
+def test_nothing_is_left_of_the_attacks_and_the_sandbox_lives(battle: Battle) -> None:
+    assert battle.after.processes <= battle.before.processes
+    assert battle.after.entries == battle.before.entries
+    assert battle.after.shared_memory == battle.before.shared_memory
+    assert battle.hidden.path.read_text() == battle.hidden.text + "\n"
+    assert all(report.passed for report in battle.sound)
+
+
+@pytest.fixture(scope="module", params=ARENAS)
+def practice(request: pytest.FixtureRequest) -> Iterator[dict[str, Report]]:
+    configuration, isolation = request.param
+    with open_sandbox(configuration, num_slots=3) as sandbox:
+        tasks = [
+            Task(program=each.program, tests=[made_of(each)] * 2, fn_name=each.fn_name, prelude=each.prelude)
+            for each in PROGRAMS
+        ]
+        reports = sandbox.run_many(tasks, isolation=isolation, limits=Limits(wall=30.0))
+        yield dict(zip([each.name for each in PROGRAMS], reports, strict=True))
+
+
+def made_of(program: Program) -> StdinTest | CallTest:
+    if program.fn_name is None:
+        return StdinTest(str(program.given), str(program.expected))
+    assert isinstance(program.given, list)
+    return CallTest(program.given, program.expected)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_a_sound_program_passes(practice: dict[str, Report], program: Program) -> None:
+    report = practice[program.name]
+    assert report.passed, [(result.verdict, result.detail, result.stderr[-400:]) for result in report.results]
