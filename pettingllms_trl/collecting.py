@@ -116,6 +116,13 @@ class Collects(Survives, Plays):
         names = {policy.name for policy in self._learning}
         return {agent for agent, policy in self.routing.of_agent.items() if policy in names}
 
+    @property
+    def _name_of_generation(self) -> str:
+        """The optimizer step that the generation of now begins in; of its second one "7.1", and so on."""
+        micro_steps = self.args.steps_per_generation * self.num_iterations
+        further = self._step % self.args.gradient_accumulation_steps // micro_steps
+        return f"{self.state.global_step}.{further}" if further else str(self.state.global_step)
+
     def _generation(self, rows: Sequence[Row]) -> tuple[list[Episode], Selection]:
         """A generation's episodes, of its rows and of those played for what was dropped, and what is trained on."""
         if self.args.max_resamples:  # then the data loader only counts the steps
@@ -130,7 +137,7 @@ class Collects(Survives, Plays):
         for wave in range(1 + self.args.max_resamples):
             if selection is not None:
                 rows = self._next_rows(selection.num_more)
-            name = f"{self.state.global_step}+{wave}" if wave else str(self.state.global_step)
+            name = f"{self._name_of_generation}+{wave}" if wave else self._name_of_generation
             rows = assign(self._curricula, rows, self._progress, f"{self.args.seed}/{name}")
             more = self._play(
                 rows,

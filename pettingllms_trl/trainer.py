@@ -263,9 +263,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
     def _finish_gradients(self, model: torch.nn.Module) -> None:
         """After an optimizer step's last pass."""
         if self.is_deepspeed_enabled:
-            if (
-                self.args.entropy_coef and not self.use_adaptive_entropy
-            ):  # which TRL logs in a pass that is followed by a step
+            if self.args.entropy_coef and not self.use_adaptive_entropy:  # logged by TRL in a step's last pass
                 self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
             self._stop_if_not_finite()
             self._touch(model, steps=True)

@@ -34,12 +34,14 @@ class Team(MultiAgentGRPOTrainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.rollouts: list[list[Episode]] = []
+        self.names: list[str] = []
         self.batches: list[dict[str, Any]] = []
         self.gradients: list[dict[str, torch.Tensor]] = []
         self.corrects = False
         super().__init__(*args, callbacks=[KeepGradients(self)], **kwargs)
 
     def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
+        self.names.append(kwargs["name"])
         self.rollouts.append(super()._play(*args, **kwargs))
         return self.rollouts[-1]
 
@@ -603,3 +605,12 @@ def test_agents_may_share_an_adapter(model_path: str, tmp_path: Path) -> None:
     before = weights(trainer)
     trainer.train()
     assert moved(before, weights(trainer)) == {"both"}
+
+
+def test_generations_of_one_optimizer_step_bear_different_names_which_seed_them(
+    model_path: str, tmp_path: Path
+) -> None:
+    options = {"gradient_accumulation_steps": 3, "steps_per_generation": 1, "max_steps": 2}
+    trainer = team(model_path, tmp_path, **options)
+    trainer.train()
+    assert trainer.names == ["0", "0.1", "0.2", "1", "1.1", "1.2"]
