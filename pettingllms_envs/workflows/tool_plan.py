@@ -40,7 +40,7 @@ class ToolPlan(ProposalWorkflow[State, Move]):
     Args:
         task: The task.
         num_turns: Turn budget, at least 1; both roles act once in a turn.
-        executor: Runs the tool's programs; see `pettingllms_envs.core.PythonExecutor`.
+        executor: Runs the tool's programs, a `pettingllms_envs.core.PythonExecutor`: `sandbox.ToolExecutor()`.
 
     Raises:
         ValueError: There is no executor, or `num_turns` is not a whole number of at least 1.
@@ -58,7 +58,7 @@ class ToolPlan(ProposalWorkflow[State, Move]):
             given = "no executor" if self.executor is None else f"the executor {self.executor!r}"
             raise ValueError(
                 f"the workflow tool_plan got {given}; expected one that runs a model's Python where it can do no"
-                " harm, a pettingllms_envs.core.PythonExecutor. Pass executor=..., or take workflow='draft_plan'."
+                " harm. Pass executor=pettingllms_envs.sandbox.ToolExecutor(), or take workflow='draft_plan'."
             )
 
     def read(self, reply: str) -> tuple[Move | Unreadable, str]:
