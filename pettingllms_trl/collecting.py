@@ -146,6 +146,7 @@ class Collects(Survives, Plays):
                 name=name,
                 num_continuations=self.args.num_continuations,
                 partners=partners,
+                further=wave > 0,
             )
             episodes += shifted(more, len(played))
             played += rows

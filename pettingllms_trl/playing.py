@@ -110,8 +110,10 @@ class Plays(Layouts):
         max_envs: int | None = None,
         num_continuations: int = 0,
         partners: Collection[str] | None = None,
+        further: bool = False,
     ) -> list[Episode]:
-        """See `rollout.play`. `partners`, whose prompts are answered once: `None`, those of policies never trained."""
+        """See `rollout.play`. `partners`, whose prompts are answered once: `None`, those of policies never trained.
+        `further`: of the same generation as the last, whose counts go on."""
         seed = f"{self.args.seed}/{name}"
         own = share_of(len(rows), self.accelerator.num_processes, self.accelerator.process_index)
 
@@ -149,16 +151,21 @@ class Plays(Layouts):
         rollout = merge([part for part, _ in parts], num_rows=len(rows))
         if self.is_world_process_zero():
             self._warn_of(rollout)
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        metrics["rollout/dropped"].append(len(rollout.dropped))
-        metrics["rollout/retried"].append(rollout.retried)
-        metrics["rollout/sampled_tokens"].append(rollout.num_sampled_tokens)
+        counts: dict[str, float] = {
+            "dropped": len(rollout.dropped),
+            "retried": rollout.retried,
+            "sampled_tokens": rollout.num_sampled_tokens,
+        }
         if self.args.env_timeout is not None:
-            metrics["rollout/timed_out"].append(rollout.timed_out)
+            counts["timed_out"] = rollout.timed_out
         if self.args.crash_reward is not None:
-            metrics["rollout/crashed_replies"].append(len(rollout.crashed))
+            counts["crashed_replies"] = len(rollout.crashed)
         if self._follow:
-            metrics["rollout/conversations_begun_anew"].append(num_begun_anew(rollout.episodes, list(self._follow)))
+            counts["conversations_begun_anew"] = num_begun_anew(rollout.episodes, list(self._follow))
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        for count, number in counts.items():
+            before = metrics[f"rollout/{count}"].pop() if further else 0
+            metrics[f"rollout/{count}"].append(before + number)
         return rollout.episodes
 
     def _warn_of(self, rollout: Rollout) -> None:
