@@ -35,11 +35,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
     env = made(args).unwrapped
     entry = pettingllms_envs.find(args.env)
     module = importlib.import_module(entry.module)
-    task = env.workflow.task if isinstance(env, TextEnv) else None
+    workflow = env.workflow if isinstance(env, TextEnv) else None
+    task = None if workflow is None else workflow.task
     doc = module.__doc__ if task is None else sys.modules[type(task).__module__].__doc__
     _print(console, f"{env.metadata['name']} ({entry.origin}, module {entry.module})\n\n{inspect.cleandoc(doc or '')}")
     _table(console, "Agents", ("agent", "job"), _agents(env))
-    _table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), _settings(module, task))
+    _table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), _settings(module, task, workflow))
     options, parts = env.metadata.get("reset_options", {}), env.metadata.get("reward_ranges", {})
     rows = [(name, _listed(values)) for name, values in options.items()]
     _table(console, "Reset options", ("name", "values"), rows)
@@ -88,13 +89,14 @@ def _agents(env: Any) -> list[Row]:
     return [(agent, role.job) for agent, role in zip(env.possible_agents, env.workflow.roles, strict=True)]
 
 
-def _settings(module: Any, task: Any) -> Iterable[Row]:
-    """The task's own settings, then those that every environment of its kind has."""
-    if dataclasses.is_dataclass(task):
-        meanings = documented(type(task).__doc__)
-        for field in dataclasses.fields(task):
-            if field.init:
-                yield field.name, _default(field.default), meanings.get(field.name, "")
+def _settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:
+    """The task's own settings, the workflow's, then those that every environment of its kind has."""
+    for part in (task, workflow):
+        if dataclasses.is_dataclass(part):
+            meanings = documented(type(part).__doc__)
+            for field in dataclasses.fields(part):
+                if field.init and field.name not in ("task", "num_turns"):
+                    yield field.name, _default(field.default), meanings.get(field.name, "")
     make: Callable[..., Any] = module.raw_env if "raw_env" in vars(module) else module.env
     meanings = documented(make.__doc__)
     for parameter in inspect.signature(make).parameters.values():

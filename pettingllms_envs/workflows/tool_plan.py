@@ -4,7 +4,7 @@ Roles: `tool`, then `planner`, as in the games of arXiv:2510.11062. The tool see
 the last turn, and replies with one block of Python, whose output must end as a reply of the game does. The planner
 sees the same, the program, what it printed, and where that move would lead. Only the planner's move is played.
 
-The program runs in the executor that the caller gives; there is no default, for none would be safe. A reply without
+The program runs in the executor that the caller gives: of an environment, the sandbox's if not told. A reply without
 exactly one block, a program that fails, and an output that is no move are unreadable. Rewards: see
 `pettingllms_envs.workflows.proposal`; the tool is the proposer.
 """

@@ -314,7 +314,6 @@ def test_nothing_is_ever_overwritten(run: Callable[..., tuple[int, str, str]], t
         ("info plan_path --set colour=1", "expected a setting of plan_path. `pettingllms info plan_path` shows them."),
         ("check plan_path --seeds 0", "--seeds is 0; expected at least 1."),
         ("play plan_path --workflow solo", "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan'."),
-        ("play plan_path --workflow tool_plan", "tool_plan got no executor; expected one that runs a model's Python"),
         ("play plan_path --split exam", "split is 'exam'; expected one of 'train', 'validation', 'test'."),
         ("play plan_path --level 0", "level is 0; expected one of 1, 2, 3, 4, 5."),
         ("play plan_path --role boss", "--role is 'boss'; expected all, drafter, planner. Choose one of them."),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
-from pettingllms_envs.assembly import WORKFLOWS
+from pettingllms_envs.assembly import GAMES
 from pettingllms_envs.core import SPLITS, Execution
 from pettingllms_envs.registry import find
 from pettingllms_envs.testing import check
@@ -35,7 +35,7 @@ def settings(workflow: str) -> dict[str, Any]:
 
 
 games = pytest.mark.parametrize("name", pettingllms_envs.list_environments())
-teams = pytest.mark.parametrize("workflow", WORKFLOWS)
+teams = pytest.mark.parametrize("workflow", [workflow.name for workflow in GAMES])
 
 
 @games

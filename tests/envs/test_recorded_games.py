@@ -31,8 +31,8 @@ def print_executor(program: str) -> Execution:
 
 
 def maker(name: str, workflow: str) -> Callable[[], TextEnv]:
-    executor = print_executor if workflow == "tool_plan" else None
-    return lambda: pettingllms_envs.make(name, workflow=workflow, executor=executor)
+    settings = {"executor": print_executor} if workflow == "tool_plan" else {}
+    return lambda: pettingllms_envs.make(name, workflow=workflow, **settings)
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS)

@@ -1,13 +1,13 @@
 """Workflow `tool_plan`: programs are read, run by the caller's executor, shown to the planner, and paid."""
 
 import pickle
-from collections.abc import Callable
 
 import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Execution, Unreadable
 from pettingllms_envs.plan_path_v0 import raw_env
+from pettingllms_envs.sandbox import ToolExecutor
 from pettingllms_envs.tasks.plan_path import PlanPath, PlanPathState
 from pettingllms_envs.workflows.tool_plan import ToolPlan, read_program
 
@@ -103,10 +103,15 @@ def test_the_oracles_program_and_move_solve_the_grid(env: TextEnv) -> None:
     assert env.terminations == {"tool_0": True, "planner_0": True}
 
 
-def test_without_an_executor_there_is_no_such_environment(grid: PlanPathState) -> None:
-    make: Callable[..., TextEnv] = raw_env
+def test_the_workflow_alone_has_no_executor() -> None:
     with pytest.raises(ValueError, match=r"tool_plan got no executor; expected one that runs a model's Python where"):
-        make(size=4, workflow="tool_plan")
+        ToolPlan(PlanPath())
+
+
+def test_an_environment_that_is_given_no_executor_runs_programs_in_the_sandbox() -> None:
+    workflow = raw_env(size=4, workflow="tool_plan").workflow
+    assert isinstance(workflow, ToolPlan)
+    assert workflow.executor == ToolExecutor()
 
 
 def test_a_snapshot_goes_on_with_another_executor(env: TextEnv) -> None:

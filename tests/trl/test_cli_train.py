@@ -246,10 +246,10 @@ WRONG = {
     "weights that are none": ({}, ["--reward_parts", "progress=2"], "reward_parts='progress=2', expected a mapping"),
     "reward that is no function": ({"reward_funcs": ["math.pi"]}, [], "reward_funcs names 'math.pi'; expected"),
     "adapters that are not there": ({"policies": "lora", "adapters": "nowhere"}, [], "lacks drafter, planner"),
-    "tool without an executor": (
-        {"env_kwargs": {"workflow": "tool_plan"}},
+    "executor that a file cannot hold": (
+        {"env_kwargs": {"workflow": "tool_plan", "executor": "ToolExecutor()"}},
         [],
-        "got no executor; expected one that runs a model's Python.* an executor is, is for a script",
+        "got the executor 'ToolExecutor\\(\\)'; expected one that runs.* an executor is, is for a script",
     ),
     "curriculum without levels": (
         {"curriculum": {"window": 3}},

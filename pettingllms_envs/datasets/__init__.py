@@ -1,0 +1,1 @@
+"""From rows of a data set, of the Hub's or of a local file with the same columns, to problems."""

@@ -1,0 +1,101 @@
+"""What every data set's rows become: a problem of programming, or a problem with an answer. Frozen values.
+
+A problem may hold megabytes of tests, and the states of an episode hold the problem. So two problems are equal if
+their digests are, and `repr` says where a problem comes from and its digest, not all that it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, fields
+
+from pettingllms_envs.sandbox.values import CallTest, StdinTest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Problem:
+    """What problems of all kinds have.
+
+    Args:
+        source: The data set, such as `"apps"`.
+        id: The row's name, unique within its source.
+        statement: The problem as it is posed, without any word on how to reply.
+        level: Difficulty, from 1 (easiest).
+        subject: The data set's word for what it is about; may be empty.
+        unjudged: Why no grader can judge an answer (it needs a checker, it is interactive, it asks for a proof); empty
+            if one can. Such problems are left out unless asked for.
+    """
+
+    source: str
+    id: str
+    statement: str
+    level: int = 1
+    subject: str = ""
+    unjudged: str = ""
+    digest: str = field(init=False)
+    """SHA-256 of all other fields, 64 hex digits, the same in every process."""
+
+    def __post_init__(self) -> None:
+        whole = [(each.name, getattr(self, each.name)) for each in fields(self) if each.init]
+        object.__setattr__(self, "digest", hashlib.sha256(repr(whole).encode("utf-8", "surrogatepass")).hexdigest())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source!r}, {self.id!r}, {self.digest[:16]!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class CodeProblem(Problem):
+    """A problem whose answer is a Python program.
+
+    Args:
+        tests: The golden tests, all of one kind, those that the statement shows first.
+        num_public: How many of them the statement shows.
+        fn_name: The function, or method of `Solution`, that call tests call; None for programs that read and print.
+        starter_code: What the program is to begin with; may be empty.
+        prelude: Source that runs before the program, such as `sandbox.LEETCODE_PRELUDE`.
+        solutions: Python 3 programs that the data set says are right.
+        wrong: Python 3 programs that the data set says are wrong.
+        tolerance: How far decimal numbers may be off, absolutely or relatively; None for not at all.
+        cpu: Seconds for a test; None where the data set does not say.
+        memory: Bytes; None where the data set does not say.
+        date: When it was first posed, `"YYYY-MM-DD"`; may be empty.
+    """
+
+    tests: tuple[StdinTest, ...] | tuple[CallTest, ...]
+    num_public: int = 0
+    fn_name: str | None = None
+    starter_code: str = ""
+    prelude: str = ""
+    solutions: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    tolerance: float | None = None
+    cpu: float | None = None
+    memory: int | None = None
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class MathProblem(Problem):
+    """A problem whose answer is a number, an expression, a tuple, an interval, or several of them.
+
+    Args:
+        answer: The golden answer as the data set writes it, LaTeX without dollar signs or a box.
+        kind: `"integer"` (AIME: from 0 to 999), or `"expression"`.
+        multiple: Whether `answer` has several answers, comma-joined, in any order, of which none may be missing.
+        unit: In which the answer is given; may be empty. An answer may repeat it or leave it out.
+        tolerance: How far a number may be off, absolutely, each of several where there are several; () for not at all.
+        solution: A worked solution, where the data set has one. It never reaches an observation.
+    """
+
+    answer: str
+    kind: str = "expression"
+    multiple: bool = False
+    unit: str = ""
+    tolerance: tuple[float, ...] = ()
+    solution: str = ""
