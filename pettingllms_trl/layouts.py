@@ -45,6 +45,7 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.container import TeamModel
 from pettingllms_trl.hub import team_card
 from pettingllms_trl.policies import BASE, Policy, Routing
+from pettingllms_trl.prefill import prompts_read_once
 from pettingllms_trl.references import check_moving
 from pettingllms_trl.sampling import SamplingOverrides
 
@@ -161,9 +162,11 @@ class Layouts(GRPOTrainer):
         # accelerate gives training's precision to the forward of the outermost model, which an inner model's
         # `generate` never calls: it would sample from another distribution than is trained.
         # And ZeRO-3's weights are gathered once for all of a rollout (`processes.gathered`).
+        reads_all = self.use_transformers_continuous_batching
         with (
             self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext(),
             instead(self.args, ds3_gather_for_generation=False),
+            nullcontext() if reads_all else prompts_read_once(self.accelerator.unwrap_model(self.model)),
         ):
             training = self.model.training
             generated = super()._generate_single_turn(*args, **kwargs)
