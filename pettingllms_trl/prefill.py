@@ -1,8 +1,8 @@
 """Prompts that stand in a batch several times are read once: the K candidates of a decision share theirs.
 
 `generate` reads every row of its batch, and a rollout gives it each prompt K times. Here it reads each prompt once, up
-to its last token; the keys and values are handed to all rows of it, and `generate` goes on from there as it always does.
-The random numbers that it draws are the same, and so are the logits but for rounding.
+to its last token; the keys and values are handed to all rows of it, and `generate` goes on from there as ever. The
+random numbers that it draws are the same, and so are the logits but for rounding.
 """
 
 from __future__ import annotations
