@@ -100,6 +100,10 @@ def _condition(condition: Condition, refusal: int) -> Code:
         last = len(condition.values) - 1
         tests = [Instruction(_EQUAL, value, last - at + 1, 0) for at, value in enumerate(condition.values)]
         return [Instruction(_LOAD, low), *tests, refuse]
+    if condition.test == "not in":
+        last = len(condition.values) - 1
+        tests = [Instruction(_EQUAL, value, last - at, int(at == last)) for at, value in enumerate(condition.values)]
+        return [Instruction(_LOAD, low), *tests, refuse]
     if condition.test == "clear":
         return [Instruction(_LOAD, low), Instruction(_ANY_BIT, condition.values[0], 0, 1), refuse]
     if condition.test == "set":

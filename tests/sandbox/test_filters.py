@@ -119,6 +119,17 @@ CASES = [
     ("sendto", (3, 1, 1, 0, 0), ALLOW),
     ("sendto", (3, 1, 1, 0, 1), errno.EPERM),
     ("sendto", (3, 1, 1, 0, HIGH), errno.EPERM),  # a pointer has 64 bits
+    ("sendto", (3, 1, 1, 0x4000, 0), ALLOW),  # MSG_NOSIGNAL
+    ("sendto", (3, 1, 1, 1, 0), errno.EPERM),  # MSG_OOB
+    ("recvfrom", (3, 1, 1, 0x40), ALLOW),  # MSG_DONTWAIT
+    ("recvfrom", (3, 1, 1, 0x41), errno.EPERM),
+    ("recvmsg", (3, 1, 0), ALLOW),
+    ("recvmsg", (3, 1, 1), errno.EPERM),
+    ("rt_sigaction", (14, 1, 1, 8), ALLOW),  # SIGALRM
+    ("rt_sigaction", (16, 1, 1, 8), ALLOW),
+    ("rt_sigaction", (17, 1, 1, 8), errno.EPERM),  # SIGCHLD: ignored, the children's time would not be counted
+    ("rt_sigaction", (HIGH | 17, 1, 1, 8), errno.EPERM),
+    ("rt_sigaction", (18, 1, 1, 8), ALLOW),
     ("socketpair", (1, 1), ALLOW),
     ("socketpair", (1, 1 | O_CLOEXEC | 0o4000), ALLOW),
     ("socketpair", (1, 2), errno.EPERM),

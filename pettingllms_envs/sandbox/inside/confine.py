@@ -127,8 +127,9 @@ def lock_in(confinement: Confinement, job: Job, address_space: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and a program would not notice its own flood
     for limit, value in _limits(confinement, job, address_space).items():
         _, most = resource.getrlimit(limit)
-        value = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(limit, (value, value))
+        value = _at_most(value, most)
+        # Programs raise their stack's limit, as contests allow; what they use of it is address space all the same.
+        resource.setrlimit(limit, (value, most if limit == resource.RLIMIT_STACK else value))
     if confinement.uid is not None and not confinement.become_early:
         become(confinement.uid)
     kernel.drop_capabilities()
@@ -137,6 +138,10 @@ def lock_in(confinement: Confinement, job: Job, address_space: int) -> None:
         kernel.adopt_orphans()
     kernel.no_new_privileges()
     kernel.install_filter(confinement.process_filter if job.in_process else confinement.job_filter)
+
+
+def _at_most(value: int, most: int) -> int:
+    return value if most == resource.RLIM_INFINITY else min(value, most)
 
 
 def _limits(confinement: Confinement, job: Job, address_space: int) -> dict[int, int]:
@@ -175,7 +180,11 @@ def whole_seconds(cpu: float) -> int:
 def limit_test(job: Job, cpu: float, test_filter: bytes) -> None:
     """Narrow a test's own process further, before the program runs."""
     seconds = whole_seconds(cpu)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))  # SIGXCPU, and SIGKILL for who ignores it
-    resource.setrlimit(resource.RLIMIT_FSIZE, (job.output, job.output))
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)  # a cluster's own limit may be lower
+    soft, hard = _at_most(seconds, most), _at_most(seconds + 1, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))  # SIGXCPU, and SIGKILL for who ignores it
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    output = _at_most(job.output, most)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (output, output))
     if test_filter:
         kernel.install_filter(test_filter)

@@ -87,9 +87,9 @@ def unconfined(arguments: list[str]) -> int:
     settle()
     remember_source(text)
     try:
-        code, before = compiled(text, NAME), compiled(prelude, "prelude.py")
-    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
-        sys.stderr.writelines(traceback.format_exception_only(error))
+        code, before = compiled(text.removeprefix("\ufeff"), NAME), compiled(prelude, "prelude.py")
+    except BaseException as error:  # noqa: BLE001
+        print_error(error)
         return 1
     if settings["fn_name"] is None:
         return finish(stdin_test(code, before))
@@ -186,6 +186,15 @@ def finish(status: int, *, threads: bool = True) -> int:
         except BaseException:  # noqa: BLE001
             status = status or 120  # as the interpreter does
     return status
+
+
+def print_error(error: BaseException) -> None:
+    """The error of a program that cannot be compiled; there may be no memory left to say it."""
+    try:
+        sys.stderr.writelines(traceback.format_exception_only(error))
+        sys.stderr.flush()
+    except BaseException:  # noqa: BLE001
+        os.write(2, b"\n" + type(error).__name__.encode() + b"\n")
 
 
 def _exit_code(code: object) -> int:
