@@ -1,0 +1,158 @@
+"""What goes wrong around a sandbox, by accident or by a program's wish: no verdict is wrong for it, and nothing leaks."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from pettingllms_envs.sandbox import Limits, Sandbox, StdinTest, Verdict
+
+
+TESTS = [StdinTest(str(number), str(number)) for number in range(3)]
+
+
+class Interrupted(BaseException):
+    """As a Ctrl-C, or the time limit of a grader that works by SIGALRM, comes in the middle of a call."""
+
+
+def test_the_answer_to_an_interrupted_call_is_not_taken_for_that_to_the_next(sandbox):
+    def interrupt(*_):
+        raise Interrupted
+
+    with Sandbox(num_slots=1) as box:
+        box.start()
+        box.run("")
+        before = len(os.listdir("/proc/self/fd"))
+        usual = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(Interrupted):
+                box.run_tests("import time; time.sleep(0.5); print(1)", [StdinTest("", "1")])
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, usual)
+        # A second answer would be late by one for ever: the wrong program would pass.
+        assert not box.run_tests("raise SystemExit(1)", [StdinTest("", "1")]).passed
+        assert box.run_tests("print(2)", [StdinTest("", "2")]).passed
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_trainer_without_descriptors_gets_a_sandbox_error_and_loses_none(sandbox):
+    with Sandbox(num_slots=1) as box:
+        box.run("")
+        before = len(os.listdir("/proc/self/fd")) - 1  # the listing's own
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for spare in range(8):  # each of the calls that need one is the first to fail once
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, hard))
+            try:
+                result = box.run("print(1)")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert result.verdict in (Verdict.SANDBOX_ERROR, Verdict.FINISHED), (spare, result)
+            assert box.run("print(1)").verdict == Verdict.FINISHED
+            assert len(os.listdir("/proc/self/fd")) - 1 == before, spare
+
+
+FORGE = """
+import os, struct, sys, time
+def forge(kind, test, cpu=0.0, printed=0):
+    for fd in range(3, 64):
+        try:
+            if os.fstat(fd).st_mode & 0o170000 == 0o140000:
+                os.write(fd, struct.pack("<BIiddQQ", kind, test, 0, cpu, 0.0, printed, 0))
+        except OSError: pass
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os._exit(0)",  # it spoke of all tests, and not of its end
+        "time.sleep(100)",
+        "forge(7, 0); time.sleep(100)",  # it said that it would end, and did not
+        "forge(7, 0); forge(1, 0); os._exit(0)",
+    ],
+)
+def test_a_program_that_forges_every_record_is_not_excused_by_a_sandbox_error(sandbox, end):
+    """A sandbox error is dropped and not punished: a program that can bring it about would."""
+    program = FORGE + f"for test in range(3): forge(1, test)\n{end}"
+    limits = Limits(cpu=1.0, wall=0.6)
+    report = sandbox.run_tests(program, TESTS, isolation="per_solution", limits=limits)
+    assert report.results[-1].verdict == Verdict.VIOLATION
+    assert Verdict.SANDBOX_ERROR not in [result.verdict for result in report.results]
+
+
+def test_a_program_that_lies_about_its_time_is_charged_all_of_it_in_the_end(sandbox):
+    spend = "while time.process_time() < 0.8: pass\nos.write(1, b'0 1 2 ')\n"
+    lie = "for test in range(3): forge(1, test, printed=2)\nforge(7, 0); os._exit(0)"
+    limits = Limits(cpu=0.4, wall=20.0)
+    report = sandbox.run_tests(FORGE + spend + lie, TESTS, isolation="per_solution", limits=limits)
+    assert report.results[-1].verdict == Verdict.TIMEOUT
+    assert report.results[-1].cpu >= 0.8
+
+
+BURN = """
+import os, signal, time
+def burn():
+    while time.process_time() < 0.3: pass
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        # Each child spends less than the limit. What the parent waits for, what it does not, and what it orphans count.
+        "for _ in range(3):\n    if os.fork() == 0: burn(); os._exit(0)\n    os.wait()",
+        "for _ in range(3):\n    if os.fork() == 0: burn(); os._exit(0)\ntime.sleep(1.5)",
+        "r, w = os.pipe()\nfor _ in range(3):\n    if os.fork() == 0:\n        if os.fork() == 0: burn()\n"
+        "        os._exit(0)\n    os.wait()\nos.close(w); os.read(r, 1); time.sleep(0.2)",
+    ],
+)
+def test_the_time_of_all_processes_counts(sandbox, program):
+    tests, limits = [StdinTest("", "")], Limits(cpu=0.7, wall=20.0)
+    report = sandbox.run_tests(BURN + program, tests, limits=limits)
+    assert report.verdict == Verdict.TIMEOUT, report
+    assert report.results[0].cpu >= 0.9
+
+
+def test_a_program_cannot_let_its_children_end_unaccounted(sandbox):
+    program = "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+    assert sandbox.run_tests(program, [StdinTest("", "")]).verdict == Verdict.RUNTIME_ERROR
+
+
+def in_a_trainer(before: str, program: str) -> list[str]:
+    """The verdict on a program in a trainer of its own, and what `before` left of its surroundings."""
+    code = (
+        f"import os, resource, signal\n{before}\nfrom pettingllms_envs import sandbox\n"
+        f"report = sandbox.run_tests({program!r}, [sandbox.StdinTest('', '1')], limits=sandbox.Limits(wall=5.0))\n"
+        "print(report.verdict, report.results[0].detail)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    return run.stdout.split()
+
+
+def test_signals_that_the_trainer_ignores_or_blocks_are_as_usual_for_programs(sandbox):
+    before = (
+        "for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGXCPU): signal.signal(number, signal.SIG_IGN)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGVTALRM, signal.SIGTERM})"
+    )
+    program = (
+        "import signal, time\nassert signal.getsignal(signal.SIGXCPU) == signal.SIG_DFL\n"
+        "assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())\n"
+        "signal.signal(signal.SIGALRM, lambda *_: print(1))\nsignal.setitimer(signal.ITIMER_REAL, 0.05)\ntime.sleep(0.3)"
+    )
+    assert in_a_trainer(before, program) == ["passed"]
+
+
+def test_a_cluster_may_have_limits_of_its_own(sandbox):
+    before = (
+        "for limit, value in ((resource.RLIMIT_FSIZE, 1 << 19), (resource.RLIMIT_STACK, 1 << 23)):\n"
+        "    resource.setrlimit(limit, (value, value))\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (3, 3))"
+    )
+    assert in_a_trainer(before, "print(1)") == ["passed"]
