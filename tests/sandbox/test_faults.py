@@ -108,9 +108,10 @@ def burn():
     [
         # Each child spends less than the limit. What the parent waits for, what it does not, and what it orphans count.
         "for _ in range(3):\n    if os.fork() == 0: burn(); os._exit(0)\n    os.wait()",
-        "for _ in range(3):\n    if os.fork() == 0: burn(); os._exit(0)\ntime.sleep(1.5)",
+        "r, w = os.pipe()\nfor _ in range(3):\n    if os.fork() == 0: burn(); os._exit(0)\n"
+        "os.close(w); os.read(r, 1); time.sleep(0.3)",
         "r, w = os.pipe()\nfor _ in range(3):\n    if os.fork() == 0:\n        if os.fork() == 0: burn()\n"
-        "        os._exit(0)\n    os.wait()\nos.close(w); os.read(r, 1); time.sleep(0.2)",
+        "        os._exit(0)\n    os.wait()\nos.close(w); os.read(r, 1); time.sleep(0.3)",
     ],
 )
 def test_the_time_of_all_processes_counts(sandbox, program):

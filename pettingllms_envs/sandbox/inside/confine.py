@@ -10,6 +10,7 @@ import math
 import os
 import resource
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import kernel
@@ -31,6 +32,7 @@ class Confinement:
         base: The interpreter's prefix: the working directory, relative to which its files are found.
         dirs: Directories that may be read, absolute.
         files: Files that may be read, absolute.
+        hidden: Directories below `dirs` of which no file may be read, absolute.
         job_filter: seccomp filter of a job that makes a process for each test.
         process_filter: seccomp filter of a job that runs its tests itself.
         test_filter: On top of `job_filter`, for the test; empty where the count of processes can be limited.
@@ -43,6 +45,7 @@ class Confinement:
     base: str
     dirs: tuple[str, ...]
     files: tuple[str, ...]
+    hidden: tuple[str, ...]
     job_filter: bytes
     process_filter: bytes
     test_filter: bytes
@@ -93,6 +96,9 @@ def new_root(confinement: Confinement) -> None:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
         kernel.mount(from_base(confinement, path), target, None, kernel.MS_BIND | kernel.MS_REC)
         kernel.make_read_only(target, devices=path.startswith("/dev/"))
+    for path in confinement.hidden:
+        flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+        kernel.mount("none", root + path, "tmpfs", flags, "size=4k,mode=755")
     os.makedirs(f"{root}/tmp", exist_ok=True)
     os.chdir(root)
     kernel.pivot_root_here()
@@ -110,15 +116,36 @@ def from_base(confinement: Confinement, path: str) -> str:
 
 def hide_files(confinement: Confinement) -> None:
     """Forbid by Landlock, to this process and all that it starts, all files but the readable ones."""
-    opened: dict[str, int] = {}
-    for path in (*confinement.dirs, *confinement.files):
-        name = path if confinement.namespaces else from_base(confinement, path)
-        opened[path] = os.open(name, os.O_PATH | os.O_CLOEXEC)
-    try:
-        kernel.landlock([opened[path] for path in confinement.dirs], [opened[path] for path in confinement.files])
-    finally:
-        for fd in opened.values():
-            os.close(fd)
+    kernel.landlock(_readable(confinement))
+
+
+def _readable(confinement: Confinement) -> Iterator[tuple[str, int]]:
+    """The readable paths with their rights, as `kernel.landlock` takes them."""
+    if confinement.namespaces:  # the hidden directories are empty already
+        yield from ((path, kernel.READ | kernel.LIST) for path in confinement.dirs)
+        yield from ((path, kernel.READ) for path in confinement.files)
+        return
+    for path in confinement.dirs:
+        yield from _readable_below(confinement, path)
+    yield from ((from_base(confinement, path), kernel.READ) for path in confinement.files)
+
+
+def _readable_below(confinement: Confinement, path: str) -> Iterator[tuple[str, int]]:
+    """A rule takes nothing away: where something is hidden below a directory, each of its entries needs its own."""
+    name = from_base(confinement, path)
+    if not any(hidden.startswith(path + "/") for hidden in confinement.hidden):
+        yield name, kernel.READ | kernel.LIST
+        return
+    yield name, kernel.LIST  # modules are looked for by listing; so the names below it are no secret
+    with os.scandir(name) as entries:
+        for entry in entries:
+            child = f"{path}/{entry.name}"
+            if child in confinement.hidden or entry.is_symlink():  # a link's target has a rule, or should have none
+                continue
+            if entry.is_dir():
+                yield from _readable_below(confinement, child)
+            elif entry.is_file():
+                yield from_base(confinement, child), kernel.READ
 
 
 def lock_in(confinement: Confinement, job: Job, address_space: int) -> None:

@@ -62,7 +62,7 @@ def confinement_from(settings: dict[str, Any]) -> Confinement:
     fields = dict(settings)
     for name in ("job_filter", "process_filter", "test_filter"):
         fields[name] = base64.b64decode(fields[name])
-    for name in ("dirs", "files"):
+    for name in ("dirs", "files", "hidden"):
         fields[name] = tuple(fields[name])
     return Confinement(**fields)
 
