@@ -20,7 +20,7 @@ for each in (path, path.replace("__init__", "_hooks")):
     except OSError: print("refused")
 sys.path.append(os.path.dirname(os.path.dirname(path)))
 try: import pluggy._hooks; print(pluggy)
-except ImportError: print("refused")
+except (ImportError, OSError): print("refused")
 """
 
 
