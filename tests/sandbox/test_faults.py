@@ -1,4 +1,4 @@
-"""What goes wrong around a sandbox, by accident or by a program's wish: no verdict is wrong for it, and nothing leaks."""
+"""What goes wrong around a sandbox, by accident or on purpose: no verdict is wrong for it, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def burn():
 @pytest.mark.parametrize(
     "program",
     [
-        # Each child spends less than the limit. What the parent waits for, what it does not, and what it orphans count.
+        # Each child spends less than the limit. What is waited for, what is not, and what is orphaned count.
         "for _ in range(3):\n    if os.fork() == 0: burn(); os._exit(0)\n    os.wait()",
         "r, w = os.pipe()\nfor _ in range(3):\n    if os.fork() == 0: burn(); os._exit(0)\n"
         "os.close(w); os.read(r, 1); time.sleep(0.3)",
@@ -145,7 +145,8 @@ def test_signals_that_the_trainer_ignores_or_blocks_are_as_usual_for_programs(sa
     program = (
         "import signal, time\nassert signal.getsignal(signal.SIGXCPU) == signal.SIG_DFL\n"
         "assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())\n"
-        "signal.signal(signal.SIGALRM, lambda *_: print(1))\nsignal.setitimer(signal.ITIMER_REAL, 0.05)\ntime.sleep(0.3)"
+        "signal.signal(signal.SIGALRM, lambda *_: print(1))\nsignal.setitimer(signal.ITIMER_REAL, 0.05)\n"
+        "time.sleep(0.3)"
     )
     assert in_a_trainer(before, program) == ["passed"]
 
