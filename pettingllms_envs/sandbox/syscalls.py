@@ -227,5 +227,5 @@ def checked(*, fork: bool, open_files: bool, set_filter: bool) -> dict[str, Chec
             calls[name] = Checked(numbers, (Condition(flags, "clear", (_O_WRITING,)),), errno.EACCES)
     for name, (numbers, flags) in STAT.items():
         if not open_files:
-            calls[name] = Checked(numbers, (Condition(flags, "set", (_AT_EMPTY_PATH,)),), errno.EACCES)
+            calls[name] = Checked(numbers, (Condition(flags, "set", (_AT_EMPTY_PATH,)),), errno.ENOENT)
     return calls

@@ -195,6 +195,24 @@ def test_nothing_of_one_program_is_there_for_the_next(sandbox, isolation):
         assert sandbox.run(look, isolation=isolation).stdout == b"False False False\n"
 
 
+def test_tests_in_one_process_share_no_input_that_was_left_unread_and_no_stream(sandbox):
+    """The interpreter is shared, and that is said; but sound programs read no further than they must."""
+    tests = [StdinTest(f"{number}\n{number + 1}\n", str(number)) for number in range(4)]
+    for program in (
+        "print(input())",
+        "file = open(0)\nprint(file.readline())",
+        "import sys\nprint(sys.stdin.buffer.readline().decode(), flush=True)\nsys.stdin = sys.stdout = None",
+        "out = open(1, 'w')\nout.write(input())",
+    ):
+        assert sandbox.run_tests(program, tests, isolation="per_solution").passed, program
+
+
+def test_children_that_end_first_are_no_harm(sandbox):
+    program = "import os\nr, w = os.pipe()\nif os.fork() == 0:\n    os.write(w, b'6'); os._exit(0)\n"
+    program += "os.wait()\nprint(os.read(r, 9).decode())"
+    assert sandbox.run_tests(program, [StdinTest("", "6")] * 3).passed
+
+
 def test_by_default_nothing_of_one_test_is_there_for_the_next(sandbox):
     program = "import builtins\nprint(2 * int(input()) + getattr(builtins, 'left', 0))\nbuiltins.left = 1"
     assert sandbox.run_tests(program, DOUBLE).passed

@@ -222,7 +222,10 @@ def _in_process(files: Files, job: Job, code: Code, streams: Streams, progress: 
 
     So does one that started threads: they can be waited for once, at the end of a process; the server starts another.
     """
-    for index in range(progress.test, job.num_tests):
+    first = progress.test
+    for index in range(first, job.num_tests):
+        if index > first:
+            program.forget_module()
         _set_input(streams[0], files.payload, *code.inputs[index])
         _connect(streams, code)  # again each time: `open(0)` closes what it read
         limit = job.time_left(progress)
@@ -230,7 +233,7 @@ def _in_process(files: Files, job: Job, code: Code, streams: Streams, progress: 
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         seconds = whole_seconds(before + limit - ROUNDING)
         resource.setrlimit(resource.RLIMIT_CPU, (min(most, seconds), most))
-        if index > progress.test:
+        if index > first:  # what the test before it left unread, or replaced, is not this one's
             program.fresh_streams()
         last = index == job.num_tests - 1
         if last:
