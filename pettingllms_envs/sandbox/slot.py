@@ -156,8 +156,17 @@ class Slot:
         Raises:
             Died: The server is gone. Its processes are, too; start it again.
         """
-        assert self._socket is not None
         files: list[int] = []
+        try:
+            records = self._run(job, work, files)
+            return [judge(at, done) for at, done in enumerate(_read_outputs(job, records, files[1], files[2]))]
+        finally:
+            for fd in files:
+                os.close(fd)
+
+    def _run(self, job: Job, work: Work, files: list[int]) -> list[Record]:
+        """The records of a job's tests; its files go into the list as they are made."""
+        assert self._socket is not None
         try:
             for name, flags in (("payload", os.MFD_ALLOW_SEALING), ("results", 0), ("errors", 0)):
                 files.append(os.memfd_create(name, os.MFD_CLOEXEC | flags))
@@ -169,7 +178,7 @@ class Slot:
             records = [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
             if [record.test for record in records] != list(range(job.num_tests)):
                 raise ValueError("the records are not those of the tests")
-            return [judge(at, done) for at, done in enumerate(_read_outputs(job, records, files[1], files[2]))]
+            return records
         except (OSError, EOFError, ValueError, struct.error) as error:
             log = self.log()
             self.stop()
@@ -177,9 +186,6 @@ class Slot:
         except BaseException:  # a Ctrl-C, or a handler's time limit: the answer on its way is not for the next job
             self.stop()
             raise
-        finally:
-            for fd in files:
-                os.close(fd)
 
     def stop(self) -> None:
         """End the server and all below it; what there is of one that never started, too."""

@@ -1239,6 +1239,11 @@ for pid in (trainer, os.getppid(), 1):
     if libc.sigqueue(pid, 9, 0) == 0 or libc.pidfd_send_signal(0, 9, 0, 0) == 0: print("FOOTHOLD")
 if libc.syscall(222, 0, bytes(64), bytes(8)) >= 0 or libc.mq_open(b"/left-by-an-attack", 0o102, 0o666, None) >= 0: print("FOOTHOLD")
 """,
+    die_of_a_signal_without_a_name="""
+import ctypes, time
+if ctypes.CDLL(None).syscall(ctypes.c_long(56), ctypes.c_long(37), None, None, None, None) == 0: os._exit(0)
+time.sleep(1)
+""",
     descriptor_of_the_peer="""
 import socket
 for fd in range(3, 64):

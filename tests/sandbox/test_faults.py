@@ -87,6 +87,25 @@ def test_a_program_that_forges_every_record_is_not_excused_by_a_sandbox_error(sa
     assert Verdict.SANDBOX_ERROR not in [result.verdict for result in report.results]
 
 
+DIE = """
+import ctypes, os, time
+if ctypes.CDLL(None).syscall(ctypes.c_long(56), ctypes.c_long(int(input())), None, None, None, None) == 0: os._exit(0)
+time.sleep(0.3)
+"""
+
+
+def test_however_a_program_is_killed_it_is_its_own_fault(sandbox):
+    """No signal can be sent, but a process may choose the one that tells its parent of its end; 37 has no name."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("the number of clone is that of x86_64")
+    tests = [StdinTest(str(number), "-") for number in range(65)]
+    report = sandbox.run_tests(DIE, tests, limits=Limits(wall=5.0), stop_at_timeout=False)
+    ends = {number: result.exit_code for number, result in enumerate(report.results)}
+    assert ends[37] == -37
+    assert sum(code is not None and code < 0 for code in ends.values()) > 40
+    assert Verdict.SANDBOX_ERROR not in [result.verdict for result in report.results]
+
+
 def test_a_program_that_lies_about_its_time_is_charged_all_of_it_in_the_end(sandbox):
     spend = "while time.process_time() < 0.8: pass\nos.write(1, b'0 1 2 ')\n"
     lie = "for test in range(3): forge(1, test, printed=2)\nforge(7, 0); os._exit(0)"
