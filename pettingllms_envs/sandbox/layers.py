@@ -197,8 +197,11 @@ def hidden_dirs(dirs: Sequence[str], imports: Sequence[str]) -> tuple[str, ...]:
         for name in ("site-packages", "dist-packages")
     ]
     packages = {path for place in places for path in glob.glob(place)} - set(module_path(imports))
-    ours = str(Path(__file__).resolve().parents[1])
-    below = {path for path in (*packages, ours) if any(path.startswith(folder + "/") for folder in dirs)}
+    ours = Path(__file__).resolve().parents[1]
+    for folder in dirs:  # of which some may be links to others, as lib64 is in an environment
+        if ours.is_relative_to(real := Path(folder).resolve()):
+            packages.add(os.path.join(folder, ours.relative_to(real)))
+    below = {path for path in packages if any(path.startswith(folder + "/") for folder in dirs)}
     return tuple(sorted(path for path in below if not any(path.startswith(other + "/") for other in below)))
 
 

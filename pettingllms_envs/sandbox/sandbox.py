@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -283,12 +285,19 @@ def _after_fork(sandbox: weakref.ref[Sandbox]) -> None:
 def num_cores() -> int:
     """The cores that this process may use, by its affinity and its cgroup's quota, shared by a machine's ranks."""
     cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            cores = min(cores, int(quota) / int(period))
-    except (OSError, ValueError):
-        pass  # no cgroup v2, or none with a quota
+    cores = min(cores, cgroup_quota())
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")  # torchrun and accelerate set it
     return max(1, int(cores) // (int(ranks) if ranks.isdigit() and int(ranks) else 1))
+
+
+def cgroup_quota(folder: str = "/sys/fs/cgroup") -> float:
+    """The cores that a container may use at a time, by its cgroup of version 2 or 1; infinity where none says so."""
+    for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
+        try:
+            words = [word for name in names for word in Path(folder, name).read_text().split()]
+            quota, period = int(words[0]), int(words[1])
+        except (OSError, ValueError, IndexError):
+            continue  # no such version, or "max"
+        if quota > 0 and period > 0:
+            return quota / period
+    return math.inf

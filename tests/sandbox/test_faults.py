@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from pettingllms_envs.sandbox import Limits, Sandbox, StdinTest, Verdict
+from pettingllms_envs.sandbox.sandbox import cgroup_quota
 
 
 TESTS = [StdinTest(str(number), str(number)) for number in range(3)]
@@ -92,6 +95,33 @@ import ctypes, os, time
 if ctypes.CDLL(None).syscall(ctypes.c_long(56), ctypes.c_long(int(input())), None, None, None, None) == 0: os._exit(0)
 time.sleep(0.3)
 """
+
+
+def test_the_unsafe_mode_leaves_no_process_behind_either(sandbox):
+    program = "import os, time\npid = os.fork()\nif pid == 0: time.sleep(100)\nprint(pid)"
+    result = sandbox.run(program, isolation="unsafe-subprocess")
+    deadline = time.monotonic() + 10.0
+    while os.path.exists(f"/proc/{int(result.stdout)}") and time.monotonic() < deadline:
+        time.sleep(0.02)  # until the machine's first process has noted its end
+    assert not os.path.exists(f"/proc/{int(result.stdout)}")
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, math.inf),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, math.inf),
+        ({}, math.inf),
+    ],
+)
+def test_a_containers_share_of_the_cores_is_known(tmp_path, files, cores):
+    """More programs at a time than cores would make timeouts by the clock out of waiting."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cgroup_quota(str(tmp_path)) == cores
 
 
 def test_however_a_program_is_killed_it_is_its_own_fault(sandbox):

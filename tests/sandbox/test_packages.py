@@ -60,6 +60,16 @@ def test_packages_are_found_wherever_distributions_put_them(tmp_path):
     )
 
 
+def test_our_package_is_hidden_under_every_name_that_leads_to_it(tmp_path, monkeypatch):
+    site = tmp_path / "lib" / "site"
+    (site / "ours" / "sandbox").mkdir(parents=True)
+    (tmp_path / "lib64").symlink_to("lib")
+    monkeypatch.setattr(layers, "__file__", str(site / "ours" / "sandbox" / "layers.py"))
+    dirs = (str(site), f"{tmp_path}/lib64/site")
+    assert layers.hidden_dirs(dirs, ("numpy",)) == (f"{site}/ours", f"{tmp_path}/lib64/site/ours")
+    assert layers.hidden_dirs((f"{tmp_path}/elsewhere",), ()) == ()
+
+
 def test_the_standard_library_is_that_of_the_interpreter_and_not_of_an_environment():
     site = sysconfig.get_path("purelib")
     dirs = layers.readable_dirs(())
