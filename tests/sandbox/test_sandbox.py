@@ -131,6 +131,18 @@ def test_a_test_that_expects_more_than_the_output_limit_may_print_it(sandbox):
 
 
 @pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
+def test_an_input_may_be_larger_than_the_output_limit(sandbox, isolation):
+    size = 3 << 20  # as large tests of contests are
+    program = "import sys\nprint(len(sys.stdin.read()))"
+    assert sandbox.run_tests(program, [StdinTest("x" * size, str(size))], isolation=isolation).passed
+    calls = [CallTest(["x" * size], size)]
+    assert sandbox.run_tests("def f(s): return len(s)", calls, fn_name="f", isolation=isolation).passed
+    assert sandbox.run(program, "x" * size).stdout == b"%d\n" % size
+    flood = sandbox.run_tests("print('x' * (2 << 20))", [StdinTest("x" * size, "")], isolation=isolation)
+    assert flood.verdict == Verdict.OUTPUT_LIMIT
+
+
+@pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
 def test_run_gives_what_was_printed_and_why_it_ended(sandbox, isolation):
     result = sandbox.run("import sys\nprint(input())\nprint('e', file=sys.stderr)", "in", isolation=isolation)
     assert (result.verdict, result.stdout, result.stderr, result.exit_code) == (Verdict.FINISHED, b"in\n", b"e\n", 0)

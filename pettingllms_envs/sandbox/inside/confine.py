@@ -148,11 +148,18 @@ def _readable_below(confinement: Confinement, path: str) -> Iterator[tuple[str, 
                 yield from_base(confinement, child), kernel.READ
 
 
-def lock_in(confinement: Confinement, job: Job, address_space: int) -> None:
-    """Make this process a job's: limits, user, capabilities, and the filter last."""
+def lock_in(confinement: Confinement, job: Job, address_space: int, num_payload: int) -> None:
+    """Make this process a job's: limits, user, capabilities, and the filter last.
+
+    Args:
+        confinement: The layers.
+        job: The job.
+        address_space: Bytes of address space that this process has now.
+        num_payload: Bytes of the job's payload, of which it copies each input to a file.
+    """
     os.setsid()  # the filter refuses to leave the process group: `os.killpg` reaches all that the job ever starts
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and a program would not notice its own flood
-    for limit, value in _limits(confinement, job, address_space).items():
+    for limit, value in _limits(confinement, job, address_space, num_payload).items():
         _, most = resource.getrlimit(limit)
         value = _at_most(value, most)
         # Programs raise their stack's limit, as contests allow; what they use of it is address space all the same.
@@ -171,11 +178,11 @@ def _at_most(value: int, most: int) -> int:
     return value if most == resource.RLIM_INFINITY else min(value, most)
 
 
-def _limits(confinement: Confinement, job: Job, address_space: int) -> dict[int, int]:
+def _limits(confinement: Confinement, job: Job, address_space: int, num_payload: int) -> dict[int, int]:
     limits = {
         resource.RLIMIT_AS: job.memory + address_space,
         resource.RLIMIT_CPU: whole_seconds(job.total) + 1,
-        resource.RLIMIT_FSIZE: job.num_tests * job.output,
+        resource.RLIMIT_FSIZE: max(job.num_tests * job.output, num_payload),
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_STACK: STACK,

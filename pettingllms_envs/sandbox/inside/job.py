@@ -66,7 +66,7 @@ def run(job: Job, files: Files, confinement: Confinement, address_space: int, pr
         files = Files(*map(_move_up, astuple(files)))
         streams = _streams(job, files)
         _close_all_but(files, streams)
-        lock_in(confinement, job, address_space)
+        lock_in(confinement, job, address_space, os.fstat(files.payload).st_size)
         meta: Meta = json.loads(os.pread(files.payload, job.meta, 0))
     except OSError as error:
         _record(files, Record(FAULT, progress.test, error.errno or 0, 0.0, 0.0, 0, 0))
