@@ -77,6 +77,7 @@ class Sandbox:
         self._choosing = threading.Lock()
         self._pool = Pool(self.num_slots, self._new_slot)
         self._threads: ThreadPoolExecutor | None = None
+        self._making_threads = threading.Lock()  # not the other one: an event loop must not wait for a server's start
         mine = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _after_fork(mine))
 
@@ -231,7 +232,7 @@ class Sandbox:
         return asyncio.get_running_loop().run_in_executor(self._executor(), call)
 
     def _executor(self) -> ThreadPoolExecutor:
-        with self._choosing:
+        with self._making_threads:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.num_slots, "sandbox")
             return self._threads
@@ -275,11 +276,12 @@ class Sandbox:
 
 
 def _after_fork(sandbox: weakref.ref[Sandbox]) -> None:
-    """In a fork of the trainer: its threads are not here, and one of them may have held the lock."""
+    """In a fork of the trainer: its threads are not here, and one of them may have held a lock."""
     alive = sandbox()
     if alive is not None:
         alive._threads = None
         alive._choosing = threading.Lock()
+        alive._making_threads = threading.Lock()
 
 
 def num_cores() -> int:

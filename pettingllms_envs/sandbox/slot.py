@@ -190,6 +190,8 @@ class Slot:
     def stop(self) -> None:
         """End the server and all below it; what there is of one that never started, too."""
         if self._socket is not None:
+            with contextlib.suppress(OSError):  # a daemon thread may still read: closing alone would not wake it
+                self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
         if self._process is None:
             self._close()
@@ -212,9 +214,9 @@ class Slot:
 
     def _close(self) -> None:
         self._process = self._socket = None
-        if self._log >= 0:
-            os.close(self._log)
-            self._log = -1
+        log, self._log = self._log, -1
+        if log >= 0:
+            os.close(log)
         if self._claim is not None:
             self._claim.close()
             self._claim = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import resource
@@ -13,6 +14,7 @@ import time
 import pytest
 
 from pettingllms_envs.sandbox import Limits, Sandbox, StdinTest, Verdict
+from pettingllms_envs.sandbox.layers import Plan, Probed
 from pettingllms_envs.sandbox.sandbox import cgroup_quota
 
 
@@ -173,6 +175,48 @@ def test_the_time_of_all_processes_counts(sandbox, program):
 def test_a_program_cannot_let_its_children_end_unaccounted(sandbox):
     program = "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)"
     assert sandbox.run_tests(program, [StdinTest("", "")]).verdict == Verdict.RUNTIME_ERROR
+
+
+ENDS = """
+import threading, time
+from pettingllms_envs import sandbox
+sandbox.run("")
+def work():
+    while True: sandbox.run("import time; time.sleep(30)", limits=sandbox.Limits(wall=60.0))
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.5)
+print(*sandbox.default().pids(), time.time())
+"""
+
+
+def test_a_trainer_ends_at_once_though_a_daemon_thread_waits_for_a_program(sandbox):
+    run = subprocess.run([sys.executable, "-X", "dev", "-c", ENDS], capture_output=True, text=True, timeout=120)
+    *pids, began = run.stdout.split()
+    assert run.returncode == 0, run.stderr
+    assert time.time() - float(began) < 1.8  # each server that must be told twice takes two seconds
+    assert "still running" not in run.stderr
+    assert pids
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+def test_the_start_of_the_first_server_does_not_hold_up_an_event_loop(sandbox):
+    async def longest_pause(box: Sandbox) -> float:
+        longest, last = 0.0, time.monotonic()
+        calls = [asyncio.ensure_future(box.arun("")) for _ in range(2)]
+        await asyncio.sleep(0)
+        calls.append(asyncio.ensure_future(box.arun("")))  # while a thread chooses the layers
+        while not all(call.done() for call in calls):
+            await asyncio.sleep(0.001)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+        return longest
+
+    class Slow(Sandbox):
+        def _try(self, plan: Plan) -> Probed:
+            time.sleep(1.0)
+            return super()._try(plan)
+
+    with Slow(num_slots=2) as box:
+        assert asyncio.run(longest_pause(box)) < 0.8
 
 
 def in_a_trainer(before: str, program: str) -> list[str]:
