@@ -81,17 +81,28 @@ def same_values(value: Any, expected: Any, tolerance: float | None = None) -> bo
     Numbers are compared by value, so 2 is 2.0 and True is 1, as in LiveCodeBench's grader. Tuples are lists, as JSON
     has it, and keys are strings. What is not None, bool, int, float, str, list, tuple or dict is different from all.
     """
+    left = [(value, expected)]  # not by recursion: what JSON can nest is deeper
+    while left:
+        value, expected = left.pop()
+        if type(value) in (list, tuple) and type(expected) in (list, tuple):
+            if len(value) != len(expected):
+                return False
+            left += zip(value, expected, strict=True)
+        elif type(value) is dict and type(expected) is dict:
+            named = {str(key): item for key, item in expected.items()}
+            if value.keys() != named.keys():
+                return False
+            left += [(value[key], named[key]) for key in named]
+        elif not _same_leaves(value, expected, tolerance):
+            return False
+    return True
+
+
+def _same_leaves(value: Any, expected: Any, tolerance: float | None) -> bool:
     if type(value) in (bool, int, float) and type(expected) in (bool, int, float):
         if value == expected:
             return True
         return tolerance is not None and _close_reals(value, expected, tolerance)
-    if type(value) in (list, tuple) and type(expected) in (list, tuple):
-        return len(value) == len(expected) and all(
-            same_values(one, other, tolerance) for one, other in zip(value, expected, strict=True)
-        )
-    if type(value) is dict and type(expected) is dict:
-        named = {str(key): item for key, item in expected.items()}
-        return value.keys() == named.keys() and all(same_values(value[key], named[key], tolerance) for key in named)
     if value is None or expected is None:
         return value is expected
     return type(value) is str and type(expected) is str and value == expected

@@ -53,7 +53,8 @@ def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = Fa
         allowed |= syscalls.ABOUT_FILES | {name: numbers for name, (numbers, _) in syscalls.STAT.items()}
     else:
         closed = syscalls.ABOUT_FILES | {name: numbers for name, (numbers, _) in syscalls.OPEN.items()}
-        _answer(answers, machine, closed, [_refuse(errno.EACCES)])
+        # As if there were no files: programs try whether there is an input.txt, and go on if they hear that not.
+        _answer(answers, machine, closed, [_refuse(errno.ENOENT)])
     _answer(answers, machine, allowed, [Instruction(_RETURN, _ALLOW)])
     _answer(answers, machine, syscalls.NOT_THERE, [_refuse(errno.ENOSYS)])
     for name, call in syscalls.checked(fork=fork, open_files=open_files, set_filter=set_filter).items():
@@ -99,6 +100,10 @@ def _condition(condition: Condition, refusal: int) -> Code:
     if condition.test == "in":
         last = len(condition.values) - 1
         tests = [Instruction(_EQUAL, value, last - at + 1, 0) for at, value in enumerate(condition.values)]
+        return [Instruction(_LOAD, low), *tests, refuse]
+    if condition.test == "not in":
+        last = len(condition.values) - 1
+        tests = [Instruction(_EQUAL, value, last - at, int(at == last)) for at, value in enumerate(condition.values)]
         return [Instruction(_LOAD, low), *tests, refuse]
     if condition.test == "clear":
         return [Instruction(_LOAD, low), Instruction(_ANY_BIT, condition.values[0], 0, 1), refuse]

@@ -6,12 +6,14 @@ and the table that is shown when none of them works.
 
 from __future__ import annotations
 
+import glob
 import os
 import platform
 import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pettingllms_envs.sandbox import filters
 from pettingllms_envs.sandbox.inside import kernel
@@ -149,14 +151,16 @@ def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
     """All that the server must know to hold programs as planned."""
     machine = platform.machine()
     open_files = plan.confinement != "no-open"
+    dirs = readable_dirs(imports)
     unlimited = Confinement(
         namespaces={"namespaces": "root", "user-namespaces": "user"}.get(plan.confinement, ""),
         landlock=plan.landlock,
         uid=plan.uid,
         become_early=plan.become_early,
         base=sys.base_prefix,
-        dirs=readable_dirs(imports),
+        dirs=dirs,
         files=readable_files(),
+        hidden=hidden_dirs(dirs, imports),
         job_filter=b"",
         process_filter=filters.program(machine, fork=False, open_files=open_files),
         test_filter=b"",
@@ -170,14 +174,35 @@ def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
 
 def readable_dirs(imports: Sequence[str]) -> tuple[str, ...]:
     """The directories of the standard library, of the shared libraries, and of packages if any are imported."""
-    names = ["stdlib", "platstdlib"] + (["purelib", "platlib"] if imports else [])
-    paths = [sysconfig.get_path(name) for name in names]
+    # In a virtual environment sysconfig's own answer is a directory of the environment, with all its packages.
+    base = {"platbase": sys.base_exec_prefix}
+    paths = [os.path.dirname(os.__file__), sysconfig.get_path("platstdlib", vars=base), *module_path(imports)]
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         paths.append(str(sysconfig.get_config_var("LIBDIR")))
     paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"]
     found = dict.fromkeys(path for path in paths if path and os.path.isdir(path))
     # What lies below another needs no mount and no rule of its own.
     return tuple(path for path in found if not any(path.startswith(other + "/") for other in found))
+
+
+def hidden_dirs(dirs: Sequence[str], imports: Sequence[str]) -> tuple[str, ...]:
+    """Packages that lie below the readable directories: they are not the interpreter's, and may hold answers.
+
+    Where packages are imported theirs are not hidden, but ours is: a program could ask a task's oracle.
+    """
+    places = [
+        os.path.join(glob.escape(folder), between, name)
+        for folder in dirs
+        for between in ("", "python3*", "*/python3*")
+        for name in ("site-packages", "dist-packages")
+    ]
+    packages = {path for place in places for path in glob.glob(place)} - set(module_path(imports))
+    ours = Path(__file__).resolve().parents[1]
+    for folder in dirs:  # of which some may be links to others, as lib64 is in an environment
+        if ours.is_relative_to(real := Path(folder).resolve()):
+            packages.add(os.path.join(folder, ours.relative_to(real)))
+    below = {path for path in packages if any(path.startswith(folder + "/") for folder in dirs)}
+    return tuple(sorted(path for path in below if not any(path.startswith(other + "/") for other in below)))
 
 
 def readable_files() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pettingllms_envs.sandbox.slot import Slot
+from pettingllms_envs.sandbox.slot import NotStarted, Slot
 
 
 class Pool:
@@ -23,8 +23,9 @@ class Pool:
         self.num_slots = num_slots
         self._make = make
         self._slots: set[Slot] = set()
+        self._over = threading.Event()
         self._empty()
-        weakref.finalize(self, _stop_all, self._slots, os.getpid())
+        weakref.finalize(self, _stop_all, self._slots, self._over, os.getpid())
         mine = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forget(mine))
 
@@ -41,6 +42,8 @@ class Pool:
             NotStarted: It could not be started.
         """
         with self._free:
+            if self._over.is_set():
+                raise NotStarted("the interpreter is ending")  # a daemon thread may not have noticed
             with self._lock:
                 slot = self._idle.pop() if self._idle else self._make()
                 self._slots.add(slot)
@@ -72,9 +75,10 @@ class Pool:
         self._empty()
 
 
-def _stop_all(slots: set[Slot], owner: int) -> None:
+def _stop_all(slots: set[Slot], over: threading.Event, owner: int) -> None:
     if os.getpid() == owner:
-        for slot in slots:
+        over.set()
+        for slot in list(slots):
             slot.stop()
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -75,6 +77,7 @@ class Sandbox:
         self._choosing = threading.Lock()
         self._pool = Pool(self.num_slots, self._new_slot)
         self._threads: ThreadPoolExecutor | None = None
+        self._making_threads = threading.Lock()  # not the other one: an event loop must not wait for a server's start
         mine = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _after_fork(mine))
 
@@ -229,7 +232,7 @@ class Sandbox:
         return asyncio.get_running_loop().run_in_executor(self._executor(), call)
 
     def _executor(self) -> ThreadPoolExecutor:
-        with self._choosing:
+        with self._making_threads:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.num_slots, "sandbox")
             return self._threads
@@ -273,22 +276,30 @@ class Sandbox:
 
 
 def _after_fork(sandbox: weakref.ref[Sandbox]) -> None:
-    """In a fork of the trainer: its threads are not here, and one of them may have held the lock."""
+    """In a fork of the trainer: its threads are not here, and one of them may have held a lock."""
     alive = sandbox()
     if alive is not None:
         alive._threads = None
         alive._choosing = threading.Lock()
+        alive._making_threads = threading.Lock()
 
 
 def num_cores() -> int:
     """The cores that this process may use, by its affinity and its cgroup's quota, shared by a machine's ranks."""
     cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            cores = min(cores, int(quota) / int(period))
-    except (OSError, ValueError):
-        pass  # no cgroup v2, or none with a quota
+    cores = min(cores, cgroup_quota())
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")  # torchrun and accelerate set it
     return max(1, int(cores) // (int(ranks) if ranks.isdigit() and int(ranks) else 1))
+
+
+def cgroup_quota(folder: str = "/sys/fs/cgroup") -> float:
+    """The cores that a container may use at a time, by its cgroup of version 2 or 1; infinity where none says so."""
+    for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
+        try:
+            words = [word for name in names for word in Path(folder, name).read_text().split()]
+            quota, period = int(words[0]), int(words[1])
+        except (OSError, ValueError, IndexError):
+            continue  # no such version, or "max"
+        if quota > 0 and period > 0:
+            return quota / period
+    return math.inf

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -93,6 +94,20 @@ class Slot:
         Raises:
             NotStarted: A layer of the plan cannot be had, or the interpreter does not start.
         """
+        try:
+            answer = self._start()
+        except (OSError, EOFError, ValueError) as error:
+            log = self.log()
+            self.stop()
+            raise NotStarted(f"the server did not start: {log or error}") from error
+        except BaseException:  # such as a Ctrl-C: nobody would ever read the server's first answer
+            self.stop()
+            raise
+        if "failed" in answer:
+            self.stop()
+            raise NotStarted(f"{answer['failed']}: {os.strerror(answer['errno'])}")
+
+    def _start(self) -> dict[str, Any]:
         plan = self.plan
         if plan.uid is not None:
             self._claim, uid = claim_uid()
@@ -113,16 +128,9 @@ class Slot:
             )
         ours.settimeout(_START_SECONDS)
         settings = _settings(confinement_of(plan, self._imports), plan, self._imports)
-        try:
-            wire.send_frame(ours, json.dumps(settings).encode())
-            answer = json.loads(wire.receive_frame(ours))
-        except (OSError, EOFError, ValueError) as error:
-            log = self.log()
-            self.stop()
-            raise NotStarted(f"the server did not start: {log or error}") from error
-        if "failed" in answer:
-            self.stop()
-            raise NotStarted(f"{answer['failed']}: {os.strerror(answer['errno'])}")
+        wire.send_frame(ours, json.dumps(settings).encode())
+        answer: dict[str, Any] = json.loads(wire.receive_frame(ours))
+        return answer
 
     @property
     def running(self) -> bool:
@@ -137,6 +145,8 @@ class Slot:
 
     def log(self) -> str:
         """The end of what the server's own processes wrote to standard error."""
+        if self._log < 0:
+            return ""
         size = os.fstat(self._log).st_size
         return os.pread(self._log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
 
@@ -146,10 +156,20 @@ class Slot:
         Raises:
             Died: The server is gone. Its processes are, too; start it again.
         """
-        assert self._socket is not None
-        files = [os.memfd_create("payload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
-        files += [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("results", "errors")]
+        files: list[int] = []
         try:
+            records = self._run(job, work, files)
+            return [judge(at, done) for at, done in enumerate(_read_outputs(job, records, files[1], files[2]))]
+        finally:
+            for fd in files:
+                os.close(fd)
+
+    def _run(self, job: Job, work: Work, files: list[int]) -> list[Record]:
+        """The records of a job's tests; its files go into the list as they are made."""
+        assert self._socket is not None
+        try:
+            for name, flags in (("payload", os.MFD_ALLOW_SEALING), ("results", 0), ("errors", 0)):
+                files.append(os.memfd_create(name, os.MFD_CLOEXEC | flags))
             job = job._replace(meta=_write_payload(files[0], work))
             # Every test within its wall limit, and time for the server to set up and to clear away.
             self._socket.settimeout(SETUP_SECONDS + 10.0 + job.num_tests * (job.wall + 1.0))
@@ -158,21 +178,24 @@ class Slot:
             records = [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
             if [record.test for record in records] != list(range(job.num_tests)):
                 raise ValueError("the records are not those of the tests")
-            return [judge(at, done) for at, done in enumerate(_read_outputs(job, records, files[1], files[2]))]
+            return records
         except (OSError, EOFError, ValueError, struct.error) as error:
             log = self.log()
             self.stop()
             raise Died(log or f"{error}") from error
-        finally:
-            for fd in files:
-                os.close(fd)
+        except BaseException:  # a Ctrl-C, or a handler's time limit: the answer on its way is not for the next job
+            self.stop()
+            raise
 
     def stop(self) -> None:
-        """End the server and all below it."""
+        """End the server and all below it; what there is of one that never started, too."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # a daemon thread may still read: closing alone would not wake it
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
         if self._process is None:
+            self._close()
             return
-        assert self._socket is not None
-        self._socket.close()
         for number in (None, signal.SIGTERM, signal.SIGKILL):  # at first it is enough that the socket is closed
             if number is not None:
                 self._process.send_signal(number)
@@ -184,16 +207,19 @@ class Slot:
     def forget(self) -> None:
         """Let go of a server that belongs to the process that this one was forked from."""
         if self._process is not None:
-            assert self._socket is not None
-            self._socket.close()
             self._process.returncode = 0  # it is not our child: nothing to wait for
-            self._close()
+        if self._socket is not None:
+            self._socket.close()
+        self._close()
 
     def _close(self) -> None:
-        self._process = None
-        os.close(self._log)
+        self._process = self._socket = None
+        log, self._log = self._log, -1
+        if log >= 0:
+            os.close(log)
         if self._claim is not None:
             self._claim.close()
+            self._claim = None
 
 
 FIRST_UID, LAST_UID = 20_000, 60_000
@@ -211,9 +237,11 @@ def claim_uid() -> tuple[socket.socket, int]:
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             claim.bind(f"\0pettingllms-sandbox-uid-{uid}")
-        except OSError:
+        except OSError as error:
             claim.close()
-            continue
+            if error.errno == errno.EADDRINUSE:
+                continue
+            raise
         return claim, uid
 
 

@@ -5,9 +5,11 @@ A program can read and write whatever the user can, and use the network. Its ver
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,8 +58,14 @@ def _run(job: Job, work: Work, index: int, data: bytes) -> tuple[Record, bytes, 
             paths["output"].open("wb") as stdout,
             paths["errors"].open("wb") as stderr,
         ):
-            process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env={})
-            kind, status, cpu = _wait(process, job.wall)
+            process = subprocess.Popen(
+                command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env={}, start_new_session=True
+            )
+            try:
+                kind, status, cpu = _wait(process, job.wall)
+            finally:  # however it ended, and if we were interrupted: it, and what it started and kept in its group
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
         wall = time.monotonic() - began
         errors = paths["errors"].read_bytes()[-4096:]
         with paths["output"].open("rb") as file:
@@ -76,6 +84,6 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> tuple[int, int, f
             process.returncode = os.waitstatus_to_exitcode(status)
             return kind, status, usage.ru_utime + usage.ru_stime
         if time.monotonic() > deadline and kind == wire.ENDED:
-            os.kill(process.pid, 9)
+            os.kill(process.pid, signal.SIGKILL)
             kind = wire.WALL
         time.sleep(0.002)

@@ -65,10 +65,13 @@ def _ending(job: Job, record: Record, before: Progress, output: bytes, errors: b
     if code == -signal.SIGSYS:
         return Verdict.VIOLATION, "a call of another kernel interface"
     if code < 0:
-        return Verdict.RUNTIME_ERROR, f"signal {signal.Signals(-code).name}"
+        return Verdict.RUNTIME_ERROR, f"signal {_SIGNALS.get(-code, -code)}"
     if code:
         return Verdict.RUNTIME_ERROR, _exception(last_line) if code == 1 else f"exit code {code}"
     return Verdict.FINISHED, ""
+
+
+_SIGNALS = {int(each): each.name for each in signal.Signals}  # most of the real-time ones have no name
 
 
 def _fault(number: int) -> str:

@@ -780,3 +780,808 @@ ctypes.memset(id(a), 0, 16)
 gc.collect()
 """,
 )
+
+stdin(
+    "forged verdict",
+    records_of_all_tests_and_then_sleep="""
+import struct, time
+for fd in range(3, 64):
+    for index in range(2):
+        attempt(os.write, fd, struct.pack("<BIiddQQ", 1, index, 0, 0.0, 0.0, 0, 0))
+time.sleep(100)
+""",
+    records_of_all_tests_and_then_exit="""
+import struct
+for fd in range(3, 64):
+    for index in range(2):
+        attempt(os.write, fd, struct.pack("<BIiddQQ", 1, index, 0, 0.0, 0.0, 0, 0))
+    attempt(os.write, fd, struct.pack("<BIiddQQ", 7, 0, 0, 0.0, 0.0, 0, 0))
+os._exit(0)
+""",
+    records_that_say_fault="""
+import struct
+for fd in range(3, 64):
+    for kind in (4, 6, 3, 2, 255): attempt(os.write, fd, struct.pack("<BIiddQQ", kind, 0, 12, 0.0, 0.0, 0, 0))
+os._exit(0)
+""",
+    records_with_the_lengths_of_others="""
+import struct
+for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ", 1, 0, 0, 0.0, 0.0, (1 << 40) - 1, (1 << 40) - 1))
+os._exit(0)
+""",
+    half_a_record_and_death="""
+import struct
+for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ", 1, 0, 0, 0.0, 0.0, 0, 0)[:20])
+import ctypes; ctypes.string_at(0)
+""",
+    negative_status="""
+import struct
+for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ", 1, 0, -256, -1.0, -1.0, 0, 0))
+os._exit(0)
+""",
+    shut_down_the_records="""
+import socket
+for fd in range(3, 64):
+    def end():
+        s = socket.socket(fileno=os.dup(fd)); s.shutdown(socket.SHUT_RDWR)
+    attempt(end)
+os._exit(0)
+""",
+    file_size_signal_at_the_very_limit="""
+os.write(1, b"x" * (1 << 20))
+os._exit(0)
+""",
+    exit_in_a_thread="""
+import threading, time
+threading.Thread(target=lambda: (time.sleep(0.1), os._exit(0)), daemon=True).start()
+time.sleep(60)
+""",
+    exit_in_a_trace="""
+def trace(frame, event, argument): os._exit(0)
+sys.settrace(trace); sys.setprofile(trace)
+def f(): pass
+f()
+""",
+    exit_in_an_audit_hook="""
+sys.addaudithook(lambda event, arguments: os._exit(0))
+open("/")
+""",
+    exit_in_a_finalizer="""
+import weakref
+class Thing: pass
+thing = Thing(); weakref.finalize(thing, os._exit, 0); del thing
+""",
+    exit_in_a_signal_handler="""
+import signal, time
+signal.signal(signal.SIGALRM, lambda *_: os._exit(0)); signal.setitimer(signal.ITIMER_REAL, 0.05); time.sleep(10)
+""",
+    exit_in_flush="""
+class Out:
+    closed = False
+    def write(self, text): return len(text)
+    def flush(self): os._exit(0)
+sys.stdout = Out()
+""",
+    exit_in_excepthook_of_a_thread="""
+import threading
+threading.excepthook = lambda *_: os._exit(0)
+t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()
+""",
+    raise_after_the_runner="""
+def up(frame, event, argument):
+    if event == "return": raise SystemExit(0)
+    return up
+frame = sys._getframe()
+while frame:
+    frame.f_trace = up; frame = frame.f_back
+sys.settrace(up)
+""",
+    compare_replaced="""
+import builtins, operator
+for name in ("bytes", "all", "zip", "len", "str", "isinstance", "type", "compile", "exec"):
+    setattr(builtins, name, lambda *a, **k: True)
+operator.eq = lambda a, b: True
+""",
+    immortal_equality_by_ctypes="""
+import ctypes
+ctypes.memmove(id(0) + 24, id(1) + 24, 4)
+print(0)
+""",
+    bytes_patched_in_place="""
+import ctypes
+class Slots(ctypes.Structure): _fields_ = [("padding", ctypes.c_byte * 200)]
+ctypes.memset(id(bytes) + 200, 0, 8)
+print(b"x" == b"y")
+""",
+)
+
+call(
+    "forged verdict",
+    exit_code_of_a_huge_integer="def solve(path, pid): raise SystemExit(1 << 200)",
+    exit_code_that_wraps_to_zero="def solve(path, pid): raise SystemExit(256)",
+    exit_code_with_a_lying_class="""
+class Zero(int):
+    def __and__(self, other): return 0
+    def __index__(self): return 0
+def solve(path, pid): raise SystemExit(Zero(7))
+""",
+    class_attribute_that_lies="""
+class Liar:
+    __class__ = str
+    def __str__(self): return "x"
+    def __len__(self): return 1
+def solve(path, pid): return Liar()
+""",
+    dictionary_that_lies="""
+class Liar(dict):
+    def items(self): yield "a", 1
+    def __bool__(self): return True
+    def __len__(self): return 1
+def solve(path, pid): return Liar()
+""",
+    iterator_as_result="def solve(path, pid): return iter([path])",
+    coroutine_as_result="async def solve(path, pid): return 1",
+    result_by_a_lying_list="""
+class Liar(list):
+    def __iter__(self):
+        import os
+        os.write(3, b'"x"'); os._exit(0)
+def solve(path, pid): return Liar([1])
+""",
+    result_written_by_a_daemon_thread="""
+import os, threading, time
+def late():
+    for _ in range(1000): os.pwrite(3, b'"late"', 0); time.sleep(0.001)
+def solve(path, pid):
+    threading.Thread(target=late, daemon=True).start(); return 1
+""",
+    solution_with_hostile_getattr="""
+import os
+class Solution:
+    def __getattribute__(self, name): os._exit(0)
+""",
+    solution_with_a_metaclass="""
+import os
+class Meta(type):
+    def __call__(cls, *a): os._exit(0)
+class Solution(metaclass=Meta): pass
+""",
+    module_that_is_a_lie="""
+import sys
+class Module(dict):
+    def __contains__(self, key): return True
+    def __getitem__(self, key): return lambda *a: True
+sys.modules["solution"] = Module()
+globals()["__builtins__"] = {}
+def solve(path, pid): return None
+""",
+    nan_in_a_key='def solve(path, pid): return {float("nan"): float("nan"), None: True}',
+    surrogate_bytes="import os\nos.write(3, b'\"\\\\ud83d\"')\ndef solve(path, pid): os._exit(0)",
+    negative_zero_and_fractions='import os\nos.write(3, b"-0.0e-9999")\ndef solve(path, pid): os._exit(0)',
+    white_space_without_end='import os\nos.write(3, b" " * (1 << 19))\ndef solve(path, pid): os._exit(0)',
+    a_million_keys="def solve(path, pid): return {str(n): n for n in range(60_000)}",
+    keys_that_collide="def solve(path, pid): return {n * (2**61 - 1): 0 for n in range(3000)}",
+    many_long_integers="def solve(path, pid):\n    import sys\n    return [10 ** 4299] * 200",
+    result_descriptor_closed="import os\nos.close(3)\ndef solve(path, pid): return 1",
+    result_descriptor_is_the_input="import os\nos.dup2(0, 3)\ndef solve(path, pid): return path",
+    the_input_itself="def solve(path, pid): return [path, pid]",
+    prints_instead="def solve(path, pid): print(path)",
+)
+
+stdin(
+    "stolen answer",
+    the_other_inputs="""
+for fd in range(3, 64):
+    data = attempt(os.pread, fd, 1 << 20, 0) or b""
+    if b"canary-" in data: print(data[data.index(b"canary-"):][:39].decode())
+    import mmap
+    m = attempt(mmap.mmap, fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    if m is not None and m.find(b"canary-") >= 0: print(m[m.find(b"canary-"):][:39].decode())
+""",
+    all_mapped_memory="""
+import ctypes
+r, w = os.pipe(); os.set_blocking(r, False)
+libc = ctypes.CDLL(None)
+here = id(sys) >> 21 << 21
+for page in range(here - (1 << 27), here + (1 << 27), 4096):
+    if libc.write(w, ctypes.c_void_p(page), 4096) == 4096:
+        data = os.read(r, 4096)
+        at = data.find(b"canary" + b"-")
+        if at >= 0: print(data[at:at + 39].decode("latin-1"))
+""",
+    auxiliary_vector_and_stack="""
+import ctypes
+environ = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "environ").value
+data = ctypes.string_at(environ, 2000)
+at = data.find(b"canary" + b"-")
+if at >= 0: print(data[at:at + 39].decode("latin-1"))
+""",
+    interned_strings_and_type_caches="""
+import gc
+for kind in object.__subclasses__():
+    for value in (attempt(vars, kind) or {}).values():
+        for each in gc.get_referents(value):
+            if isinstance(each, str) and each.startswith("canary" + "-"): print(each)
+""",
+    thread_states="""
+for frame in sys._current_frames().values():
+    while frame:
+        for value in list(frame.f_locals.values()) + list(frame.f_globals.values()):
+            text = attempt(repr, value) or ""
+            if "canary" + "-" in text: print(text[text.index("canary" + "-"):][:39])
+        frame = frame.f_back
+""",
+    generators_and_tracebacks="""
+import gc, types
+for thing in gc.get_objects():
+    if isinstance(thing, (types.TracebackType, types.GeneratorType, types.CellType)):
+        text = attempt(lambda: repr(gc.get_referents(thing))) or ""
+        if "canary" + "-" in text: print(text[text.index("canary" + "-"):][:39])
+""",
+    modules_of_the_server="""
+for name, module in list(sys.modules.items()):
+    for key, value in list((attempt(vars, module) or {}).items()):
+        text = attempt(repr, value) or ""
+        if "canary" + "-" in text: print(text[text.index("canary" + "-"):][:39])
+""",
+    installed_packages="""
+import glob
+places = set(sys.path) | {sys.prefix + "/lib", sys.base_prefix + "/lib", "/usr/lib", "/usr/local/lib", "/lib"}
+for place in places:
+    for pattern in ("*-packages", "*/*-packages", "*/*/*-packages"):
+        for folder in glob.glob(f"{place}/{pattern}"):
+            for name in sorted(attempt(os.listdir, folder) or ())[:50]:
+                for inner in ("__init__.py", "METADATA", "RECORD", ""):
+                    if attempt(open, f"{folder}/{name}/{inner}".rstrip("/")): print("FOOTHOLD", folder, name)
+""",
+    the_trainers_command_line="""
+for pid in (trainer, os.getppid(), 1):
+    for name in ("cmdline", "comm", "status", "stat", "wchan", "stack", "auxv", "smaps", "task"):
+        data = attempt(lambda: open(f"/proc/{pid}/{name}").read())
+        if data: print("FOOTHOLD", name)
+""",
+    time_of_the_trainer="""
+import time
+for pid in (trainer, 1):
+    for clock in ((~pid << 3) | 2, (~pid << 3) | 6):
+        if pid != os.getpid() and attempt(time.clock_gettime, clock): print("clock of", pid)
+""",
+)
+
+stdin(
+    "files",
+    path_descriptor_and_then="""
+fd = attempt(os.open, path, os.O_PATH)
+for other in (f"/proc/self/fd/{fd}", f"/dev/fd/{fd}"): attempt(lambda: print(open(other).read()))
+if fd is not None:
+    attempt(lambda: print(os.read(fd, 1000))); attempt(lambda: print(os.pread(fd, 1000, 0)))
+    attempt(lambda: print(os.sendfile(1, fd, 0, 1000)))
+    import mmap; attempt(lambda: print(mmap.mmap(fd, 0, prot=mmap.PROT_READ)[:]))
+    attempt(os.fchdir, fd); attempt(os.fchmod, fd, 0o777)
+""",
+    folder_descriptor_and_then="""
+for folder in ("/", "..", ".", "/tmp", os.path.dirname(path)):
+    fd = attempt(os.open, folder, os.O_RDONLY | os.O_DIRECTORY) or attempt(os.open, folder, os.O_PATH)
+    if fd is not None:
+        for name in (path.lstrip("/"), "../" * 9 + path.lstrip("/"), os.path.basename(path)):
+            attempt(lambda: print(os.read(os.open(name, os.O_RDONLY, dir_fd=fd), 1000)))
+""",
+    handle_of_a_file="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+handle = ctypes.create_string_buffer((128).to_bytes(4, "little") + bytes(160), 164)
+mount = ctypes.c_int()
+if libc.name_to_handle_at(-100, path.encode(), handle, ctypes.byref(mount), 0) >= 0: print("FOOTHOLD")
+if libc.open_by_handle_at(-100, handle, 0) >= 0: print("FOOTHOLD")
+""",
+    mount_calls_of_new_kernels="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for number, arguments in ((428, (-100, b"/", 1)), (430, (b"tmpfs", 0)), (429, (-1, b"", -100, b"/tmp", 4)), (442, (-100, b"/", 0, bytes(32), 32)),
+                          (433, (-100, b"/", 0)), (432, (-1, 0, 0)), (457, (bytes(64), bytes(512), 512, 0)), (458, (bytes(64), bytes(512), 512, 0))):
+    arguments = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    if libc.syscall(ctypes.c_long(number), *arguments) >= 0: print("FOOTHOLD", number)
+""",
+    raw_write_opens="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for flags in (1, 2, 3, 0o101, 0o102, 0o1000, 0o1001, 0o20200002, 0o20200001, 0o2101):
+    for name in (b"/tmp/left-by-an-attack", b"left-by-an-attack", b"/dev/null", b"/dev/zero", os.__file__.encode()):
+        for number, arguments in ((257, (-100, name, flags, 0o666)), (2, (name, flags, 0o666)), (85, (name, 0o666))):
+            arguments = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+            if libc.syscall(ctypes.c_long(number), *arguments) >= 0: print("FOOTHOLD", flags, name)
+""",
+    change_the_standard_library="""
+for name in (os.__file__, sys.executable, "/usr/lib", "/lib/x86_64-linux-gnu/libc.so.6"):
+    for call in ((os.chmod, name, 0o777), (os.chown, name, os.getuid(), -1), (os.utime, name), (os.truncate, name, 0), (os.rename, name, name + "x"),
+                 (os.unlink, name), (os.setxattr, name, "user.x", b"x"), (os.link, name, "/tmp/left-by-an-attack"), (os.mknod, "/tmp/left-by-an-attack")):
+        attempt(*call)
+    if attempt(os.access, name, os.W_OK): print("FOOTHOLD", name)
+""",
+    permissions_of_ones_own_descriptors="""
+for fd in (0, 1, 2):
+    attempt(os.fchmod, fd, 0o777); attempt(os.fchown, fd, 0, 0); attempt(os.setxattr, fd, "user.x", b"x")
+    attempt(os.link, f"/proc/self/fd/{fd}", "/tmp/left-by-an-attack")
+""",
+    change_directory="""
+for folder in ("/", "..", "/tmp", os.path.dirname(path)):
+    attempt(os.chdir, folder); attempt(lambda: print(open(os.path.basename(path)).read()))
+""",
+    dlopen_the_secret="""
+import ctypes, importlib.machinery, zipimport
+attempt(lambda: ctypes.CDLL(path)); attempt(lambda: importlib.machinery.ExtensionFileLoader("x", path).create_module(None))
+attempt(lambda: zipimport.zipimporter(path)); attempt(lambda: sys.path.insert(0, os.path.dirname(path)) or __import__("secret"))
+import sqlite3; attempt(lambda: print(sqlite3.connect(f"file:{path}?mode=ro", uri=True).execute("select * from sqlite_master").fetchall()))
+""",
+    copy_between_descriptors="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+r, w = os.pipe()
+for number in (275, 276, 278, 326):
+    if libc.syscall(number, 0, None, w, None, 100, 0) > 0: print("FOOTHOLD", number)
+""",
+    lock_and_lease="""
+import fcntl, ctypes
+fd = os.open(os.__file__, os.O_RDONLY)
+for call in (1024, 1025, 1026, 1031, 1033, 1036, 1037, 1039):
+    if attempt(fcntl.fcntl, fd, call, 1) is not None: print("FOOTHOLD", call)
+if ctypes.CDLL(None).flock(fd, 2) == 0: print("FOOTHOLD flock")
+""",
+    watch_files="""
+import ctypes
+libc = ctypes.CDLL(None)
+if libc.inotify_init1(0) >= 0 or libc.fanotify_init(0, 0) >= 0 or libc.syscall(253) >= 0: print("FOOTHOLD")
+""",
+    quota_and_swap="""
+import ctypes
+libc = ctypes.CDLL(None)
+for number in (179, 443, 167, 168, 166, 174, 176, 170, 171, 134, 156, 163, 159, 227, 305, 164, 161, 155, 154, 153):
+    if libc.syscall(number, 0, 0, 0, 0, 0) >= 0: print("FOOTHOLD", number)
+""",
+)
+
+stdin(
+    "processes",
+    clone_that_shares_memory="""
+import ctypes, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+for flags in (0x100 | 0x11, 0x100, 0x100 | 0x200 | 0x400, 0x4100 | 0x11, 0x1000 | 0x11, 0):
+    if libc.syscall(ctypes.c_long(56), ctypes.c_long(flags & ~0x100), None, ctypes.byref(ctypes.c_int()), None, None) == 0:
+        time.sleep(100)
+""",
+    child_with_another_exit_signal="""
+import ctypes, time
+libc = ctypes.CDLL(None, use_errno=True)
+for number in (9, 19, 15, 0, 64):
+    if libc.syscall(ctypes.c_long(56), ctypes.c_long(number), None, None, None, None) == 0: os._exit(0)
+time.sleep(0.1)
+if libc.syscall(ctypes.c_long(56), ctypes.c_long(9), None, None, None, None) == 0: time.sleep(50)
+""",
+    chain_of_forks="""
+import time
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    pid = attempt(os.fork)
+    if pid: os._exit(0)
+""",
+    chain_of_forks_that_never_waits="""
+while True:
+    pid = attempt(os.fork)
+    if pid == 0: os._exit(0)
+""",
+    children_that_spin="""
+for _ in range(7): attempt(os.fork)
+while True: pass
+""",
+    stop_children_by_the_terminal="""
+import signal
+pid = os.fork()
+if pid == 0:
+    attempt(os.setpgid, 0, 0); attempt(os.setsid); attempt(os.tcsetpgrp, 0, os.getpgrp())
+    import time; time.sleep(100)
+attempt(os.setpgid, pid, pid)
+os._exit(0)
+""",
+    ignore_the_end_of_children="""
+import signal, ctypes
+attempt(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
+action = ctypes.create_string_buffer((1).to_bytes(8, "little") + (2).to_bytes(8, "little") + bytes(136))
+if ctypes.CDLL(None).syscall(13, 17, action, None, 8) == 0:
+    pid = attempt(os.fork)  # where there are no forks there is nothing to account for
+    if pid == 0: os._exit(0)
+    if pid: print("FOOTHOLD")
+""",
+    thread_that_outlives_the_leader="""
+import ctypes, threading, time
+threading.Thread(target=lambda: time.sleep(100)).start()
+ctypes.CDLL(None).syscall(60, 0)
+""",
+    thread_that_prints_after_the_end="""
+import threading, time
+def late():
+    while True: attempt(os.write, 1, b"x"); time.sleep(0.001)
+for _ in range(4): threading.Thread(target=late, daemon=True).start()
+""",
+    threads_with_huge_stacks="""
+import threading
+threading.stack_size(1 << 29)
+while True: threading.Thread(target=lambda: __import__("time").sleep(100), daemon=True).start()
+""",
+    asyncio_subprocess="""
+import asyncio
+async def main():
+    process = await asyncio.create_subprocess_exec("/bin/cat", path, stdout=-1)
+    print(await process.stdout.read())
+asyncio.run(main())
+""",
+    spawn_by_the_library="""
+attempt(lambda: os.posix_spawn("/bin/cat", ["cat", path], {})); attempt(os.spawnv, os.P_WAIT, "/bin/cat", ["cat", path])
+import pty; attempt(pty.spawn, ["/bin/cat", path]); attempt(os.forkpty); attempt(os.openpty)
+import multiprocessing; attempt(lambda: multiprocessing.get_context("spawn").Process(target=print).start())
+attempt(lambda: multiprocessing.get_context("forkserver").Process(target=print).start())
+""",
+    session_and_group="""
+if os.getpgrp() == os.getpid() and attempt(os.fork) == 0: os._exit(0)
+for call in ((os.setsid,), (os.setpgid, 0, 0), (os.setpgrp,), (os.setpgid, 0, trainer)):
+    try: call[0](*call[1:])
+    except (OSError, TypeError): continue
+    print("FOOTHOLD", call[0].__name__)
+""",
+)
+
+stdin(
+    "signals",
+    signals_by_queues="""
+import ctypes
+libc = ctypes.CDLL(None)
+for pid in (trainer, os.getppid(), 1):
+    if libc.sigqueue(pid, 9, 0) == 0 or libc.pidfd_send_signal(0, 9, 0, 0) == 0: print("FOOTHOLD")
+if libc.syscall(222, 0, bytes(64), bytes(8)) >= 0 or libc.mq_open(b"/left-by-an-attack", 0o102, 0o666, None) >= 0: print("FOOTHOLD")
+""",
+    die_of_a_signal_without_a_name="""
+import ctypes, time
+if ctypes.CDLL(None).syscall(ctypes.c_long(56), ctypes.c_long(37), None, None, None, None) == 0: os._exit(0)
+time.sleep(1)
+""",
+    descriptor_of_the_peer="""
+import socket
+for fd in range(3, 64):
+    def peer():
+        s = socket.socket(fileno=os.dup(fd))
+        other = s.getsockopt(1, 77)
+        return other
+    other = attempt(peer)
+    if other:
+        import ctypes
+        libc = ctypes.CDLL(None)
+        for number in (424, 438, 308):
+            if libc.syscall(number, other, 9, 0, 0) >= 0: print("FOOTHOLD", number)
+""",
+    block_all_signals="""
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+while True: pass
+""",
+    handler_that_never_ends="""
+import signal
+def f(*_):
+    while True: pass
+for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}: attempt(signal.signal, number, f)
+while True: pass
+""",
+    timer_storm="""
+import signal
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 1e-6, 1e-6)
+signal.signal(signal.SIGPROF, signal.SIG_IGN); signal.setitimer(signal.ITIMER_PROF, 1e-6, 1e-6)
+while True: pass
+""",
+    urgent_bytes="""
+import socket
+a, b = socket.socketpair()
+if attempt(a.send, b"x", socket.MSG_OOB) or attempt(b.recv, 1, socket.MSG_OOB) is not None: print("FOOTHOLD")
+""",
+)
+
+stdin(
+    "tracing",
+    kernel_memory_interfaces="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+wanted = {321: "bpf", 298: "perf", 425: "io_uring", 323: "userfaultfd", 310: "readv", 311: "writev", 312: "kcmp", 438: "pidfd_getfd", 440: "madvise",
+          448: "mrelease", 447: "secret", 444: "landlock", 446: "restrict", 317: "seccomp", 135: "personality", 136: "ustat", 173: "ioperm", 172: "iopl",
+          154: "ldt", 212: "dcookie", 216: "remap", 237: "mbind", 256: "migrate", 279: "move", 149: "mlock", 325: "mlock2", 251: "ioprio", 203: "affinity"}
+for number, name in wanted.items():
+    if libc.syscall(ctypes.c_long(number), ctypes.c_long(0), ctypes.c_long(0), ctypes.c_long(0), ctypes.c_long(0)) >= 0: print("FOOTHOLD", name)
+""",
+    call_gate_of_32_bits="""
+import ctypes, mmap
+code = mmap.mmap(-1, 4096, flags=0x22 | 0x40, prot=7)
+code.write(bytes.fromhex("53b805000000bb00000000cd805bc3"))
+ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+print("FOOTHOLD")
+""",
+    sysenter_and_far_jumps="""
+import ctypes, mmap
+code = mmap.mmap(-1, 4096, prot=7)
+code.write(bytes.fromhex("6a2348b80000000000000000500f34cb"))
+ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+""",
+    high_halves_of_arguments="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+high = 1 << 32
+name = ctypes.create_string_buffer(b"/tmp/left-by-an-attack")
+for number, arguments in ((257, (-100, ctypes.addressof(name), high | 0o101, 0o666)), (72, (0, high | 8, trainer)), (157, (high | 1, 0)), (302, (high | trainer, 0, 0, 0)),
+                          (56, (high | 0x10000011, 0, 0, 0)), (53, (high | 2, 1, 0, ctypes.addressof(name))), (16, (0, high | 0x5412, ctypes.addressof(name))),
+                          (62, (high | trainer, 9)), (high | 62, (trainer, 9)), (high | 41, (2, 1, 0))):
+    if libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) for a in arguments]) >= 0: print("FOOTHOLD", number)
+""",
+    every_number="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+harmless = {0, 1, 3, 5, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22, 23, 24, 25, 26, 28, 32, 33, 34, 35, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48, 51, 52, 53, 55, 56, 57,
+            58, 60, 61, 72, 74, 75, 77, 78, 79, 95, 96, 97, 98, 99, 100, 102, 104, 107, 108, 110, 111, 115, 118, 120, 121, 124, 125, 127, 128, 130, 131, 140, 143, 145,
+            157, 158, 160, 186, 201, 202, 203, 204, 213, 217, 218, 219, 221, 228, 229, 230, 231, 232, 233, 247, 270, 271, 273, 281, 284, 290, 291, 292, 293, 302, 309, 318, 324, 334, 436, 63, 7, 9, 2, 4, 6, 21, 89, 257, 262, 267, 269, 332, 439, 335, 336}
+for number in range(600):
+    if number not in harmless and libc.syscall(ctypes.c_long(number), *[ctypes.c_long(0)] * 6) >= 0: print("FOOTHOLD", number)
+""",
+)
+
+stdin(
+    "network",
+    sockets_by_raw_numbers="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for family in (1, 2, 10, 16, 17, 38, 40, 29, 31, 43, 44):
+    for kind in (1, 2, 3, 5, 1 | 0o2000000, 2 | 0o4000):
+        if libc.syscall(41, family, kind, 0) >= 0: print("FOOTHOLD", family, kind)
+        if family != 1 and libc.syscall(53, family, kind, 0, bytes(8)) >= 0: print("FOOTHOLD pair", family, kind)
+""",
+    pair_that_connects_elsewhere="""
+import ctypes, socket
+libc = ctypes.CDLL(None, use_errno=True)
+a, b = socket.socketpair()
+address = b"\\x01\\x00" + b"\\x00pettingllms-sandbox-uid-20000"
+for number, arguments in ((42, (address, len(address))), (49, (address, len(address))), (50, (5,)), (43, (None, None)), (288, (None, None, 0)), (54, (1, 2, bytes(4), 4)),
+                          (46, (bytes(56), 0)), (307, (bytes(64), 1, 0)), (299, (bytes(64), 1, 0, None))):
+    if libc.syscall(ctypes.c_long(number), a.fileno(), *arguments) >= 0: print("FOOTHOLD", number)
+""",
+    claim_another_slots_name="""
+import socket
+for uid in range(20000, 20050):
+    def claim():
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind(f"\\0pettingllms-sandbox-uid-{uid}"); return s
+    if attempt(claim): print("FOOTHOLD")
+""",
+    asyncio_server="""
+import asyncio
+async def main():
+    server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+    if server.sockets: print("FOOTHOLD")
+asyncio.run(main())
+""",
+)
+
+stdin(
+    "time",
+    regular_expression_that_holds_the_lock='import re; re.fullmatch(r"(.*)*x\\d", "y" * 50)',
+    constant_folding="exec('x = (((((((9**9)**9)**9)**9)**9)**9)**9)**9'); y = 3 ** (1 << 34)",
+    decimal_power="import decimal; decimal.getcontext().prec = 10**7; print(decimal.Decimal(3) ** 10**9)",
+    sleep_in_a_finalizer="""
+import time
+class Slow:
+    def __del__(self): time.sleep(100)
+slow = Slow()
+""",
+    wait_for_a_lock="import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    wait_for_a_thread_that_waits_for_us="""
+import threading
+main = threading.main_thread()
+t = threading.Thread(target=main.join); t.start(); t.join()
+""",
+    futex_for_ever="import ctypes; x = ctypes.c_int(0); ctypes.CDLL(None).syscall(202, ctypes.byref(x), 0, 0, None)",
+    lock_on_the_own_output="""
+import fcntl
+if attempt(os.fork) == 0:
+    fcntl.lockf(1, fcntl.LOCK_EX)
+    import time; time.sleep(100)
+import time; time.sleep(0.1); fcntl.lockf(1, fcntl.LOCK_EX)
+""",
+    exit_that_raises_for_ever="""
+import atexit
+def again(): atexit.register(again); raise ValueError
+atexit.register(again)
+def spin():
+    while True: pass
+atexit.register(spin)
+""",
+    slow_traceback="""
+class Slow(Exception):
+    def __str__(self):
+        while True: pass
+raise Slow
+""",
+    chain_of_exceptions_without_end="""
+try:
+    raise ValueError
+except ValueError as error:
+    error.__context__ = error.__cause__ = error
+    for _ in range(10**5):
+        other = ValueError(); other.__context__ = error; error = other
+    raise error
+""",
+    keyboard_interrupts="""
+while True:
+    try: raise KeyboardInterrupt
+    except BaseException: pass
+""",
+)
+
+stdin(
+    "memory",
+    huge_pages="""
+import ctypes
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p
+for flags in (0x40022, 0x22 | 0x2000, 0x22 | 0x8000, 0x4022, 0x21):
+    at = libc.mmap(None, ctypes.c_size_t(1 << 30), 3, flags, -1, ctypes.c_long(0))
+    if at not in (None, 2**64 - 1, -1): print("FOOTHOLD", flags)
+data = bytearray(1 << 30)
+""",
+    socket_buffers="""
+import socket
+pairs = []
+while True:
+    pair = attempt(socket.socketpair)
+    if pair is None: break
+    pairs.append(pair)
+    for one in pair:
+        one.setblocking(False)
+        for _ in range(10): attempt(one.send, b"x" * 65536)
+while True: attempt(pairs[0][0].recv, 1)
+""",
+    pipes_made_larger="""
+import fcntl
+r, w = os.pipe()
+if attempt(fcntl.fcntl, w, 1031, 1 << 20): print("FOOTHOLD")
+""",
+    epolls_in_epolls="""
+import select
+made = []
+while True:
+    e = attempt(select.epoll)
+    if e is None: break
+    made.append(e)
+for one in made:
+    for other in made: attempt(one.register, other.fileno())
+""",
+    threads_that_eat="""
+import threading
+def eat():
+    data = []
+    while True:
+        try: data.append(bytearray(1 << 20))
+        except MemoryError: pass
+for _ in range(7): threading.Thread(target=eat, daemon=True).start()
+eat()
+""",
+    garbage_that_cannot_be_collected="""
+class Node:
+    def __del__(self): self.again = Node(); self.again.again = self.again; kept.append(self)
+kept = []
+while True: Node(); kept.extend([bytearray(1 << 16)])
+""",
+    map_the_output="""
+import mmap
+os.ftruncate(1, 1 << 20)
+m = mmap.mmap(1, 1 << 20); m[:] = b"x" * (1 << 20)
+attempt(m.resize, 1 << 40)
+""",
+    grow_the_output_in_children="""
+for _ in range(6): attempt(os.fork)
+while True:
+    attempt(os.pwrite, 1, b"x" * 65536, 0); attempt(os.ftruncate, 1, 0); attempt(os.ftruncate, 0, 1 << 20)
+""",
+)
+
+stdin(
+    "hostile bytes",
+    carriage_returns_and_separators='os.write(1, "\\x1c\\x1d\\x85\\u2028\\ufeff\\r\\x0b\\x0c".encode() * 1000)',
+    numbers_like_words='print("0x10 1_000 ١٢٣ +-1 1e99999999 nan inf -inf 1" + "0" * 5000)',
+    a_decimal_of_a_megabyte='print("1." + "3" * 900_000)',
+    traceback_of_a_megabyte='raise ValueError("x" * 10**6 + "\\nMemoryError")',
+    name_of_an_exception_that_lies='exec("class MemoryError(Exception): pass\\nraise MemoryError(chr(0xd800) * 1000)")',
+    standard_error_of_another_encoding='sys.stderr.reconfigure(encoding="utf-7"); sys.stdout.reconfigure(encoding="utf-16"); print("x"); 1 / 0',
+    binary_rubbish="import random; os.write(1, random.Random(0).randbytes(1 << 20))",
+)
+
+stdin(
+    "persistence",
+    replace_the_loader="""
+import importlib.abc, builtins
+class Loader(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None): os._exit(0)
+sys.meta_path.insert(0, Loader()); sys.modules.clear()
+builtins.__import__ = lambda *a, **k: os._exit(0)
+import colorsys
+""",
+    poison_shared_objects="""
+import ctypes, json, io
+for name in ("loads", "dumps"): setattr(json, name, lambda *a, **k: os._exit(0))
+ctypes.memset(id(json.JSONEncoder) + 24, 0xff, 64)
+""",
+    recursion_and_switch_limits="""
+import gc, threading
+sys.setrecursionlimit(60); sys.setswitchinterval(1e-9); gc.set_threshold(1); gc.disable(); threading.stack_size(1 << 16)
+sys.setprofile(lambda *a: None); sys.dont_write_bytecode = False; sys.flags = None; sys.stdin.close()
+""",
+    limits_of_the_next="""
+import resource
+for name in dir(resource):
+    if name.startswith("RLIMIT_"): attempt(resource.setrlimit, getattr(resource, name), (1, 1))
+""",
+    umask_and_signals_of_the_next="""
+import signal
+os.umask(0o777); signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); signal.alarm(1)
+os.lseek(0, 1 << 40, 0); os.ftruncate(0, 1 << 19); os.ftruncate(1, 1 << 19); os.ftruncate(2, 1 << 19)
+""",
+    direct_flags="""
+import fcntl
+for fd in (0, 1, 2):
+    for flags in (0o40000, 0o2000, 0o4000, 0o20000, 0o1000000, 0o4010000, 0o10000): attempt(fcntl.fcntl, fd, fcntl.F_SETFL, flags)
+print("x")
+""",
+    threads_across_the_end="""
+import threading, time
+def wait(): time.sleep(0.3); os.write(1, b"from the test before")
+t = threading.Thread(target=wait); t.daemon = True; t.start()
+threading._shutdown = lambda: None; threading.active_count = lambda: 1
+""",
+)
+
+stdin(
+    "crashes",
+    stack_overflow_in_c="""
+import ctypes
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def f(): return f()
+f()
+""",
+    double_free="import ctypes; libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; p = libc.malloc(64); libc.free(ctypes.c_void_p(p)); libc.free(ctypes.c_void_p(p))",
+    jump_into_nowhere="import ctypes; ctypes.CFUNCTYPE(None)(0xdeadbeef)()",
+    unmap_everything="import ctypes; ctypes.CDLL(None).munmap(ctypes.c_void_p(id(sys) >> 21 << 21), ctypes.c_size_t(1 << 24))",
+    overwrite_the_frames="import ctypes; ctypes.memset(id(sys._getframe()) + 16, 0x41, 100)",
+    divide_in_c="import ctypes, mmap; m = mmap.mmap(-1, 4096, prot=7); m.write(bytes.fromhex('31c9f7f1')); ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(m)))()",
+    halt="import ctypes, mmap; m = mmap.mmap(-1, 4096, prot=7); m.write(bytes.fromhex('f4')); ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(m)))()",
+    bus_error="import mmap; os.ftruncate(1, 4096); m = mmap.mmap(1, 4096); os.ftruncate(1, 0); m[0] = 1",
+    fatal_error="import ctypes; ctypes.pythonapi.Py_FatalError(b'passed')",
+    finalize_the_interpreter="import ctypes; ctypes.pythonapi.Py_FinalizeEx(); ctypes.pythonapi.Py_Exit(0)",
+)
+
+SOURCES = {
+    "deep_parentheses": "x = " + "(" * 5000 + ")" * 5000,
+    "deep_unary": "x = " + "-" * 200_000 + "1",
+    "deep_attributes": "x = a" + ".b" * 100_000,
+    "deep_blocks": "".join(" " * depth + "if 1:\n" for depth in range(120)),
+    "deep_f_strings": "x = " + "f'{" * 200 + "1" + "}'" * 200,
+    "folded_power": "x = (2 ** 62) ** (2 ** 62)",
+    "folded_repetition": "x = 'a' * 10 ** 9 * 10 ** 9",
+    "folded_tuple": "x = ((((1,) * 250,) * 250,) * 250,) * 250",
+    "a_number_of_a_megabyte": "x = " + "9" * 1_000_000,
+    "a_name_of_a_megabyte": "a" * 1_000_000 + " = 1 = 2 +",
+    "a_hundred_thousand_lines": "x = 1\n" * 100_000 + "(",
+    "only_nul": "\0",
+    "nothing": "",
+    "a_lone_surrogate": "print('\ud800')",
+    "an_unknown_encoding": "# coding: no-such-encoding\nimport os; os._exit(1)",
+    "another_encoding": "# coding: utf-7\nimport os; +AG8-s._exit(1)",
+    "a_form_feed_and_a_tab": "\x0cif 1:\n\tx = 1\n        y = 2\n",
+    "future_without_end": "from __future__ import braces",
+    "warnings_without_end": "\n".join(f"x{n} = '\\d' is 1" for n in range(5000)) + "\n1 / 0",
+    "return_outside": "return 0",
+    "too_many_arguments": "def f(" + ", ".join(f"a{n}" for n in range(70_000)) + "): pass\nf()",
+}
+"""Texts that are hostile to the compiler, which reads nothing from standard input."""
+
+ATTACKS.extend(Attack(f"source_{name}", "hostile source", text) for name, text in SOURCES.items())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pettingllms_envs.sandbox import LEETCODE_PRELUDE
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -238,4 +240,346 @@ PROGRAMS = [
         "f",
     ),
     Program("unicode_result", "def f(s):\n    return s[::-1]", ["añ漢"], "漢ña", "f"),
+    script(
+        "fast_io_class_of_pyrival",
+        """
+import os, sys
+from io import BytesIO, IOBase
+class FastIO(IOBase):
+    newlines = 0
+    def __init__(self, file):
+        self._fd = file.fileno(); self.buffer = BytesIO()
+        self.writable = "x" in file.mode or "r" not in file.mode
+        self.write = self.buffer.write if self.writable else None
+    def readline(self):
+        while self.newlines == 0:
+            b = os.read(self._fd, max(os.fstat(self._fd).st_size, 8192))
+            self.newlines = b.count(b"\\n") + (not b)
+            ptr = self.buffer.tell(); self.buffer.seek(0, 2), self.buffer.write(b), self.buffer.seek(ptr)
+        self.newlines -= 1
+        return self.buffer.readline()
+    def flush(self):
+        if self.writable:
+            os.write(self._fd, self.buffer.getvalue()); self.buffer.truncate(0), self.buffer.seek(0)
+class IOWrapper(IOBase):
+    def __init__(self, file):
+        self.buffer = FastIO(file); self.flush = self.buffer.flush; self.writable = self.buffer.writable
+        self.write = lambda s: self.buffer.write(s.encode("ascii")); self.readline = lambda: self.buffer.readline().decode("ascii")
+sys.stdin, sys.stdout = IOWrapper(sys.stdin), IOWrapper(sys.stdout)
+input = lambda: sys.stdin.readline().rstrip("\\r\\n")
+n = int(input())
+print(sum(int(input()) for _ in range(n)))
+""",
+        "3\n1\n2\n3\n",
+        "6",
+    ),
+    script("os_read", "import os\nprint(sum(map(int, os.read(0, 10**7).split())))", "1 2\n3\n", "6"),
+    script(
+        "input_is_mapped",
+        "import mmap\nm = mmap.mmap(0, 0, access=mmap.ACCESS_READ)\nprint(sum(map(int, m[:].split())))",
+        "4 5",
+        "9",
+    ),
+    script(
+        "input_is_an_iterator",
+        "import sys\ninput = iter(sys.stdin.read().splitlines()).__next__\nprint(input() + input())",
+        "a\nb",
+        "ab",
+    ),
+    script(
+        "input_in_a_local_file",
+        "import os, sys\nif os.path.exists('input.txt'): sys.stdin = open('input.txt')\nprint(input())",
+        "x",
+        "x",
+    ),
+    script(
+        "input_in_a_missing_file",
+        "import sys\ntry: sys.stdin = open('input.txt')\nexcept FileNotFoundError: pass\nprint(input())",
+        "x",
+        "x",
+    ),
+    script("input_with_carriage_returns", "print(int(input()) + int(input()))", "1\r\n2\r\n", "3"),
+    script("input_with_a_byte_order_mark", "\ufeffprint(input())", "x", "x"),
+    script(
+        "json_and_csv_from_input",
+        "import csv, json, sys\nprint(json.loads(input()), list(csv.reader(sys.stdin)))",
+        '{"a": 1}\n1,2\n',
+        "{'a': 1} [['1', '2']]",
+    ),
+    script(
+        "select_on_the_input",
+        "import select, sys\nprint(select.select([sys.stdin], [], [], 0)[0] == [sys.stdin], sys.stdin.isatty())",
+        "x",
+        "True False",
+    ),
+    script(
+        "recursion_in_a_thread_with_all_limits_raised",
+        "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(2**27)\n"
+        "def f(n): return 0 if n == 0 else 1 + f(n - 1)\ndef main(): print(f(150_000))\n"
+        "t = threading.Thread(target=main)\nt.start()\nt.join()",
+        "",
+        "150000",
+    ),
+    script(
+        "stack_limit_raised",
+        "import resource, sys\nresource.setrlimit(resource.RLIMIT_STACK, (2**29, resource.RLIM_INFINITY))\n"
+        "sys.setrecursionlimit(10**6)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(50_000))",
+        "",
+        "50000",
+    ),
+    script(
+        "generators_instead_of_recursion",
+        """
+from types import GeneratorType
+def bootstrap(f, stack=[]):
+    def wrapped(*args):
+        if stack: return f(*args)
+        to = f(*args)
+        while True:
+            if type(to) is GeneratorType: stack.append(to); to = next(to)
+            else:
+                stack.pop()
+                if not stack: break
+                to = stack[-1].send(to)
+        return to
+    return wrapped
+@bootstrap
+def depth(n):
+    if n == 0: yield 0
+    yield 1 + (yield depth(n - 1))
+print(depth(20_000))
+""",
+        "",
+        "20000",
+    ),
+    script(
+        "interactive",
+        "import sys\nlow, high = 1, 100\nfor _ in range(3):\n    print('?', (low + high) // 2, flush=True)\n"
+        "    if input() == '<': high = (low + high) // 2\n    else: low = (low + high) // 2\nsys.stdout.flush()",
+        "<\n>\n<\n",
+        "? 50\n? 25\n? 37",
+    ),
+    script("no_newline_at_the_end", "import sys\nsys.stdout.write(' '.join(input()[::-1]))", "abc", "c b a"),
+    script(
+        "exit_deep_inside",
+        "def f(n):\n    try:\n        if n == 0: exit()\n        f(n - 1)\n    finally: pass\nprint(1)\nf(50)\nprint(2)",
+        "",
+        "1",
+    ),
+    script(
+        "asyncio_with_queues_and_threads",
+        """
+import asyncio
+async def main():
+    queue = asyncio.Queue()
+    async def produce():
+        for i in range(3): await queue.put(i); await asyncio.sleep(0.001)
+        await queue.put(None)
+    async def consume():
+        total = 0
+        while (item := await queue.get()) is not None: total += item
+        return total
+    _, total = await asyncio.gather(produce(), consume())
+    print(total, await asyncio.wait_for(asyncio.to_thread(sum, [1, 2]), 5))
+asyncio.run(main())
+""",
+        "",
+        "3 3",
+    ),
+    script(
+        "threads_that_talk",
+        "import queue, threading\nq = queue.Queue()\nb = threading.Barrier(3)\ndef work(i):\n    b.wait(); q.put(i)\n"
+        "for i in range(2): threading.Thread(target=work, args=(i,)).start()\nb.wait()\nprint(sorted([q.get(), q.get()]))",
+        "",
+        "[0, 1]",
+    ),
+    script(
+        "its_own_time_limit",
+        """
+import signal
+class Late(Exception): pass
+def late(*_): raise Late
+signal.signal(signal.SIGALRM, late); signal.setitimer(signal.ITIMER_REAL, 0.05)
+best = 0
+def search():
+    global best
+    while True:
+        best = max(best, 7)
+try: search()
+except Late: print(best)
+""",
+        "",
+        "7",
+    ),
+    script(
+        "search_until_the_time_is_over",
+        "import time\nend = time.perf_counter() + 0.05\nn = 0\nwhile time.perf_counter() < end: n += 1\nprint(n > 0)",
+        "",
+        "True",
+    ),
+    script(
+        "temporary_file_in_memory",
+        "import tempfile\nwith tempfile.SpooledTemporaryFile(1 << 20) as f:\n    f.write(b'x'); f.seek(0); print(f.read())",
+        "",
+        "b'x'",
+    ),
+    script(
+        "a_thousand_digits_of_pi",
+        "from decimal import *\ngetcontext().prec = 1010\ndef arctan(x):\n    x = Decimal(x); t = s = 1 / x; n = 1\n    while t:\n        t /= -x * x; n += 2\n"
+        "        if abs(t) < Decimal(10) ** -1005: break\n        s += t / n\n    return s\nprint(str(4 * (4 * arctan(5) - arctan(239)))[995:1001])",
+        "",
+        "420198",
+    ),
+    script(
+        "types_and_generics",
+        """
+from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Optional, Protocol, TypedDict, TypeVar, get_type_hints
+T = TypeVar("T")
+class Sized(Protocol):
+    def size(self) -> int: ...
+class Pair(NamedTuple): a: int; b: int = 2
+class Row(TypedDict): name: str
+@dataclass(frozen=True, slots=True, order=True)
+class Stack(Generic[T]):
+    items: tuple[T, ...] = field(default_factory=tuple)
+    def push(self, item: T) -> Stack[T]: return Stack((*self.items, item))
+print(Stack().push(1).push(2), Pair(1), Row(name="x"), get_type_hints(Pair)["a"])
+""",
+        "",
+        "Stack(items=(1, 2)) Pair(a=1, b=2) {'name': 'x'} <class 'int'>",
+    ),
+    script(
+        "caches_and_dispatch",
+        "from functools import *\n@cache\ndef f(n): return n if n < 2 else f(n - 1) + f(n - 2)\n@singledispatch\ndef g(x): return 'o'\n"
+        "@g.register\ndef _(x: int): return 'i'\nprint(f(300) % 1000, g(1), g(''), f.cache_info().hits)",
+        "",
+        "600 i o 298",
+    ),
+    script(
+        "its_own_source",
+        "import inspect\ndef f():\n    return 1\nprint(inspect.getsource(f).strip().splitlines()[-1].strip(), __name__, __file__)",
+        "",
+        "return 1 __main__ solution.py",
+    ),
+    script(
+        "its_own_module",
+        "import __main__, importlib, sys\nx = 7\nprint(__main__.x, sys.modules['__main__'].x, importlib.import_module('math').tau > 6)",
+        "",
+        "7 7 True",
+    ),
+    script(
+        "packages_that_are_not_there",
+        "try:\n    import numpy as np\nexcept ImportError:\n    np = None\nprint(np)",
+        "",
+        "None",
+    ),
+    script(
+        "its_own_tests",
+        "import unittest, sys\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n"
+        "print(unittest.main(argv=['x'], exit=False).result.wasSuccessful())",
+        "",
+        "True",
+    ),
+    script(
+        "log_and_warn",
+        "import logging, warnings\nlogging.basicConfig(level=0)\nlogging.info('x')\nwarnings.warn('y')\nprint(1)",
+        "",
+        "1",
+    ),
+    script(
+        "memory_measured",
+        "import resource, tracemalloc\ntracemalloc.start()\nx = [0] * 10**5\nprint(tracemalloc.get_traced_memory()[1] > 10**5, resource.getrusage(0).ru_maxrss > 0)",
+        "",
+        "True True",
+    ),
+    script(
+        "terminal_that_is_not_there",
+        "import shutil, os\nprint(shutil.get_terminal_size(), os.isatty(1))",
+        "",
+        "os.terminal_size(columns=80, lines=24) False",
+    ),
+    script(
+        "random_from_the_system",
+        "import os, random, secrets, uuid\nprint(len(os.urandom(8)), 0 <= random.SystemRandom().random() < 1, len(secrets.token_hex(4)), len(str(uuid.uuid4())))",
+        "",
+        "8 True 8 36",
+    ),
+    script(
+        "sort_in_c",
+        "import ctypes\nlibc = ctypes.CDLL(None)\na = (ctypes.c_int * 3)(3, 1, 2)\nF = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))\n"
+        "libc.qsort(a, 3, 4, F(lambda x, y: x[0] - y[0]))\nprint(*a)",
+        "",
+        "1 2 3",
+    ),
+    script(
+        "compress_and_hash",
+        "import base64, hashlib, zlib\nx = b'a' * 10**6\nprint(len(zlib.decompress(zlib.compress(x))), hashlib.sha256(b'').hexdigest()[:8], base64.b64encode(b'hi').decode())",
+        "",
+        "1000000 e3b0c442 aGk=",
+    ),
+    script(
+        "dates",
+        "from datetime import *\nd = datetime.strptime(input(), '%d.%m.%Y')\nprint(d.strftime('%Y-%m-%d'), (d + timedelta(days=1)).weekday())",
+        "28.02.2024",
+        "2024-02-28 3",
+    ),
+    script("output_of_its_own", "import os\nout = os.fdopen(1, 'w')\nout.write('x')", "", "x"),
+    script("binary_output_of_its_own", "out = open(1, 'wb')\nout.write(b'x')", "", "x"),
+    script("input_left_unread", "n = int(input())\nprint(n)", "7\n" * 10_000, "7"),
+    script(
+        "input_and_output_replaced",
+        "import io, sys\nprint(input())\nsys.stdout.flush()\nsys.stdin.close()\nsys.stdout = sys.stderr = None",
+        "x",
+        "x",
+    ),
+    script(
+        "sieve",
+        "n = 10**6\ns = bytearray([1]) * n\ns[:2] = b'\\0\\0'\nfor i in range(2, 1000):\n    if s[i]: s[i*i::i] = bytes(len(range(i*i, n, i)))\nprint(sum(s))",
+        "",
+        "78498",
+    ),
+    Program(
+        "linked_list_of_leetcode",
+        "class Solution:\n    def f(self, values: List[int]) -> List[int]:\n        head = None\n        for v in values: head = ListNode(v, head)\n"
+        "        out = []\n        while head: out.append(head.val); head = head.next\n        return out",
+        [[1, 2, 3]],
+        [3, 2, 1],
+        "f",
+        LEETCODE_PRELUDE,
+    ),
+    Program(
+        "tree_and_usual_names_of_leetcode",
+        "class Solution:\n    def f(self, root: List[Optional[int]]) -> int:\n        @lru_cache(None)\n        def build(i):\n"
+        "            return TreeNode(root[i], build(2 * i + 1), build(2 * i + 2)) if i < len(root) and root[i] is not None else None\n"
+        "        best = -inf\n        q = deque([build(0)])\n        while q:\n            n = q.popleft()\n            best = max(best, n.val)\n"
+        "            q.extend(c for c in (n.left, n.right) if c)\n        return best + gcd(4, 6) + Counter('aab')['a']",
+        [[1, 5, 3, None, 4]],
+        9,
+        "f",
+        LEETCODE_PRELUDE,
+    ),
+    Program("changes_its_argument", "class Solution:\n    def f(self, a):\n        a.sort()", [[2, 1]], None, "f"),
+    Program(
+        "numbers_of_other_kinds",
+        "import enum\nclass C(enum.IntEnum):\n    A = 3\ndef f(n):\n    return [C.A, True, n / 2, 10**30]",
+        [4],
+        [3, 1, 2, 10**30],
+        "f",
+    ),
+    Program(
+        "state_in_the_object",
+        "class Solution:\n    def __init__(self):\n        self.seen = {}\n    def f(self, n):\n        self.seen[n] = 1\n        return len(self.seen)",
+        [5],
+        1,
+        "f",
+    ),
+    Program(
+        "nested_functions_and_closures",
+        "def f(n):\n    total = 0\n    def add(i):\n        nonlocal total\n        total += i\n    any(add(i) for i in range(n))\n    return total",
+        [5],
+        10,
+        "f",
+    ),
 ]

@@ -118,6 +118,14 @@ def test_what_is_no_plain_json_is_no_result_and_costs_next_to_nothing(written):
     assert time.process_time() - began < 1.0
 
 
+def test_what_json_can_nest_can_be_compared():
+    deep: list[object] = []
+    for _ in range(900):
+        deep = [deep]
+    assert same_result(json.dumps(deep).encode(), deep)
+    assert not same_result(json.dumps([deep]).encode(), deep)
+
+
 def test_the_largest_integer_that_is_read_has_4300_digits():
     assert same_result(b"9" * 4300, 10**4300 - 1)
     assert not same_result(b"1" + b"0" * 4300, 10**4300)

@@ -131,6 +131,18 @@ def test_a_test_that_expects_more_than_the_output_limit_may_print_it(sandbox):
 
 
 @pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
+def test_an_input_may_be_larger_than_the_output_limit(sandbox, isolation):
+    size = 3 << 20  # as large tests of contests are
+    program = "import sys\nprint(len(sys.stdin.read()))"
+    assert sandbox.run_tests(program, [StdinTest("x" * size, str(size))], isolation=isolation).passed
+    calls = [CallTest(["x" * size], size)]
+    assert sandbox.run_tests("def f(s): return len(s)", calls, fn_name="f", isolation=isolation).passed
+    assert sandbox.run(program, "x" * size).stdout == b"%d\n" % size
+    flood = sandbox.run_tests("print('x' * (2 << 20))", [StdinTest("x" * size, "")], isolation=isolation)
+    assert flood.verdict == Verdict.OUTPUT_LIMIT
+
+
+@pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
 def test_run_gives_what_was_printed_and_why_it_ended(sandbox, isolation):
     result = sandbox.run("import sys\nprint(input())\nprint('e', file=sys.stderr)", "in", isolation=isolation)
     assert (result.verdict, result.stdout, result.stderr, result.exit_code) == (Verdict.FINISHED, b"in\n", b"e\n", 0)
@@ -193,6 +205,24 @@ def test_nothing_of_one_program_is_there_for_the_next(sandbox, isolation):
     for _ in range(3):
         assert sandbox.run(leave, isolation=isolation).verdict == Verdict.FINISHED
         assert sandbox.run(look, isolation=isolation).stdout == b"False False False\n"
+
+
+def test_tests_in_one_process_share_no_input_that_was_left_unread_and_no_stream(sandbox):
+    """The interpreter is shared, and that is said; but sound programs read no further than they must."""
+    tests = [StdinTest(f"{number}\n{number + 1}\n", str(number)) for number in range(4)]
+    for program in (
+        "print(input())",
+        "file = open(0)\nprint(file.readline())",
+        "import sys\nprint(sys.stdin.buffer.readline().decode(), flush=True)\nsys.stdin = sys.stdout = None",
+        "out = open(1, 'w')\nout.write(input())",
+    ):
+        assert sandbox.run_tests(program, tests, isolation="per_solution").passed, program
+
+
+def test_children_that_end_first_are_no_harm(sandbox):
+    program = "import os\nr, w = os.pipe()\nif os.fork() == 0:\n    os.write(w, b'6'); os._exit(0)\n"
+    program += "os.wait()\nprint(os.read(r, 9).decode())"
+    assert sandbox.run_tests(program, [StdinTest("", "6")] * 3).passed
 
 
 def test_by_default_nothing_of_one_test_is_there_for_the_next(sandbox):

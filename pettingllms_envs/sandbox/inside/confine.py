@@ -10,6 +10,7 @@ import math
 import os
 import resource
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import kernel
@@ -31,6 +32,7 @@ class Confinement:
         base: The interpreter's prefix: the working directory, relative to which its files are found.
         dirs: Directories that may be read, absolute.
         files: Files that may be read, absolute.
+        hidden: Directories below `dirs` of which no file may be read, absolute.
         job_filter: seccomp filter of a job that makes a process for each test.
         process_filter: seccomp filter of a job that runs its tests itself.
         test_filter: On top of `job_filter`, for the test; empty where the count of processes can be limited.
@@ -43,6 +45,7 @@ class Confinement:
     base: str
     dirs: tuple[str, ...]
     files: tuple[str, ...]
+    hidden: tuple[str, ...]
     job_filter: bytes
     process_filter: bytes
     test_filter: bytes
@@ -93,6 +96,9 @@ def new_root(confinement: Confinement) -> None:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
         kernel.mount(from_base(confinement, path), target, None, kernel.MS_BIND | kernel.MS_REC)
         kernel.make_read_only(target, devices=path.startswith("/dev/"))
+    for path in confinement.hidden:
+        flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+        kernel.mount("none", root + path, "tmpfs", flags, "size=4k,mode=755")
     os.makedirs(f"{root}/tmp", exist_ok=True)
     os.chdir(root)
     kernel.pivot_root_here()
@@ -110,25 +116,54 @@ def from_base(confinement: Confinement, path: str) -> str:
 
 def hide_files(confinement: Confinement) -> None:
     """Forbid by Landlock, to this process and all that it starts, all files but the readable ones."""
-    opened: dict[str, int] = {}
-    for path in (*confinement.dirs, *confinement.files):
-        name = path if confinement.namespaces else from_base(confinement, path)
-        opened[path] = os.open(name, os.O_PATH | os.O_CLOEXEC)
-    try:
-        kernel.landlock([opened[path] for path in confinement.dirs], [opened[path] for path in confinement.files])
-    finally:
-        for fd in opened.values():
-            os.close(fd)
+    kernel.landlock(_readable(confinement))
 
 
-def lock_in(confinement: Confinement, job: Job, address_space: int) -> None:
-    """Make this process a job's: limits, user, capabilities, and the filter last."""
+def _readable(confinement: Confinement) -> Iterator[tuple[str, int]]:
+    """The readable paths with their rights, as `kernel.landlock` takes them."""
+    if confinement.namespaces:  # the hidden directories are empty already
+        yield from ((path, kernel.READ | kernel.LIST) for path in confinement.dirs)
+        yield from ((path, kernel.READ) for path in confinement.files)
+        return
+    for path in confinement.dirs:
+        yield from _readable_below(confinement, path)
+    yield from ((from_base(confinement, path), kernel.READ) for path in confinement.files)
+
+
+def _readable_below(confinement: Confinement, path: str) -> Iterator[tuple[str, int]]:
+    """A rule takes nothing away: where something is hidden below a directory, each of its entries needs its own."""
+    name = from_base(confinement, path)
+    if not any(hidden.startswith(path + "/") for hidden in confinement.hidden):
+        yield name, kernel.READ | kernel.LIST
+        return
+    yield name, kernel.LIST  # modules are looked for by listing; so the names below it are no secret
+    with os.scandir(name) as entries:
+        for entry in entries:
+            child = f"{path}/{entry.name}"
+            if child in confinement.hidden or entry.is_symlink():  # a link's target has a rule, or should have none
+                continue
+            if entry.is_dir():
+                yield from _readable_below(confinement, child)
+            elif entry.is_file():
+                yield from_base(confinement, child), kernel.READ
+
+
+def lock_in(confinement: Confinement, job: Job, address_space: int, num_payload: int) -> None:
+    """Make this process a job's: limits, user, capabilities, and the filter last.
+
+    Args:
+        confinement: The layers.
+        job: The job.
+        address_space: Bytes of address space that this process has now.
+        num_payload: Bytes of the job's payload, of which it copies each input to a file.
+    """
     os.setsid()  # the filter refuses to leave the process group: `os.killpg` reaches all that the job ever starts
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and a program would not notice its own flood
-    for limit, value in _limits(confinement, job, address_space).items():
+    for limit, value in _limits(confinement, job, address_space, num_payload).items():
         _, most = resource.getrlimit(limit)
-        value = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(limit, (value, value))
+        value = _at_most(value, most)
+        # Programs raise their stack's limit, as contests allow; what they use of it is address space all the same.
+        resource.setrlimit(limit, (value, most if limit == resource.RLIMIT_STACK else value))
     if confinement.uid is not None and not confinement.become_early:
         become(confinement.uid)
     kernel.drop_capabilities()
@@ -139,11 +174,15 @@ def lock_in(confinement: Confinement, job: Job, address_space: int) -> None:
     kernel.install_filter(confinement.process_filter if job.in_process else confinement.job_filter)
 
 
-def _limits(confinement: Confinement, job: Job, address_space: int) -> dict[int, int]:
+def _at_most(value: int, most: int) -> int:
+    return value if most == resource.RLIM_INFINITY else min(value, most)
+
+
+def _limits(confinement: Confinement, job: Job, address_space: int, num_payload: int) -> dict[int, int]:
     limits = {
         resource.RLIMIT_AS: job.memory + address_space,
         resource.RLIMIT_CPU: whole_seconds(job.total) + 1,
-        resource.RLIMIT_FSIZE: job.num_tests * job.output,
+        resource.RLIMIT_FSIZE: max(job.num_tests * job.output, num_payload),
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_STACK: STACK,
@@ -175,7 +214,11 @@ def whole_seconds(cpu: float) -> int:
 def limit_test(job: Job, cpu: float, test_filter: bytes) -> None:
     """Narrow a test's own process further, before the program runs."""
     seconds = whole_seconds(cpu)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))  # SIGXCPU, and SIGKILL for who ignores it
-    resource.setrlimit(resource.RLIMIT_FSIZE, (job.output, job.output))
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)  # a cluster's own limit may be lower
+    soft, hard = _at_most(seconds, most), _at_most(seconds + 1, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))  # SIGXCPU, and SIGKILL for who ignores it
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    output = _at_most(job.output, most)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (output, output))
     if test_filter:
         kernel.install_filter(test_filter)

@@ -12,9 +12,7 @@ import gc
 import json
 import os
 import resource
-import sys
 import time
-import traceback
 from dataclasses import astuple, dataclass
 from types import CodeType
 from typing import NoReturn, TypedDict
@@ -68,7 +66,7 @@ def run(job: Job, files: Files, confinement: Confinement, address_space: int, pr
         files = Files(*map(_move_up, astuple(files)))
         streams = _streams(job, files)
         _close_all_but(files, streams)
-        lock_in(confinement, job, address_space)
+        lock_in(confinement, job, address_space, os.fstat(files.payload).st_size)
         meta: Meta = json.loads(os.pread(files.payload, job.meta, 0))
     except OSError as error:
         _record(files, Record(FAULT, progress.test, error.errno or 0, 0.0, 0.0, 0, 0))
@@ -111,19 +109,19 @@ def _close_all_but(files: Files, streams: Streams) -> None:
 
 def _compile(files: Files, job: Job, meta: Meta) -> Code | None:
     """Compile prelude and program; the error on standard error and None if that fails."""
+    offset = job.meta + meta["prelude"] + meta["program"]
+    inputs = []
+    for length in meta["inputs"]:
+        inputs.append((offset, length))
+        offset += length
     try:
         prelude = os.pread(files.payload, meta["prelude"], job.meta).decode()
-        offset = job.meta + meta["prelude"] + meta["program"]
         text = os.pread(files.payload, meta["program"], job.meta + meta["prelude"]).decode("utf-8", "surrogatepass")
+        text = text.removeprefix("\ufeff")  # as Python does with a file
         program.remember_source(text)
-        inputs = []
-        for length in meta["inputs"]:
-            inputs.append((offset, length))
-            offset += length
         compiled = program.compiled(text, program.NAME), program.compiled(prelude, "prelude.py")
-    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
-        sys.stderr.writelines(traceback.format_exception_only(error))
-        sys.stderr.flush()
+    except BaseException as error:  # noqa: BLE001  # whatever a stranger's text does to a compiler is no fault of ours
+        program.print_error(error)
         return None
     gc.freeze()
     return Code(*compiled, meta["fn_name"], tuple(inputs))
@@ -149,7 +147,7 @@ def _fork_each(files: Files, job: Job, code: Code, streams: Streams, progress: P
             os.lseek(fd, 0, os.SEEK_SET)
         _set_input(streams[0], files.payload, *code.inputs[index])
         limit = job.time_left(progress)
-        began = time.monotonic()
+        before, began = _time_of_children(), time.monotonic()
         try:
             pid = os.fork()
         except OSError as error:
@@ -157,11 +155,11 @@ def _fork_each(files: Files, job: Job, code: Code, streams: Streams, progress: P
             return
         if pid == 0:
             _test_process(job, code, streams, limit, test_filter)
-        _, status, usage = os.wait4(pid, 0)
+        _, status = os.waitpid(pid, 0)
         kind = LEFTOVER if _left_something() else ENDED
         num_output = _append(files.results, streams[1], job.output)
         num_errors = _append(files.errors, streams[2], ERRORS_SHOWN)
-        cpu = usage.ru_utime + usage.ru_stime
+        cpu = _time_of_children() - before
         record = Record(kind, index, status, cpu, time.monotonic() - began, num_output, num_errors)
         _record(files, record)
         if kind == LEFTOVER or job.stops_after(record, progress):
@@ -183,6 +181,12 @@ def _run(code: Code) -> int:
     arguments = os.pread(0, os.fstat(0).st_size, 0)
     os.ftruncate(0, 0)
     return program.call_test(code.code, code.prelude, code.fn_name, arguments.decode())
+
+
+def _time_of_children() -> float:
+    """CPU seconds of all processes that ended below this one; also of those that a test orphaned."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _left_something() -> bool:
@@ -218,7 +222,10 @@ def _in_process(files: Files, job: Job, code: Code, streams: Streams, progress: 
 
     So does one that started threads: they can be waited for once, at the end of a process; the server starts another.
     """
-    for index in range(progress.test, job.num_tests):
+    first = progress.test
+    for index in range(first, job.num_tests):
+        if index > first:
+            program.forget_module()
         _set_input(streams[0], files.payload, *code.inputs[index])
         _connect(streams, code)  # again each time: `open(0)` closes what it read
         limit = job.time_left(progress)
@@ -226,7 +233,7 @@ def _in_process(files: Files, job: Job, code: Code, streams: Streams, progress: 
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         seconds = whole_seconds(before + limit - ROUNDING)
         resource.setrlimit(resource.RLIMIT_CPU, (min(most, seconds), most))
-        if index > progress.test:
+        if index > first:  # what the test before it left unread, or replaced, is not this one's
             program.fresh_streams()
         last = index == job.num_tests - 1
         if last:

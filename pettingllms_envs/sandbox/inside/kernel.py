@@ -10,6 +10,7 @@ import ctypes
 import os
 import platform
 import struct
+from collections.abc import Iterable
 
 
 MACHINES = ("x86_64", "aarch64")
@@ -151,15 +152,15 @@ def landlock_abi() -> int:
     return _syscall("landlock_create_ruleset", _LANDLOCK_CREATE_RULESET, None, 0, 1)
 
 
-_EXECUTE, _READ_FILE, _READ_DIR = 1, 1 << 2, 1 << 3
+READ, LIST = 1 | 1 << 2, 1 << 3
+"""Rights in Landlock: to read a file and map it to be executed; to list a directory."""
 
 
-def landlock(readable_dirs: list[int], readable_files: list[int]) -> None:
-    """Forbid all of the file system but to read below these directories and in these files; TCP; signals to others.
+def landlock(allowed: Iterable[tuple[str, int]]) -> None:
+    """Forbid all of the file system but these paths, and all below them; TCP; signals to others.
 
     Args:
-        readable_dirs: Open descriptors; may be read and mapped to be executed.
-        readable_files: Open descriptors; may be read.
+        allowed: Each path with the rights that remain.
     """
     abi = landlock_abi()
     rights = (1 << 13) - 1  # all of ABI 1
@@ -168,10 +169,13 @@ def landlock(readable_dirs: list[int], readable_files: list[int]) -> None:
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     ruleset = _syscall("landlock_create_ruleset", _LANDLOCK_CREATE_RULESET, fields, size, 0)
     try:
-        for allowed, fds in ((_EXECUTE | _READ_FILE | _READ_DIR, readable_dirs), (_READ_FILE, readable_files)):
-            for fd in fds:
-                rule = struct.pack("<Qi", allowed, fd)
+        for path, remaining in allowed:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                rule = struct.pack("<Qi", remaining, fd)
                 _syscall("landlock_add_rule", _LANDLOCK_ADD_RULE, ruleset, 1, rule, 0)
+            finally:
+                os.close(fd)
         _syscall("landlock_restrict_self", _LANDLOCK_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

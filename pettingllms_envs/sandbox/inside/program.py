@@ -87,9 +87,9 @@ def unconfined(arguments: list[str]) -> int:
     settle()
     remember_source(text)
     try:
-        code, before = compiled(text, NAME), compiled(prelude, "prelude.py")
-    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
-        sys.stderr.writelines(traceback.format_exception_only(error))
+        code, before = compiled(text.removeprefix("\ufeff"), NAME), compiled(prelude, "prelude.py")
+    except BaseException as error:  # noqa: BLE001
+        print_error(error)
         return 1
     if settings["fn_name"] is None:
         return finish(stdin_test(code, before))
@@ -107,13 +107,26 @@ def settle() -> None:
     sys.argv = [NAME]
 
 
+def forget_module() -> None:
+    """Take down the program's module, with the files that it opened on descriptors that the next run will have."""
+    for name in _modules():
+        vars(sys.modules.pop(name)).clear()
+
+
+def _modules() -> list[str]:
+    """The names of the program's module."""
+    return [name for name in ("__main__", "solution") if vars(sys.modules.get(name, types)).get("__file__") == NAME]
+
+
 def fresh_streams() -> None:
     """New text streams over the descriptors 0, 1 and 2, for the next of several programs in one process."""
     stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
+    stdin.mode = "r"  # type: ignore[misc]  # as the interpreter's own; contest programs ask for it
     vars(sys).update(stdin=stdin, __stdin__=stdin)
     for fd, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
         raw = io.FileIO(fd, "w", closefd=False)
         stream = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors, write_through=fd == 2)
+        stream.mode = "w"  # type: ignore[misc]
         vars(sys).update({name: stream, f"__{name}__": stream})
 
 
@@ -179,6 +192,7 @@ def finish(status: int, *, threads: bool = True) -> int:
             end()
         except BaseException as error:  # noqa: BLE001
             _print_traceback(error)
+    _flush_streams_of_its_own()
     for stream in {id(stream): stream for stream in (sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__)}.values():
         try:
             if stream is not None and not stream.closed:
@@ -186,6 +200,26 @@ def finish(status: int, *, threads: bool = True) -> int:
         except BaseException:  # noqa: BLE001
             status = status or 120  # as the interpreter does
     return status
+
+
+def _flush_streams_of_its_own() -> None:
+    """Flush what the program opened on a descriptor, as the interpreter would when it takes the module down."""
+    for name in _modules():
+        for value in list(vars(sys.modules[name]).values()):
+            try:
+                if isinstance(value, io.IOBase) and not value.closed:
+                    value.flush()
+            except BaseException:  # noqa: BLE001  # nobody would hear of it there either
+                pass
+
+
+def print_error(error: BaseException) -> None:
+    """The error of a program that cannot be compiled; there may be no memory left to say it."""
+    try:
+        sys.stderr.writelines(traceback.format_exception_only(error))
+        sys.stderr.flush()
+    except BaseException:  # noqa: BLE001
+        os.write(2, b"\n" + type(error).__name__.encode() + b"\n")
 
 
 def _exit_code(code: object) -> int:

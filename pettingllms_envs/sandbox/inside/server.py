@@ -159,7 +159,7 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
         if left <= 0 or heard.forged:
             _kill(pid)
             kind = FORGED if heard.forged else WALL if heard.ready else FAULT
-            return [*heard.records, _at_the_end(heard, kind, 0, 0.0, heard.job.wall, files)]
+            return _with_the_end(heard, kind, 0, 0.0, heard.job.wall, files)
         events = dict(poll.poll(left * 1000))
         if server.sock.fileno() in events:
             os._exit(0)
@@ -177,27 +177,34 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     while data := os.read(read, 1 << 16):
         heard.take(data)
     left_something = _kill_the_rest(pid)
+    # A process that runs the tests itself may lie about each test's time, but not about the time of all.
+    cpu = max(0.0, usage.ru_utime + usage.ru_stime - sum(record.cpu for record in heard.records))
     if heard.forged:
-        return [*heard.records, _at_the_end(heard, FORGED, status, 0.0, 0.0, files)]
+        return _with_the_end(heard, FORGED, status, 0.0, 0.0, files)
     if heard.over:
+        if heard.job.in_process:
+            heard.records[-1] = heard.records[-1]._replace(cpu=heard.records[-1].cpu + cpu)
         return heard.records
     # It died in a test, or, if it makes a process for each, while it compiled the program.
-    cpu = max(0.0, usage.ru_utime + usage.ru_stime - sum(record.cpu for record in heard.records))
     wall = max(0.0, time.monotonic() - deadline + heard.job.wall)
     kind = LEFTOVER if left_something else ENDED
     if not heard.ready or (not heard.job.in_process and not os.WIFSIGNALED(status)):
         kind = FAULT
-    return [*heard.records, _at_the_end(heard, kind, status, cpu, wall, files)]
+    return _with_the_end(heard, kind, status, cpu, wall, files)
 
 
-def _at_the_end(heard: _Heard, kind: int, status: int, cpu: float, wall: float, files: list[int]) -> Record:
-    """The record of the test that a process died in: where all tests share one, with the output up to then."""
+def _with_the_end(heard: _Heard, kind: int, status: int, cpu: float, wall: float, files: list[int]) -> list[Record]:
+    """All records, and that of the test that the process died in: where all share one, with the output up to then."""
     _, results, errors = files
+    if heard.progress.test == heard.job.num_tests:
+        # There is no such test. An honest process says DONE after the last record, and ends; a killed one cannot.
+        kind = FORGED if heard.job.in_process else FAULT
+        return [*heard.records[:-1], heard.records[-1]._replace(kind=kind)]
     num_output = num_errors = 0
     if heard.job.in_process:
         num_output = max(0, os.fstat(results).st_size - heard.progress.num_output)
         num_errors = max(0, os.fstat(errors).st_size - heard.progress.num_errors)
-    return Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors)
+    return [*heard.records, Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors)]
 
 
 def _kill(pid: int) -> None:

@@ -38,6 +38,7 @@ def main(argv: list[str]) -> NoReturn:
     if soft != wanted:
         resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
         os.execv(sys.executable, sys.orig_argv)
+    _usual_signals()
     sock = socket.socket(fileno=int(argv[-1]))
     sock.set_inheritable(False)
     settings = json.loads(receive_frame(sock))
@@ -48,12 +49,20 @@ def main(argv: list[str]) -> NoReturn:
     os._exit(1)
 
 
+def _usual_signals() -> None:
+    """What the trainer ignores or blocks is inherited, and would be lost on programs and on us."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # these two Python ignores by itself
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def confinement_from(settings: dict[str, Any]) -> Confinement:
     """The confinement as it was sent."""
     fields = dict(settings)
     for name in ("job_filter", "process_filter", "test_filter"):
         fields[name] = base64.b64decode(fields[name])
-    for name in ("dirs", "files"):
+    for name in ("dirs", "files", "hidden"):
         fields[name] = tuple(fields[name])
     return Confinement(**fields)
 
