@@ -127,6 +127,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
 
 def _prepare(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.datasets import hub
+    from pettingllms_envs.datasets.loading import check_split
     from pettingllms_envs.datasets.preparing import prepare
     from pettingllms_envs.datasets.sources import find_source, is_on_hub
 
@@ -138,6 +139,8 @@ def _prepare(args: argparse.Namespace, console: Console) -> int:
         data = id
     source = find_source(data, layout=layout, revision=revision)
     splits = [*args.split, *([split] if split else [])] or list(source.shares)
+    for each in splits:
+        check_split(source, each)
     output = args.output or Path(Path(data.replace("/", "__").replace(":", "__")).name.partition(".")[0])
     with _Bars(source, splits) as bars:
         manifest = prepare(source, output, splits=splits, limit=args.limit, told=bars.told)
@@ -162,9 +165,8 @@ class _Bars:
         self._tasks: dict[str, TaskID] = {}
         self._problems: Counter[str] = Counter()
         for split in splits:
-            if split in source.shares:
-                total = sum(local(file).stat().st_size for file in source.files[source.shares[split][0]])
-                self._tasks[split] = self._bars.add_task(split, total=total, problems=0)
+            total = sum(local(file).stat().st_size for file in source.files[source.shares[split][0]])
+            self._tasks[split] = self._bars.add_task(split, total=total, problems=0)
 
     def __enter__(self) -> Self:
         self._bars.start()
