@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from fake_hub import FakeHub, serving
 from pyarrow import parquet
 
+from fake_hub import FakeHub, serving
 from pettingllms_envs.datasets import load
 from pettingllms_envs.datasets.sources import digest
 
