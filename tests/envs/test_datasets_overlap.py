@@ -76,7 +76,10 @@ DIFFERENT = [
     ),
 ]
 
-WORDS = "cat river seven sum tower blue number line cost of the a and to is in with from each by light path".split(" ")
+WORDS = (
+    *("cat", "river", "seven", "sum", "tower", "blue", "number", "line", "cost", "light", "path"),
+    *("of", "the", "a", "and", "to", "is", "in", "with", "from", "each", "by"),
+)
 
 
 def crowd(size: int, seed: int) -> list[Statement]:
