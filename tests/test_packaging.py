@@ -65,7 +65,7 @@ def test_each_extra_brings_what_its_name_says():
     assert {"trl", "transformers", "peft", "torch"} <= {requirement.name for requirement in requirements("trl")}
     assert {"vllm"} == {requirement.name for requirement in requirements("vllm")}
     assert {"pytest", "ruff", "mypy"} <= {requirement.name for requirement in requirements("dev")}
-    assert {"huggingface_hub", "pyarrow"} == {requirement.name for requirement in requirements("data")}
+    assert {"huggingface-hub", "pyarrow"} == {requirement.name for requirement in requirements("data")}
     assert included_extras("vllm") == {"trl"}
     assert included_extras("dev") == {"data", "trl"}
 
