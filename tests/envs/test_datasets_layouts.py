@@ -226,6 +226,7 @@ def test_the_opcodes_of_pickle_that_hold_a_text_are_those_we_know():
     [
         ("This is an interactive problem. Ask questions.", "it is interactive"),
         ("Do not forget to flush the output after each line.", "it is interactive"),
+        ("Call fflush(stdout) after every line.", "it is interactive"),
         ("If there are multiple answers, print any of them.", "it accepts any of several answers"),
         ("If there are several pairs, you may output any.", "it accepts any of several answers"),
         ("If multiple solutions exist, any of them will be accepted.", "it accepts any of several answers"),

@@ -119,7 +119,7 @@ def test_rows_are_read_one_at_a_time(ending, tmp_path, lines):
     rows = [{"problem": f"{number}" * 2000, "answer": "1"} for number in range(4000)]  # some 30 MB
     path = tmp_path / f"rows{ending}"
     if ending == ".parquet":
-        parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=100)
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=4000)
     else:
         lines(path.name, *rows)
     del rows

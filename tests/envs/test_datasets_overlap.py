@@ -125,6 +125,18 @@ def test_words_that_all_test_statements_share_do_not_count():
     assert list(overlaps([Statement("train", "x", form.format("a long and windy night at sea"))], tests)) == []
 
 
+def test_half_a_statement_is_found_under_words_that_all_test_statements_share():
+    form = "Write a program that reads two numbers from standard input and prints one to standard output, where {}."
+    half = "a heron stands on the third pole counted from the left bank of a slow canal"
+    tests = [Statement("test", str(each), form.format(f"town {each} is {each} miles off")) for each in range(30)]
+    whole = (
+        f"{half} and every hour it hops as many poles to the right as hours have gone by since it last caught a fish"
+    )
+    tests.append(Statement("test", "heron", form.format(whole)))
+    (copy,) = overlaps([Statement("train", "x", form.format(half))], tests)
+    assert (copy.test.id, copy.similarity > 0.8) == ("heron", True)
+
+
 @pytest.mark.parametrize("threshold", [0, 1.5, float("nan")])
 def test_a_threshold_is_a_share(threshold):
     with pytest.raises(ValueError, match="threshold is"):
