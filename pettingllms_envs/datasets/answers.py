@@ -28,7 +28,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
     """A row with a column for the problem and one for its answer.
 
     Args:
-        row: May also have `solution`, `level` or `difficulty`, `subject` or `type`, and `id` or `unique_id`.
+        row: May also have `solution`, `level` or `difficulty`, `subject` or `type`, and `id`, `ID` or `unique_id`.
         source: What the problem's source is called.
         problem: The column of the statement.
         answer: The column of the answer, text or a number.
@@ -43,7 +43,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
         raise BadRow(f"{answer!r} is missing or blank, and 'solution' has no box; expected an answer")
     return MathProblem(
         source=source,
-        id=rows.words(row, "id", "unique_id") or statements.name(statement),
+        id=rows.words(row, "id", "ID", "unique_id") or statements.name(statement),
         statement=statement,
         level=_level(row),
         subject=rows.text(row, "subject", "type", default=""),

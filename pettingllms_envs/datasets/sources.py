@@ -164,14 +164,12 @@ def _folder(path: Path, layout: str | Layout | None) -> Source:
     for split, part in manifest.splits.items():
         files[split] = (path / part.file,)
     offer = {split: (split, frozenset[str]()) for split in files}
-    gaps = next((known.gaps for known in known_sets(manifest.source)), {})
     return Source(
         name=str(path),
         layout=kind,
         files=files,
         shares=offer,
         revision=manifest.revision,
-        gaps=gaps,
         digests={path / part.file: part.sha256 for part in manifest.splits.values()},
     )
 
