@@ -13,7 +13,7 @@ from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
 
 
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.S)
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _FIRST_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -81,14 +81,16 @@ def plain(answer: str) -> str:
 
 
 def last_box(solution: str) -> str:
-    """What is in the last box of a worked solution whose braces match; `""` if there is none."""
-    for box in reversed(list(_BOX.finditer(solution))):
-        depth = 1
-        for brace in re.finditer(r"\\.|[{}]", solution[box.end() :], re.S):
-            depth += {"{": 1, "}": -1}.get(brace[0], 0)
-            if depth == 0:
-                return solution[box.end() : box.end() + brace.start()].strip()
-    return ""
+    """What is in the last box of a worked solution whose braces match; `""` if there is none. In linear time."""
+    opened: list[int] = []  # for each open brace where the content of its box begins, or -1 where it is no box's
+    last = (-1, -1)
+    for brace in _BRACE.finditer(solution):
+        if brace[0] == "}":
+            if opened:
+                last = max(last, (opened.pop(), brace.start()))
+        elif brace[0].endswith("{") and brace[0] != "\\{":
+            opened.append(-1 if brace[0] == "{" else brace.end())
+    return solution[last[0] : last[1]].strip() if last[0] >= 0 else ""
 
 
 def _level(row: Row) -> int:

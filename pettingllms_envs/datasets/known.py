@@ -104,10 +104,11 @@ def known_sets(id: str) -> list[KnownSet]:
     """The known set of this id, in all its configurations; none if the id is unknown.
 
     Args:
-        id: With or without a configuration, as in `"opencompass/AIME2025:AIME2025-I"`.
+        id: With or without a configuration, as in `"opencompass/AIME2025:AIME2025-I"`; of a set that has none the name
+            of a file or folder, as in `"livecodebench/code_generation_lite:test6"`.
     """
     name, _, config = id.partition(":")
-    return [known for known in KNOWN if known.id == name and config in ("", known.config)]
+    return [known for known in KNOWN if known.id == name and (config in ("", known.config) or not known.config)]
 
 
 def by_file_name(stem: str) -> tuple[KnownSet, str] | None:
