@@ -397,5 +397,17 @@ def test_the_command_prepares_as_much_as_asked(capsys, tmp_path, lines):
     assert len(load(tmp_path / "copy").problems) == 5
 
 
+@pytest.mark.parametrize(
+    ("data", "folder"), [("math={tmp}/my.jsonl", "my"), ("own:codeparrot/apps", "apps"), ("own:apps", "own__apps")]
+)
+def test_a_prepared_folder_is_named_after_its_data(data, folder, own, lines, monkeypatch, tmp_path):
+    lines("my.jsonl", *sums(5))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert cli.main(["data", "prepare", data.replace("{tmp}", str(tmp_path))]) == 0
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [folder]
+    assert cli.main(["data", "prepare", data.replace("{tmp}", str(tmp_path))]) == 2
+
+
 def test_every_known_set_has_a_layout():
     assert [find_layout(known.layout).name for known in KNOWN] == [known.layout for known in KNOWN]
