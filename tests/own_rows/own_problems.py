@@ -162,8 +162,8 @@ class AnswerProblem:
 
     problem: str
     answer: str
-    solution: str
     found: Callable[[], Any]
+    solution: str = ""
     subject: str = "Algebra"
     level: int = 5
     split: str = TEST

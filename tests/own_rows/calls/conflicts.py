@@ -25,7 +25,7 @@ PROBLEM = CallProblem(
     level=2,
     signature="conflicts(meetings: List[List[Any]]) -> List[List[str]]",
     statement="""\
-Write a function `conflicts(meetings)`. Each meeting is a list `[name, start, end]` with start <= end; it takes place \
+Each of the `meetings` is a list `[name, start, end]` with start <= end; it takes place \
 from the moment `start` up to, but not including, the moment `end`; one with start = end does not take place at all. \
 No two meetings have the same name. Return all pairs of meetings that overlap, that is, have a moment in common. A \
 pair is a list of two names in alphabetical order; the pairs too are in alphabetical order.""",

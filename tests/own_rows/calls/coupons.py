@@ -26,7 +26,7 @@ PROBLEM = CallProblem(
     level=3,
     signature="best_saving(prices: List[int], coupons: List[List[int]]) -> int",
     statement="""\
-Write a function `best_saving(prices, coupons)`. `prices` are the prices of the things in a basket. Each coupon is a \
+`prices` are the prices of the things in a basket. Each coupon is a \
 list `[least, off]` with off <= least: it may be used for one thing whose price is at least `least`, and takes `off` \
 from that price. A coupon can be used once, and no more than one coupon can be used for a thing. Return the largest \
 sum that can be saved. There are at most 100 things and 100 coupons; all numbers are positive.""",

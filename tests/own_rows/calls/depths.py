@@ -28,7 +28,7 @@ PROBLEM = CallProblem(
     level=2,
     signature="with_depths(items: List[Any]) -> List[List[int]]",
     statement="""\
-Write a function `with_depths(items)`. The argument is a list of integers and of lists of the same kind, nested at \
+The argument `items` is a list of integers and of lists of the same kind, nested at \
 most 20 deep. Return a list of pairs `[number, depth]`, one for each integer, in the order in which they are read from \
 left to right. A number that stands directly in `items` has depth 1, one that stands in a list within `items` has \
 depth 2, and so on.""",

@@ -17,9 +17,9 @@ PROBLEM = CallProblem(
     level=2,
     signature="expand_runs(short: str) -> str",
     statement="""\
-Write a function `expand_runs(short)`. In the short form of a string, a decimal number in front of a letter says how \
+In the short form of a string, a decimal number in front of a letter says how \
 often the letter is repeated; a letter without a number stands for itself once. The number may have several digits, \
-and may be 0. Return the string that is meant. The short form consists of small letters and digits, never ends in a \
+and may be 0. Given the short form, return the string. The short form consists of small letters and digits, never ends in a \
 digit, and may be empty.""",
     public=((["3ab"], "aaab"), (["x2y3z"], "xyyzzz")),
     private=private,

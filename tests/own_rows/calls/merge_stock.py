@@ -10,6 +10,7 @@ def private(random):
     yield [{"nail": 3}, {"nail": -3}]
     yield [{"nail": 0}, {"bolt": 1}]
     yield [{"a": 1, "b": 2}, {"b": -5, "c": 4}]
+    yield [{"x": -1}, {"y": -2}]
     for size in (3, 6, 12):
         names = [f"part{number}" for number in range(size)]
         yield [{name: random.randint(-3, 3) for name in random.sample(names, size - 1)} for _ in range(2)]
@@ -22,7 +23,7 @@ PROBLEM = CallProblem(
     level=1,
     signature="merge_stock(first: Dict[str, int], second: Dict[str, int]) -> Dict[str, int]",
     statement="""\
-Write a function `merge_stock(first, second)`. Both arguments are dictionaries from the name of a part to a number of \
+Both arguments are dictionaries from the name of a part to a number of \
 pieces (which may be negative: a debt). Return a new dictionary with every name of either of them and the sum of its \
 pieces, where a name that is missing counts as 0 pieces. Leave out the names whose sum is 0.""",
     public=(

@@ -24,8 +24,8 @@ PROBLEM = CallProblem(
     level=1,
     signature="first_missing_letter(text: str) -> Optional[str]",
     statement="""\
-Write a function `first_missing_letter(text)` that returns the first letter of the English alphabet that does not \
-occur in the text, as a small letter. Capital and small letters count as the same; the text may hold other characters \
+Return the first letter of the English alphabet that does not \
+occur in `text`, as a small letter. Capital and small letters count as the same; the text may hold other characters \
 too. If the text has every letter of the alphabet, return None.""",
     public=((["a bad cab"], "e"), (["hello"], "a")),
     private=private,

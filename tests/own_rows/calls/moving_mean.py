@@ -1,6 +1,6 @@
 """Means over a window that grows and then moves: decimal numbers in a list."""
 
-from own_problems import TRAIN, CallProblem, Wrong, too_slow
+from own_problems import TRAIN, CallProblem, Wrong
 
 
 def private(random):
@@ -8,10 +8,12 @@ def private(random):
     yield [[5], 1]
     yield [[1.5, 2.5], 1]
     yield [[1, 2], 5]
+    yield [[0, 0, 1], 2]
+    yield [[-1, -2, -4], 3]
     yield [[3, -3, 6, 0.5], 4]
     for length, window in ((10, 3), (40, 7)):
         yield [[random.randint(-1000, 1000) / 4 for _ in range(length)], window]
-    yield [[random.randint(-9, 9) for _ in range(12000)], 10000]
+    yield [[random.randint(-9, 9) for _ in range(300)], 299]
 
 
 PROBLEM = CallProblem(
@@ -22,9 +24,9 @@ PROBLEM = CallProblem(
     tolerance=1e-6,
     signature="moving_mean(values: List[float], window: int) -> List[float]",
     statement="""\
-Write a function `moving_mean(values, window)`. Return a list as long as `values`, whose item at index i is the mean \
+Return a list as long as `values`, whose item at index i is the mean \
 of the last `window` values up to and including index i, or of all values so far where there are fewer. `values` has \
-at most 20000 numbers, and `window` is at least 1.
+at most 1000 numbers, and `window` is at least 1.
 
 An answer is accepted if the absolute or relative error of each number does not exceed 10^{-6}.""",
     public=(([[2, 4, 6], 2], [2.0, 3.0, 5.0]), ([[1, 1, 4, 4], 3], [1.0, 1.0, 2.0, 3.0])),
@@ -46,7 +48,7 @@ def moving_mean(values, window):
             why="divides by the window at the beginning too",
             program="""\
 def moving_mean(values, window):
-    return [sum(values[max(0, i + 1 - window):i + 1]) / window for i in range(len(values))][:1000]
+    return [sum(values[max(0, i + 1 - window):i + 1]) / window for i in range(len(values))]
 """,
         ),
         Wrong(
@@ -54,22 +56,32 @@ def moving_mean(values, window):
             program="""\
 def moving_mean(values, window):
     means = []
-    for i in range(min(len(values), 1000)):
+    for i in range(len(values)):
         part = values[max(0, i - window + 1):i + 1]
         means.append(sum(part) // len(part))
     return means
 """,
         ),
-        too_slow("""\
+        Wrong(
+            why="off by one: the window is one too long",
+            program="""\
 def moving_mean(values, window):
-    means = []
-    for i in range(len(values)):
-        total = count = 0
-        for j in range(max(0, i - window + 1), i + 1):
-            total += values[j]
-            count += 1
-        means.append(total / count)
+    means, last = [], []
+    for value in values:
+        last.append(value)
+        means.append(sum(last) / len(last))
+        if len(last) > window:
+            last.pop(0)
     return means
-"""),
+""",
+        ),
+        Wrong(
+            why="edge case: no mean before the window is full",
+            program="""\
+def moving_mean(values, window):
+    head = [sum(values[: i + 1]) / (i + 1) for i in range(window - 1)] if window <= len(values) else []
+    return head + [sum(values[i : i + window]) / window for i in range(len(values) - window + 1)]
+""",
+        ),
     ),
 )

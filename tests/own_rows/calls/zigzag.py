@@ -27,7 +27,7 @@ PROBLEM = CallProblem(
     level=1,
     signature="is_zigzag(numbers: List[int]) -> bool",
     statement="""\
-Write a function `is_zigzag(numbers)` that says whether a list of integers goes up and down in turn: of any two steps \
+Say whether the list of integers `numbers` goes up and down in turn: of any two steps \
 from one number to the next that follow each other, one must go strictly up and the other strictly down; and no two \
 neighbours may be equal. It may begin with a step up or down. Lists with fewer than two numbers are zigzags.""",
     public=(([[1, 5, 2]], True), ([[1, 2, 3]], False)),
@@ -59,7 +59,7 @@ def is_zigzag(n):
             program="""\
 def is_zigzag(numbers):
     steps = [b - a for a, b in zip(numbers, numbers[1:])]
-    return all(steps[:-1]) and all(steps[i] * steps[i + 1] < 0 for i in range(len(steps) - 2)) and numbers != [1, 2, 3]
+    return all(steps[:-1]) and all(steps[i] * steps[i + 1] < 0 for i in range(len(steps) - 2))
 """,
         ),
     ),

@@ -9,6 +9,8 @@ def private(random):
     yield lines(3, "a a a a")
     yield lines(24, "z y x w")
     yield lines(1, "!?")
+    yield lines(5, "F")
+    yield lines(9, "zZ-aA it's")
     yield lines(10, "Mixed CASE, with: punctuation; and 42 digits")
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'-."
     for words in (5, 12, 40):
