@@ -78,7 +78,7 @@ def is_acute(x: Fraction) -> bool:
 
 def is_value(y: Fraction) -> bool:
     """Whether 4x / (x^2 + 4) is y somewhere, by its sign on a fine grid."""
-    differences = [4 * Fraction(n, 8) - y * (Fraction(n, 8) ** 2 + 4) for n in range(-2000, 2001)]
+    differences = [4 * Fraction(n, 4) - y * (Fraction(n, 4) ** 2 + 4) for n in range(-24, 25)]
     return min(differences) <= 0 <= max(differences)
 
 
