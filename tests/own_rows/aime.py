@@ -1,13 +1,10 @@
-"""Problems in the manner of AIME: the answer is an integer from 0 to 999. All of them are test problems.
-
-The first twelve stand in the layouts of AIME 2024, the others in those of AIME 2025.
-"""
+"""Problems in the manner of AIME: the answer is an integer from 0 to 999."""
 
 import math
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations, product
 
-from own_problems import AnswerProblem
+from own_problems import TEST, TRAIN, VALIDATION, AnswerProblem
 
 
 def interpolated(points: dict[int, int], at: int) -> Fraction:
@@ -108,6 +105,7 @@ PROBLEMS = (
         r"numbers are multiples of $7$. There are $8$ of those up to $60$, hence $8 \cdot 8 = 64$ pairs.",
         found=lambda: sum((a * a + b * b) % 7 == 0 for a in range(1, 61) for b in range(1, 61)),
         subject="Number Theory",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"For how many positive integers $n \le 1000$ does the decimal notation of $n$ end in exactly as many "
@@ -120,6 +118,7 @@ PROBLEMS = (
             len(str(n)) - len(str(n).rstrip("0")) == len(f"{n:b}") - len(f"{n:b}".rstrip("0")) for n in range(1, 1001)
         ),
         subject="Number Theory",
+        split=TEST,
     ),
     AnswerProblem(
         problem="A beetle sits at a corner of a cube. Each minute it walks along an edge to a neighbouring corner, where "
@@ -131,6 +130,7 @@ PROBLEMS = (
         r"$\sinh^3 x = \frac{1}{4}(\sinh 3x - 3 \sinh x)$, that is $\frac{1}{4}(3^7 - 3) = 546$.",
         found=lambda: walks(7),
         subject="Combinatorics",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"Find the sum of all positive integers $n < 200$ for which $n^2 + 5n + 12$ is divisible by $23$.",
@@ -140,6 +140,7 @@ PROBLEMS = (
         r"$9 \cdot 101 = 909$.",
         found=lambda: sum(n for n in range(1, 200) if (n * n + 5 * n + 12) % 23 == 0),
         subject="Number Theory",
+        split=VALIDATION,
     ),
     AnswerProblem(
         problem=r"Each of the ten cells of a grid with two rows and five columns is painted blue or red so that no block "
@@ -151,6 +152,7 @@ PROBLEMS = (
         r"together $634$.",
         found=lambda: plain_grids(5),
         subject="Combinatorics",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"How many subsets of $\{1, 2, \ldots, 10\}$, the empty one included, have a sum that is divisible by "
@@ -161,6 +163,7 @@ PROBLEMS = (
         r"\frac{1}{3}(1024 + 8) = 344$.",
         found=lambda: sum(sum(k for k in range(1, 11) if mask >> k & 1) % 3 == 0 for mask in range(0, 2048, 2)),
         subject="Combinatorics",
+        split=TEST,
     ),
     AnswerProblem(
         problem=r"How many positive integers less than $729$ have the same sum of digits in base $3$ as in base $9$?",
@@ -170,6 +173,7 @@ PROBLEMS = (
         r"$27$ numbers, of which $0$ is not positive.",
         found=lambda: sum(digit_sum(n, 3) == digit_sum(n, 9) for n in range(1, 729)),
         subject="Number Theory",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"How many points with integer coordinates lie strictly inside the triangle with the corners $(0, 0)$, "
@@ -179,6 +183,7 @@ PROBLEMS = (
         r"there are $600 - 40 + 1 = 561$ points inside.",
         found=lambda: sum(30 * x + 40 * y < 1200 for x in range(1, 40) for y in range(1, 30)),
         subject="Geometry",
+        split=TEST,
     ),
     AnswerProblem(
         problem=r"In the rectangle $ABCD$ we have $AB = 40$ and $BC = 30$. The point $P$ lies on the diagonal $AC$ so "
@@ -189,6 +194,7 @@ PROBLEMS = (
         r"triangle $BPD$ has twice that area, $168$.",
         found=lambda: foot_area(40, 30),
         subject="Geometry",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"Two circles of radius $9$ and $16$ touch each other from outside. A line touches the circles in two "
@@ -199,6 +205,7 @@ PROBLEMS = (
         r"$ST^2 = (9 + 16)^2 - (16 - 9)^2 = 576$, so $ST = 24$, and the area is $\frac{9 + 16}{2} \cdot 24 = 300$.",
         found=lambda: trapezoid(9, 16),
         subject="Geometry",
+        split=VALIDATION,
     ),
     AnswerProblem(
         problem=r"Find the remainder when $1 \cdot 1! + 2 \cdot 2! + 3 \cdot 3! + \cdots + 99 \cdot 99!$ is divided by "
@@ -208,6 +215,7 @@ PROBLEMS = (
         r"$100! \equiv -1$, so the sum is $-2 \equiv 99$.",
         found=lambda: sum(k * math.factorial(k) for k in range(1, 100)) % 101,
         subject="Number Theory",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"How many positive divisors of $20!$ are perfect squares that are not divisible by $10$?",
@@ -222,6 +230,7 @@ PROBLEMS = (
             )
         ),
         subject="Number Theory",
+        split=TEST,
     ),
     AnswerProblem(
         problem=r"Six books, the volumes $1$ to $6$ of one work, are put on a shelf in some order so that nowhere a "
@@ -235,6 +244,7 @@ PROBLEMS = (
             all(right != left + 1 for left, right in pairwise(order)) for order in permutations(range(6))
         ),
         subject="Combinatorics",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"Three fair dice with the numbers $1$ to $6$ are rolled. The probability that the product of the three "
@@ -248,6 +258,7 @@ PROBLEMS = (
             Fraction(sum(math.isqrt(a * b * c) ** 2 == a * b * c for a, b, c in product(range(1, 7), repeat=3)), 216)
         ),
         subject="Combinatorics",
+        split=TEST,
     ),
     AnswerProblem(
         problem=r"A polynomial $P$ of degree $3$ satisfies $P(1) = 1$, $P(2) = 4$, $P(3) = 9$ and $P(0) = -60$. Find "
@@ -256,6 +267,7 @@ PROBLEMS = (
         solution=r"$P(x) - x^2$ has the roots $1, 2, 3$, so $P(x) = x^2 + c(x - 1)(x - 2)(x - 3)$. From $P(0) = -6c = "
         r"-60$ we get $c = 10$, and $P(5) = 25 + 10 \cdot 4 \cdot 3 \cdot 2 = 265$.",
         found=lambda: interpolated({0: -60, 1: 1, 2: 4, 3: 9}, 5),
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"A real number $x$ satisfies $x - \frac{1}{x} = 3$. Find $x^5 - \frac{1}{x^5}$.",
@@ -263,6 +275,7 @@ PROBLEMS = (
         solution=r"Squaring gives $x^2 + x^{-2} = 11$, and $x^3 - x^{-3} = 3 \cdot (11 + 1) = 36$. The product of both is "
         r"$x^5 - x^{-5} + x - x^{-1}$, so the number is $11 \cdot 36 - 3 = 393$.",
         found=lambda: odd_power(3, 5),
+        split=VALIDATION,
     ),
     AnswerProblem(
         problem=r"Find $\lfloor \log_2 1 \rfloor + \lfloor \log_2 2 \rfloor + \lfloor \log_2 3 \rfloor + \cdots + "
@@ -271,6 +284,7 @@ PROBLEMS = (
         solution=r"The value $k$ is taken $2^k$ times for $k \le 6$, which gives $2 + 8 + 24 + 64 + 160 + 384 = 642$. The "
         r"value $7$ is taken from $128$ to $150$, $23$ times, which gives $161$. The sum is $803$.",
         found=lambda: sum(n.bit_length() - 1 for n in range(1, 151)),
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"For how many positive integers $n$ is $\left\lfloor \frac{n}{15} \right\rfloor = \left\lfloor "
@@ -280,6 +294,7 @@ PROBLEMS = (
         r"That makes $15 + 13 + \cdots + 1 = 64$ numbers, one of which is $0$.",
         found=lambda: sum(n // 15 == n // 17 for n in range(1, 10_000)),
         subject="Number Theory",
+        split=TEST,
     ),
     AnswerProblem(
         problem=r"A path leads from $(0, 0)$ to $(7, 5)$ in steps of length $1$ to the right or upwards. How many such "
@@ -290,6 +305,7 @@ PROBLEMS = (
         r"Hence $792 - 350 - 378 + 180 = 244$.",
         found=lambda: lattice_paths(7, 5, {(3, 2), (5, 4)}),
         subject="Combinatorics",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"How many triangles with three different integer side lengths have the perimeter $60$? Congruent "
@@ -298,10 +314,9 @@ PROBLEMS = (
         solution=r"Let $a < b < c$ with $a + b + c = 60$ and $c \le 29$. For given $c$ we have $a + b = 60 - c$, and $b$ "
         r"runs from $\lfloor (60 - c) / 2 \rfloor + 1$ to $c - 1$. For $c = 29, 28, \ldots, 21$ that gives "
         r"$13, 11, 10, 8, 7, 5, 4, 2, 1$ triangles, together $61$.",
-        found=lambda: sum(
-            a + b > 60 - a - b > b for a in range(1, 60) for b in range(a + 1, 60) if 60 - a - b > 0
-        ),
+        found=lambda: sum(a + b > 60 - a - b > b for a in range(1, 60) for b in range(a + 1, 60) if 60 - a - b > 0),
         subject="Geometry",
+        split=TEST,
     ),
     AnswerProblem(
         problem="In how many positive integers of four digits are the digits, read from left to right, strictly "
@@ -313,6 +328,7 @@ PROBLEMS = (
             list(str(n)) in (sorted(set(str(n))), sorted(set(str(n)), reverse=True)) for n in range(1000, 10_000)
         ),
         subject="Combinatorics",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"The sum $\frac{1}{1 \cdot 3} + \frac{1}{2 \cdot 4} + \frac{1}{3 \cdot 5} + \cdots + \frac{1}{20 \cdot "
@@ -323,6 +339,7 @@ PROBLEMS = (
         r"$\frac{1}{2} \left( 1 + \frac{1}{2} - \frac{1}{21} - \frac{1}{22} \right) = \frac{325}{462}$, and "
         r"$325 + 462 = 787$.",
         found=lambda: sum_of_parts(sum((Fraction(1, k * (k + 2)) for k in range(1, 21)), Fraction(0))),
+        split=VALIDATION,
     ),
     AnswerProblem(
         problem=r"A fair coin is tossed until heads and tails have both come up at least twice. The expected number of "
@@ -334,6 +351,7 @@ PROBLEMS = (
         r"$3 + \sum_{n \ge 3} \frac{n + 1}{2^{n - 1}} = 3 + \frac{5}{2} = \frac{11}{2}$.",
         found=lambda: sum_of_parts(tosses()),
         subject="Combinatorics",
+        split=TRAIN,
     ),
     AnswerProblem(
         problem=r"In how many ways can three rooks that look the same be placed on a board with $4$ rows and $5$ columns "
@@ -344,5 +362,6 @@ PROBLEMS = (
         r"corners. Hence $240 - 4 \cdot 36 + 2 \cdot 6 = 108$.",
         found=rooks,
         subject="Combinatorics",
+        split=TEST,
     ),
 )

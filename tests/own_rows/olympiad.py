@@ -1,10 +1,10 @@
-"""Problems in the manner of OlympiadBench: numbers, expressions, equations, tuples and intervals. All test problems."""
+"""Problems in the manner of OlympiadBench: numbers, expressions, equations, tuples, intervals."""
 
 import math
 from fractions import Fraction
 from itertools import combinations, product
 
-from own_problems import OlympiadProblem
+from own_problems import TEST, TRAIN, VALIDATION, OlympiadProblem
 
 
 GRID = [Fraction(n, 4) for n in range(-60, 61)]
@@ -91,6 +91,7 @@ PROBLEMS = (
         found=lambda: [n for n in range(1, 2000) if math.isqrt(n * n + 18 * n + 9) ** 2 == n * n + 18 * n + 9],
         subject="Number Theory",
         multiple=True,
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem="Two villages are $30$ km apart by road. At noon a cyclist starts from each of them towards the other "
@@ -99,6 +100,7 @@ PROBLEMS = (
         solution=r"Together they cover $45$ km in an hour, so $30$ km take $\frac{2}{3}$ of an hour, $40$ minutes.",
         found=meeting_minutes,
         unit="minutes",
+        split=TEST,
     ),
     OlympiadProblem(
         problem="A regular polygon with twelve sides has its corners on a circle of radius $10$. Find its perimeter, "
@@ -109,6 +111,7 @@ PROBLEMS = (
         found=lambda: 12 * math.dist((10, 0), (10 * math.cos(math.pi / 6), 10 * math.sin(math.pi / 6))),
         subject="Geometry",
         error="1e-2",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem="Find, in degrees, the angle of less than $180$ degrees between the two hands of a clock at ten minutes "
@@ -119,6 +122,7 @@ PROBLEMS = (
         found=lambda: abs(sum(6 for _ in range(50)) - sum(Fraction(1, 2) for _ in range(4 * 60 + 50))),
         subject="Geometry",
         unit=r"^{\circ}",
+        split=VALIDATION,
     ),
     OlympiadProblem(
         problem=r"The perimeter of a rhombus is $40$ cm, and its diagonals are in the ratio $3 : 4$. Find its area in "
@@ -129,6 +133,7 @@ PROBLEMS = (
         found=lambda: next(6 * t * 8 * t // 2 for t in range(1, 99) if 4 * math.hypot(3 * t, 4 * t) == 40),
         subject="Geometry",
         unit="$cm^2$",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"Find all real numbers $x$ with $|x - 2| + |x - 5| = 7$.",
@@ -137,6 +142,7 @@ PROBLEMS = (
         r"the right of $5$ it is $2x - 7$, which gives $x = 7$.",
         found=lambda: [x for x in GRID if abs(x - 2) + abs(x - 5) == 7],
         multiple=True,
+        split=TEST,
     ),
     OlympiadProblem(
         problem="Three different corners of a regular hexagon are chosen at random, each choice being equally likely. "
@@ -146,6 +152,7 @@ PROBLEMS = (
         r"other corners for each, $12$ of $\binom{6}{3} = 20$ triangles.",
         found=right_triangles,
         subject="Combinatorics",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"Find the smallest value of $\sqrt{x^2 + 1} + \sqrt{(x - 6)^2 + 9}$ for real $x$.",
@@ -154,6 +161,7 @@ PROBLEMS = (
         r"length $\sqrt{6^2 + 4^2} = 2 \sqrt{13}$.",
         found=lambda: min(math.hypot(n / 1000, 1) + math.hypot(n / 1000 - 6, 3) for n in range(6001)),
         subject="Geometry",
+        split=TEST,
     ),
     OlympiadProblem(
         problem=r"Let $n$ be a positive integer. How many ordered pairs $(A, B)$ of subsets of $\{1, 2, \ldots, n\}$ are "
@@ -163,6 +171,7 @@ PROBLEMS = (
         found=lambda: [({"n": n}, nested_subsets(n)) for n in range(1, 7)],
         subject="Combinatorics",
         kind="Expression",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"Let $n$ be a positive integer. Find $1 \cdot n + 2 \cdot (n - 1) + 3 \cdot (n - 2) + \cdots + n \cdot 1$ "
@@ -172,6 +181,7 @@ PROBLEMS = (
         r"middle. So the sum is $\binom{n + 2}{3} = \frac{n(n + 1)(n + 2)}{6}$.",
         found=lambda: [({"n": n}, sum(k * (n + 1 - k) for k in range(1, n + 1))) for n in range(1, 9)],
         kind="Expression",
+        split=VALIDATION,
     ),
     OlympiadProblem(
         problem=r"A rectangle is divided into unit squares in $n$ rows and $n + 1$ columns. How many squares of any size, "
@@ -182,6 +192,7 @@ PROBLEMS = (
         found=lambda: [({"n": n}, squares(n)) for n in range(1, 9)],
         subject="Combinatorics",
         kind="Expression",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"In a league of $n \ge 2$ teams, every team plays twice against every other team. A win gives $3$ points "
@@ -193,6 +204,7 @@ PROBLEMS = (
         found=lambda: [({"n": n}, worst_of_the_best(n)) for n in (2, 3)],
         subject="Combinatorics",
         kind="Expression",
+        split=TEST,
     ),
     OlympiadProblem(
         problem=r"A polynomial $f$ satisfies $f(0) = 1$ and $f(x + 1) - f(x) = 2x + 3$ for all real $x$. Find $f(x)$.",
@@ -201,6 +213,7 @@ PROBLEMS = (
         r"polynomials that agree for infinitely many numbers are equal.",
         found=steps_of_two,
         kind="Expression",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"Find all functions of the form $f(x) = ax + b$ with real numbers $a$ and $b$ such that "
@@ -208,11 +221,10 @@ PROBLEMS = (
         answer="-3 x-4,3 x+2",
         solution=r"$f(f(x)) = a^2 x + ab + b$. So $a = 3$ with $4b = 8$, or $a = -3$ with $-2b = 8$: $f(x) = 3x + 2$ and "
         r"$f(x) = -3x - 4$.",
-        found=lambda: [
-            f"{a} x{b:+}" for a in range(-20, 21) for b in range(-20, 21) if twice(a, b)
-        ],
+        found=lambda: [f"{a} x{b:+}" for a in range(-20, 21) for b in range(-20, 21) if twice(a, b)],
         kind="Expression",
         multiple=True,
+        split=TEST,
     ),
     OlympiadProblem(
         problem=r"Find an equation of the line that consists of all points $(x, y)$ with the same distance from $(1, 2)$ "
@@ -226,6 +238,7 @@ PROBLEMS = (
         ],
         subject="Geometry",
         kind="Equation",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"A parabola whose axis is parallel to the $y$-axis passes through $(0, 3)$, $(1, 0)$ and $(2, 1)$. Find "
@@ -238,6 +251,7 @@ PROBLEMS = (
             for y in range(-9, 110)
         ],
         kind="Equation",
+        split=TEST,
     ),
     OlympiadProblem(
         problem=r"Find all pairs $(a, b)$ of positive integers with $a^2 - b^2 = 24$.",
@@ -248,6 +262,7 @@ PROBLEMS = (
         subject="Number Theory",
         kind="Tuple",
         multiple=True,
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"Find the triple $(x, y, z)$ of real numbers with $x + y = 7$, $y + z = 11$ and $z + x = 8$.",
@@ -255,6 +270,7 @@ PROBLEMS = (
         solution=r"Adding all three gives $x + y + z = 13$, so $z = 6$, $x = 2$ and $y = 5$.",
         found=lambda: [(x, 7 - x, 4 + x) for x in GRID if 4 + x + x == 8],
         kind="Tuple",
+        split=VALIDATION,
     ),
     OlympiadProblem(
         problem=r"Find all pairs $(x, y)$ of integers with $xy = 2x + 3y$.",
@@ -265,6 +281,7 @@ PROBLEMS = (
         subject="Number Theory",
         kind="Tuple",
         multiple=True,
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"Find all pairs $(p, q)$ of primes with $p \le q$ and $pq = p + q + 71$.",
@@ -275,6 +292,7 @@ PROBLEMS = (
         subject="Number Theory",
         kind="Tuple",
         multiple=True,
+        split=TEST,
     ),
     OlympiadProblem(
         problem=r"For which real numbers $a$ is $x^2 - 2ax + a + 6 > 0$ for all real $x$?",
@@ -283,6 +301,7 @@ PROBLEMS = (
         r"$-2 < a < 3$.",
         found=lambda: [(a, all(x * x - 2 * a * x + a + 6 > 0 for x in GRID)) for a in GRID],
         kind="Interval",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"Find all real numbers $x \ne -2$ with $\frac{x - 1}{x + 2} \le 2$.",
@@ -290,6 +309,7 @@ PROBLEMS = (
         solution=r"$\frac{x - 1}{x + 2} - 2 = -\frac{x + 5}{x + 2}$, which is at most $0$ if $x \le -5$ or $x > -2$.",
         found=lambda: [(x, x != -2 and (x - 1) / (x + 2) <= 2) for x in GRID],
         kind="Interval",
+        split=VALIDATION,
     ),
     OlympiadProblem(
         problem=r"Find the set of all values that $\frac{4x}{x^2 + 4}$ takes for real $x$.",
@@ -298,6 +318,7 @@ PROBLEMS = (
         r"value $0$ is taken at $x = 0$.",
         found=lambda: [(y, is_value(y)) for y in GRID if abs(y) <= 3],
         kind="Interval",
+        split=TRAIN,
     ),
     OlympiadProblem(
         problem=r"The lengths of the sides of an acute triangle are $6$, $8$ and $x$. Find all possible values of $x$.",
@@ -307,5 +328,6 @@ PROBLEMS = (
         found=lambda: [(x, is_acute(x)) for x in GRID],
         subject="Geometry",
         kind="Interval",
+        split=TEST,
     ),
 )

@@ -1,7 +1,7 @@
 """What a problem of our own is: the record that a file here fills in, from which the rows of every layout are made.
 
-A problem of programming is a file in `stdin/` or `calls/` that ends in `PROBLEM = ...`; its statement, tests, right and
-wrong programs stand in it. Only the inputs of its private tests are written down: the outputs are what its first
+A problem of programming is a file in `stdin/` or `calls/` that ends in `PROBLEM = ...`: its statement, its tests, right
+and wrong programs. Only the inputs of its private tests are written down: the outputs are what its first
 golden program gives. Problems with an answer are in `aime.py`, `olympiad.py` and `arithmetic.py`, each with a
 program that finds the answer by other means than its solution.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,6 +122,11 @@ class CallProblem(CodingProblem):
         return self.signature.partition("(")[0]
 
     @property
+    def arguments(self) -> list[str]:
+        """Their names. A name is what stands in front of a colon, which no type has."""
+        return re.findall(r"(\w+):", self.signature)
+
+    @property
     def prelude(self) -> str:
         return LEETCODE_PRELUDE if self.method else ""
 
@@ -129,9 +135,7 @@ class CallProblem(CodingProblem):
         """As APPS has it: the head of the function or of the class."""
         if self.method:
             return self.solution_class
-        name, _, rest = self.signature.partition("(")
-        names = [part.partition(":")[0].strip() for part in rest.partition(")")[0].split(", ")]
-        return f"def {name}({', '.join(names)}):\n\t"
+        return f"def {self.fn_name}({', '.join(self.arguments)}):\n\t"
 
     @property
     def solution_class(self) -> str:
@@ -166,7 +170,7 @@ class AnswerProblem:
     solution: str = ""
     subject: str = "Algebra"
     level: int = 5
-    split: str = TEST
+    split: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,5 +260,7 @@ def _solved(problem: Any, inputs: list[Any], report: Report) -> Solved:
     outputs = [problem.printed(each.stdout) for each in report.results]
     for (shown, expected), output in zip(problem.public, outputs, strict=False):
         if expected != output:
-            raise ValueError(f"{problem.title!r} shows {expected!r} for {shown!r}; its golden program gives {output!r}")
+            raise ValueError(
+                f"{problem.title!r} shows {expected!r} for {shown!r}; its golden program gives {output!r}"
+            )
     return Solved(problem, inputs, [shown for _, shown in problem.public] + outputs[len(problem.public) :])

@@ -4,7 +4,20 @@ from own_problems import TRAIN, CallProblem, Wrong, crashes
 
 
 def private(random):
-    for text in ("", "abc", "()", "][", "(", ")", "([)]", "[()]{}", "((x)", "f(a[0]){g(h())}", "{[(((deep)))]}", "())("):
+    for text in (
+        "",
+        "abc",
+        "()",
+        "][",
+        "(",
+        ")",
+        "([)]",
+        "[()]{}",
+        "((x)",
+        "f(a[0]){g(h())}",
+        "{[(((deep)))]}",
+        "())(",
+    ):
         yield [text]
     for pairs in (4, 20):
         text = ""

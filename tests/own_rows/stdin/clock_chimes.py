@@ -4,7 +4,13 @@ from own_problems import TEST, StdinProblem, Wrong, lines
 
 
 def private(random):
-    for start, end in (("00:00", "00:00"), ("00:01", "00:29"), ("00:00", "23:59"), ("12:00", "12:30"), ("11:59", "13:00")):
+    for start, end in (
+        ("00:00", "00:00"),
+        ("00:01", "00:29"),
+        ("00:00", "23:59"),
+        ("12:00", "12:30"),
+        ("11:59", "13:00"),
+    ):
         yield lines(start, end)
     yield lines("23:30", "23:59")
     yield lines("00:00", "00:30")

@@ -4,7 +4,9 @@ from own_problems import TEST, StdinProblem, Wrong, lines, too_slow
 
 
 def private(random):
-    yield from (lines([n, d]) for n, d in ((1, 0), (9, 3), (10, 0), (10, 1), (11, 0), (99, 0), (100, 9), (101, 1), (1000, 1)))
+    yield from (
+        lines([n, d]) for n, d in ((1, 0), (9, 3), (10, 0), (10, 1), (11, 0), (99, 0), (100, 9), (101, 1), (1000, 1))
+    )
     yield lines([123456, 1])
     yield lines([10**18, 0])
     yield lines([10**18, 9])

@@ -14,7 +14,9 @@ def private(random):
     yield lines([2, 10**9], [5, 6], [10**9 - 1, 10**9])
     for count, end in ((5, 60), (10, 1000), (40, 10**6), (200, 10**9)):
         starts = [random.randrange(end - 1) for _ in range(count)]
-        yield lines([count, end], *([at, random.randint(at + 1, min(end, at + 1 + 2 * end // count))] for at in starts))
+        yield lines(
+            [count, end], *([at, random.randint(at + 1, min(end, at + 1 + 2 * end // count))] for at in starts)
+        )
 
 
 PROBLEM = StdinProblem(
