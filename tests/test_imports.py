@@ -38,6 +38,9 @@ ROOMS = {
     "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"},
     "workflows/*.py": {CORE, "pettingllms_envs.workflows"},
     "datasets/problems.py": {"pettingllms_envs.sandbox.values"},
+    # The Hub's library and parquet's are imported when they are needed, and are an extra.
+    "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
+    | {"pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},
     "graders/*.py": {CORE, "pettingllms_envs.sandbox", "pettingllms_envs.sandbox.values", "pettingllms_envs.graders"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {CORE, "pettingllms_envs.sandbox", *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel"))}
