@@ -58,7 +58,7 @@ def statement(solved: Solved, *, method: bool = False) -> str:
         examples.append(f"Example {number}\nInput: {given}\nOutput: {json.dumps(result)}")
     written = "".join(examples)
     if any(word in written for word in ("null", "true", "false")):
-        examples.append("In the examples null, true and false stand for None, True and False.")
+        examples.append("Note: null, true and false in the examples stand for None, True and False.")
     return "\n\n".join((head, problem.statement, *examples)) + "\n"
 
 
