@@ -149,11 +149,6 @@ def packed(text: str) -> str:
     return base64.b64encode(zlib.compress(pickle.dumps(text, protocol=4), 9)).decode("ascii")
 
 
-def unpacked(blob: str) -> str:
-    """The text that we packed. Never for a blob from elsewhere: it unpickles."""
-    return str(pickle.loads(zlib.decompress(base64.b64decode(blob))))
-
-
 def aime_huggingface(number: int, problem: AnswerProblem) -> Row:
     """HuggingFaceH4/aime_2024: the answer is text of three digits."""
     return {
