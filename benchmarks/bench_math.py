@@ -6,8 +6,9 @@ r"""Verdicts on answers of mathematics, beside TRL's `accuracy_reward` on the sa
 `groups`: GRPO groups of eight replies of 1,500 characters to problems whose answers are of many kinds; right ones in
 several spellings, wrong ones near them, some repeated, as samples of one policy are. Ours grades each group by
 `grade_many`, which needs one slot of the sandbox; TRL's reward gets the same groups, in turn with ours, in the main
-thread, where it is safe. Seconds are those of the clock on the wall, in which the sandbox's processes count in full.
-A first group, which starts the server, is not counted. Every reply on which the two differ is printed.
+thread, where it is safe. CPU seconds are those of the kernel's account, of this process and of all that it started but
+for the start of the server; they depend little on what else the machine does. The wall's are printed beside them.
+Every reply on which the two differ is printed.
 `hanging`: one reply that no alarm interrupts, graded in a thread, as rollouts do.
 
 The golds are of our own making; `--golds FILE` takes those of a JSONL file with a field `answer`.
@@ -19,13 +20,15 @@ import argparse
 import json
 import random
 import re
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from pettingllms_envs.graders.math import MathGrader, boxed
 from pettingllms_envs.graders.workers import MathVerify
@@ -57,18 +60,33 @@ class Group:
     replies: tuple[str, ...]
 
 
+class Seconds(NamedTuple):
+    """Of CPU time, and by the clock on the wall."""
+
+    cpu: float
+    wall: float
+
+    def __sub__(self, other: Seconds) -> Seconds:
+        return Seconds(self.cpu - other.cpu, self.wall - other.wall)
+
+    @staticmethod
+    def now() -> Seconds:
+        """This process's, so far."""
+        return Seconds(time.process_time(), time.perf_counter())
+
+
 @dataclass(frozen=True)
 class Found:
-    """Seconds that each took, group by group, and the answers on which they differ: gold, answer, ours, theirs."""
+    """What each took, and the answers on which they differ: gold, answer, ours, theirs."""
 
-    ours: tuple[float, ...]
-    theirs: tuple[float, ...]
+    ours: Seconds
+    theirs: Seconds
     differences: tuple[tuple[str, str, bool, bool], ...]
 
     @property
     def ratio(self) -> float:
-        """How many times as long theirs took, in all."""
-        return sum(self.theirs) / sum(self.ours)
+        """How many times as much CPU time theirs took."""
+        return self.theirs.cpu / self.ours.cpu
 
 
 def spellings(gold: str) -> list[str]:
@@ -104,6 +122,9 @@ def make_groups(golds: Sequence[str], num_groups: int, seed: int) -> list[Group]
     return groups
 
 
+FIRST = Group("2\\sqrt{2}", (reply("\\sqrt{8}"),))
+
+
 def grade_ours(grader: MathGrader, group: Group) -> list[bool]:
     """Our verdicts on a group."""
     answers = [boxed(each) or "" for each in group.replies]
@@ -118,31 +139,45 @@ def grade_theirs(group: Group) -> list[bool]:
     return [bool(each) for each in accuracy_reward(completions, [f"${group.gold}$"] * len(completions))]
 
 
-def timed(call: Callable[[Group], list[bool]], group: Group) -> tuple[float, list[bool]]:
-    """Seconds, and what came of it."""
-    began = time.perf_counter()
-    verdicts = call(group)
-    return time.perf_counter() - began, verdicts
-
-
-def compare(groups: Sequence[Group], grader: MathGrader) -> Found:
+def compare(groups: Sequence[Group]) -> Found:
     """Both on each group, in turn."""
-    calls = {"ours": partial(grade_ours, grader), "theirs": grade_theirs}
-    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
-    differences = []
+    start = start_seconds()
+    took = dict.fromkeys(("ours", "theirs"), Seconds(0.0, 0.0))
+    verify = MathVerify(num_slots=1)
+    calls = {"ours": partial(grade_ours, MathGrader(verify)), "theirs": grade_theirs}
+    before = children()
     for call in calls.values():
-        call(Group("\\sqrt{2}", (reply("\\sqrt{3}"),)))  # it starts the server
+        call(FIRST)
+    differences = []
     for at, group in enumerate(groups):
         verdicts = {}
         for name in ("ours", "theirs") if at % 2 else ("theirs", "ours"):
-            took, verdicts[name] = timed(calls[name], group)
-            seconds[name].append(took)
+            began = Seconds.now()
+            verdicts[name] = calls[name](group)
+            took[name] = took[name] - (began - Seconds.now())
         rows = zip(map(str, map(boxed, group.replies)), verdicts["ours"], verdicts["theirs"], strict=True)
         differences += [(group.gold, *row) for row in rows if row[1] != row[2]]
-    return Found(tuple(seconds["ours"]), tuple(seconds["theirs"]), tuple(dict.fromkeys(differences)))
+    verify.close()
+    took["ours"] = took["ours"]._replace(cpu=took["ours"].cpu + children() - before - start)
+    return Found(took["ours"], took["theirs"], tuple(dict.fromkeys(differences)))
 
 
-def simple_rate(num_pairs: int, seed: int, grader: MathGrader) -> float:
+def children() -> float:
+    """CPU seconds of all processes that this one started, and that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def start_seconds() -> float:
+    """CPU seconds of the sandbox for its start and one question."""
+    before = children()
+    verify = MathVerify(num_slots=1)
+    grade_ours(MathGrader(verify), FIRST)
+    verify.close()
+    return children() - before
+
+
+def simple_rate(num_pairs: int, seed: int) -> float:
     """Verdicts a CPU second on pairs that need no algebra, all different."""
     rng = random.Random(seed)
     pairs = []
@@ -156,6 +191,7 @@ def simple_rate(num_pairs: int, seed: int, grader: MathGrader) -> float:
             (f"({near}, {number})", f"({number},{number})"),
         )
         pairs.append(kinds[number % len(kinds)])
+    grader = MathGrader()
     began = time.process_time()
     for answer, gold in pairs:
         grader.grade(answer, gold)
@@ -166,9 +202,9 @@ THREAD = """
 import sys, threading
 from functools import partial
 from pettingllms_envs.graders.math import default
-from bench_math import HANGING, Group, grade_ours, grade_theirs, reply
+from bench_math import FIRST, HANGING, Group, grade_ours, grade_theirs, reply
 grade = {"ours": partial(grade_ours, default()), "theirs": grade_theirs}[sys.argv[1]]
-grade(Group("\\\\sqrt{2}", (reply("\\\\sqrt{3}"),)))
+grade(FIRST)
 print("ready", flush=True)
 thread = threading.Thread(target=lambda: print(grade(Group("7", (reply(HANGING),)))))
 thread.start()
@@ -217,14 +253,14 @@ def main() -> int:
     parser.add_argument("--golds", type=Path)
     parser.add_argument("--strict", action="store_true")
     arguments = parser.parse_args()
-    grader = MathGrader(MathVerify(num_slots=1))
-    rate = simple_rate(arguments.pairs, arguments.seed, grader)
+    rate = simple_rate(arguments.pairs, arguments.seed)
     golds = read_golds(arguments.golds) if arguments.golds else GOLDS
-    found = compare(make_groups(golds, arguments.groups, arguments.seed), grader)
+    found = compare(make_groups(golds, arguments.groups, arguments.seed))
     num_replies = arguments.groups * NUM_REPLIES
     print(f"simple       ours {rate:8,.0f} verdicts a CPU second")
     for name, seconds in (("ours", found.ours), ("TRL", found.theirs)):
-        print(f"groups  {name:>9} {1e3 * sum(seconds) / num_replies:8.2f} ms a reply")
+        cpu, wall = (1e3 * each / num_replies for each in seconds)
+        print(f"groups  {name:>9} {cpu:8.2f} ms of CPU time a reply, {wall:.2f} ms by the wall")
     print(f"groups  the ratio {found.ratio:8.1f}")
     for gold, answer, mine, theirs in found.differences:
         print(f"differ  gold {gold!r}, answer {answer!r}: ours {mine}, TRL {theirs}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pettingllms_envs.graders import numbers, shapes, units
+from pettingllms_envs.graders.estimates import differ
 from pettingllms_envs.graders.reading import Reading
 from pettingllms_envs.graders.shapes import Bag, Item, Leaf, Row, Shape
 
@@ -151,11 +152,15 @@ def _leaf(gold: str, answer: str, limit: float | None, equal: Equal) -> bool:
     one, other = numbers.read(gold), numbers.read(answer)
     if one is not None and other is not None:
         return numbers.equal(one, other, limit)
+    if gold in _INFINITE or answer in _INFINITE:
+        same = gold.lstrip("+") == answer.lstrip("+")
+        return same or ((one is None and other is None) and equal(gold, answer, limit))
     if _is_word(gold) or _is_word(answer):
         return _letters(gold) == _letters(answer)
-    return equal(gold, answer, limit)
+    return not differ(gold, answer, limit) and equal(gold, answer, limit)
 
 
+_INFINITE = (r"\infty", r"+\infty", r"-\infty")
 _WORD = re.compile(r"\\text\{[^{}]*\}|[A-Za-z]{4,}")
 
 

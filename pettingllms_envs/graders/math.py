@@ -8,8 +8,8 @@ First what needs no algebra, here and exactly; what is left, math-verify decides
 counts as the same answer is in docs/grading.md. The verdict is the same from every thread and process and under load.
 
 From the outside in: `boxes.py` (where a reply says its answer), `verdicts.py` (from two texts to a verdict),
-`reading.py` (`spelling.py`, `units.py`, `shapes.py`: what a text says), `matching.py` and `numbers.py` (what is equal),
-`workers.py` and `inside/` (math-verify), `memo.py`.
+`reading.py` with `spelling.py`, `units.py` and `shapes.py` (what a text says), `matching.py` and `numbers.py` (what is
+equal), `workers.py` and `inside/` (math-verify), `memo.py`.
 """
 
 from __future__ import annotations

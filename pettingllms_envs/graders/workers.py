@@ -76,6 +76,8 @@ class MathVerify:
     def _ask(self, questions: Sequence[Question]) -> list[Finding] | Finding:
         """What came of each question, or of all of them together if the process did not end well."""
         sensible = [each for each in questions if not (too_large(each.gold) or too_large(each.answer))]
+        if not sensible:
+            return Finding.UNPARSED
         text = json.dumps(sensible)
         result = self.sandbox.run(_PROGRAM, text, limits=LIMITS)
         if _waited(result):  # a busy machine: what counts is CPU time, and it has not had its share

@@ -6,6 +6,7 @@ It reads a JSON list of `[gold, answer, tolerance or null]` from standard input 
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -25,6 +26,7 @@ _LATEX = [LatexExtractionConfig(False, boxed_match_priority=0, normalization_con
 
 def main() -> None:
     """Answer the questions on standard input."""
+    gc.disable()  # it has a second to live
     questions = json.loads(sys.stdin.read())
     sys.stdout.write(" ".join(compare(*question) for question in questions))
 
