@@ -42,6 +42,8 @@ ROOMS = {
     "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
     | {"pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},
     "graders/*.py": {CORE, "pettingllms_envs.sandbox", "pettingllms_envs.sandbox.values", "pettingllms_envs.graders"},
+    # Runs in the sandbox's processes, where this package cannot be imported.
+    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "sympy"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {CORE, "pettingllms_envs.sandbox", *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel"))}
     | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire"},

@@ -80,9 +80,10 @@ class Done:
 class Slot:
     """A fork server with its supervisor."""
 
-    def __init__(self, plan: Plan, imports: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, imports: Sequence[str], resident: str = "") -> None:
         self.plan = plan
         self._imports = tuple(imports)
+        self._resident = resident
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._claim: socket.socket | None = None
@@ -128,6 +129,7 @@ class Slot:
             )
         ours.settimeout(_START_SECONDS)
         settings = _settings(confinement_of(plan, self._imports), plan, self._imports)
+        settings["resident"] = self._resident
         wire.send_frame(ours, json.dumps(settings).encode())
         answer: dict[str, Any] = json.loads(wire.receive_frame(ours))
         return answer

@@ -1,0 +1,196 @@
+r"""Whether an answer to a problem of mathematics is right.
+
+    grade(r"\frac{2}{4}", "0.5").correct                                       # True
+    grade("(2,1),(1,2)", "$(1,2)$,$(2,1)$", multiple=True).correct             # True: several answers, in any order
+    grade("4.3", "4.2", unit="%", tolerance=(0.1,)).correct                    # True
+
+First what needs no algebra, here and exactly; what is left, math-verify decides in the sandbox (`workers.py`). What
+counts as the same answer is in docs/grading.md. The verdict is the same from every thread and process and under load.
+
+From the outside in: `boxes.py` (where a reply says its answer), `verdicts.py` (from two texts to a verdict),
+`reading.py` with `spelling.py`, `units.py` and `shapes.py` (what a text says), `matching.py` and `numbers.py` (what is
+equal), `workers.py` and `inside/` (math-verify), `memo.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+from pettingllms_envs.graders.boxes import boxed
+from pettingllms_envs.graders.memo import Memo
+from pettingllms_envs.graders.verdicts import (
+    MAX_LENGTH,
+    Case,
+    Finding,
+    Grade,
+    Question,
+    Settings,
+    Verdict,
+    check_gold,
+    check_settings,
+    is_readable,
+    look,
+)
+from pettingllms_envs.graders.workers import GraderFailed, MathVerify
+
+
+__all__ = [
+    "Grade",
+    "GraderFailed",
+    "MathGrader",
+    "Verdict",
+    "agrade",
+    "boxed",
+    "default",
+    "grade",
+    "grade_many",
+    "same",
+]
+
+Ask = Callable[[Sequence[Sequence[Question]]], list[list[Finding]]]
+"""What came of the questions on each of several answers."""
+
+
+class MathGrader:
+    """Grades answers. What it has graded it remembers, for the answers of a group repeat.
+
+    Args:
+        ask: What decides where spelling and arithmetic cannot; None is `workers.MathVerify()`, with a slot for
+            each core.
+        num_remembered: Verdicts that are kept.
+    """
+
+    def __init__(self, ask: Ask | None = None, num_remembered: int = 1 << 14) -> None:
+        self._ask = MathVerify() if ask is None else ask
+        self._memo: Memo[tuple[str, str, Settings], Grade] = Memo(num_remembered)
+
+    def grade(
+        self,
+        answer: str,
+        gold: str,
+        *,
+        kind: str = "expression",
+        multiple: bool = False,
+        unit: str = "",
+        tolerance: Sequence[float] = (),
+    ) -> Grade:
+        r"""Whether an answer is right. Safe to call from any thread.
+
+        Args:
+            answer: What the reply's box holds (`boxed`).
+            gold: The right answer, as the data set writes it.
+            kind: `"integer"`: both are integers, and nothing else will do (AIME). `"expression"`: anything.
+            multiple: Whether the gold lists several answers, comma-joined. All must be there, in any order, and no
+                other; a tuple or an interval among them keeps its order.
+            unit: In which the gold is given; an answer may repeat it or leave it out.
+            tolerance: How far a number may be off, absolutely: () for not at all, one for all, or one for each answer.
+
+        Raises:
+            ValueError: The gold is empty or too long or, of kind `"integer"`, no integer; an unknown kind; tolerances
+                that are no sizes, or too many or few.
+            TypeError: Something is not a text, such as a unit that is NaN.
+            GraderFailed: math-verify could not be asked, twice. Not the answer's fault: no reason for a reward of 0.
+            SandboxUnavailable: math-verify was needed, and this machine cannot hold it safely.
+        """
+        settings = Settings(kind, bool(multiple), unit, tuple(tolerance))
+        check_gold(gold, settings)
+        return self._grades([answer], gold, settings)[answer]
+
+    def grade_many(
+        self,
+        answers: Sequence[str],
+        gold: str,
+        *,
+        kind: str = "expression",
+        multiple: bool = False,
+        unit: str = "",
+        tolerance: Sequence[float] = (),
+    ) -> list[Grade]:
+        """`grade` for each answer of a group: the same verdicts, sooner. math-verify reads the gold only once."""
+        settings = Settings(kind, bool(multiple), unit, tuple(tolerance))
+        check_gold(gold, settings)
+        grades = self._grades(answers, gold, settings)
+        return [grades[answer] for answer in answers]
+
+    async def agrade(self, answer: str, gold: str, **settings: Any) -> Grade:
+        """`grade`, to be awaited."""
+        return await asyncio.to_thread(partial(self.grade, answer, gold, **settings))
+
+    def same(
+        self,
+        one: str,
+        other: str,
+        *,
+        kind: str = "expression",
+        multiple: bool = False,
+        unit: str = "",
+        tolerance: Sequence[float] = (),
+    ) -> bool:
+        """Whether two answers of models agree, by the rules of `grade`: each would be right, were the other the gold.
+
+        Symmetric. An answer that cannot be read agrees with none, not even with itself.
+
+        Raises:
+            As `grade` does, but for mistakes in the gold: there is none.
+        """
+        settings = Settings(kind, bool(multiple), unit, tuple(tolerance[:1]))
+        check_settings(settings)
+        if not (is_readable(one) and is_readable(other)):
+            return False
+        return all(
+            self._grades([answer], gold, settings)[answer].correct for answer, gold in ((one, other), (other, one))
+        )
+
+    def _grades(self, answers: Sequence[str], gold: str, settings: Settings) -> dict[str, Grade]:
+        """The grade of each different answer."""
+        grades: dict[str, Grade] = {}
+        cases: dict[str, Case] = {}
+        for answer in answers:
+            if answer in grades or answer in cases:
+                continue
+            if not isinstance(answer, str):
+                raise TypeError(f"an answer is {answer!r}; expected a text. A reply without a box has none to grade.")
+            if len(answer) > MAX_LENGTH:  # nothing that long is worth remembering
+                grades[answer] = Grade(Verdict.UNPARSED, "exact")
+                continue
+            found = self._memo.get((answer, gold, settings)) or look(answer, gold, settings)
+            if isinstance(found, Case):
+                cases[answer] = found
+            else:
+                grades[answer] = found
+                self._memo.put((answer, gold, settings), found)
+        if cases:
+            findings = self._ask([case.questions for case in cases.values()])
+            for (answer, case), found_out in zip(cases.items(), findings, strict=True):
+                grades[answer] = case.decide(found_out)
+                self._memo.put((answer, gold, settings), grades[answer])
+        return grades
+
+
+@cache
+def default() -> MathGrader:
+    """The process's own grader."""
+    return MathGrader()
+
+
+def grade(answer: str, gold: str, **settings: Any) -> Grade:
+    """`MathGrader.grade` of the process's own grader."""
+    return default().grade(answer, gold, **settings)
+
+
+def grade_many(answers: Sequence[str], gold: str, **settings: Any) -> list[Grade]:
+    """`MathGrader.grade_many` of the process's own grader."""
+    return default().grade_many(answers, gold, **settings)
+
+
+async def agrade(answer: str, gold: str, **settings: Any) -> Grade:
+    """`MathGrader.agrade` of the process's own grader."""
+    return await default().agrade(answer, gold, **settings)
+
+
+def same(one: str, other: str, **settings: Any) -> bool:
+    """`MathGrader.same` of the process's own grader."""
+    return default().same(one, other, **settings)
