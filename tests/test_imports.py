@@ -42,6 +42,9 @@ ROOMS = {
     "workflows/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | JUDGING,
     "datasets/problems.py": {"pettingllms_envs.sandbox.values"},
+    # The Hub's library and parquet's are imported when they are needed, and are an extra.
+    "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
+    | {"pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},
     "graders/*.py": {
         CORE,
         "pettingllms_envs.datasets.problems",
