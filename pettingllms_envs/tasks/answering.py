@@ -26,7 +26,7 @@ from pettingllms_envs.graders import math
 from pettingllms_envs.replies import last_line
 
 
-MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 126
+MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
 
 
 class AnswerState(NamedTuple):

@@ -25,4 +25,4 @@ class Math(Answering):
     """
 
     name: ClassVar[str] = "math"
-    own: ClassVar[str] = "own:math"
+    own: ClassVar[str] = "own:polaris"
