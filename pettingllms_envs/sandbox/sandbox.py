@@ -45,6 +45,8 @@ class Sandbox:
         min_isolation: The weakest confinement that is good enough.
         imports: Packages that programs may import, such as `("numpy", "sympy")`; imported once, beforehand. The
             `site-packages` that they are in can then be read.
+        resident: Source of a module of the caller's own, run once in each server, after the imports and before any
+            layer holds: never a model's. Programs find it as `import resident`, as warm as it has made itself.
         as_other_user: Start the servers as an unprivileged user would; needs root, and is for tests.
 
     Raises:
@@ -58,6 +60,7 @@ class Sandbox:
         confinement: str | None = None,
         min_isolation: str = "no-open",
         imports: Sequence[str] = (),
+        resident: str = "",
         as_other_user: bool = False,
     ) -> None:
         if confinement is not None:
@@ -69,6 +72,7 @@ class Sandbox:
         self._wanted = [confinement] if confinement else list(CONFINEMENTS)
         self._min_isolation = min_isolation
         self._imports = tuple(imports)
+        self._resident = resident
         self._as_other_user = as_other_user
         self._plan: Plan | None = None
         self._probed: list[Probed] = []
@@ -236,7 +240,7 @@ class Sandbox:
 
     def _new_slot(self) -> Slot:
         assert self._plan is not None
-        return Slot(self._plan, self._imports)
+        return Slot(self._plan, self._imports, self._resident)
 
     def _choose(self) -> Plan:
         """The first plan whose server starts and passes the self-test."""
@@ -261,7 +265,7 @@ class Sandbox:
         )
 
     def _try(self, plan: Plan) -> Probed:
-        slot = Slot(plan, self._imports)
+        slot = Slot(plan, self._imports, self._resident)
         try:
             slot.start()
             failed = selftest.failures(slot)

@@ -79,9 +79,10 @@ class Done:
 class Slot:
     """A fork server with its supervisor."""
 
-    def __init__(self, plan: Plan, imports: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, imports: Sequence[str], resident: str = "") -> None:
         self.plan = plan
         self._imports = tuple(imports)
+        self._resident = resident
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._claim: socket.socket | None = None
@@ -113,6 +114,7 @@ class Slot:
             )
         ours.settimeout(_START_SECONDS)
         settings = _settings(confinement_of(plan, self._imports), plan, self._imports)
+        settings["resident"] = self._resident
         try:
             wire.send_frame(ours, json.dumps(settings).encode())
             answer = json.loads(wire.receive_frame(ours))

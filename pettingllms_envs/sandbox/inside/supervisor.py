@@ -68,6 +68,8 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     for name in settings["hoped_for"]:
         with contextlib.suppress(ImportError):  # an interpreter may have been built without some
             importlib.import_module(name)
+    if settings["resident"]:
+        _make_resident(settings["resident"])
     kernel.adopt_orphans()
     if confinement.become_early and confinement.uid is not None:
         become(confinement.uid)
@@ -89,6 +91,13 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     os.waitpid(server, 0)
     _kill_children()
     os._exit(0)
+
+
+def _make_resident(source: str) -> None:
+    """Run the trainer's own module here, once, for all the processes that will be forked."""
+    module = types.ModuleType("resident")
+    sys.modules["resident"] = module
+    exec(compile(source, "resident.py", "exec", dont_inherit=True), module.__dict__)  # noqa: S102  # the trainer's own
 
 
 def _become_server(sock: socket.socket, confinement: Confinement, settings: dict[str, Any]) -> NoReturn:

@@ -1,0 +1,48 @@
+r"""Where a reply says its answer: in the last `\boxed{...}` whose braces are balanced. Pure, in linear time."""
+
+from __future__ import annotations
+
+import re
+
+
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])[ \t\n]*")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BARE = re.compile(r"[^\s{}$\\]+")
+
+
+def boxed(reply: str) -> str | None:
+    r"""What the last box of a reply holds; None if it has none, or none that is closed.
+
+    `\boxed{...}`, `\fbox{...}` and, without braces, `\boxed 7`. A brace after a backslash is a character, not a brace.
+    Of a box in a box, the inner one is the last. A box that is never closed is passed over: a reply that was cut off
+    keeps the answer that it gave before.
+    """
+    boxes = list(_BOX.finditer(reply))
+    if not boxes:
+        return None
+    ends = _closing_braces(reply, {box.end() for box in boxes if reply.startswith("{", box.end())})
+    for box in reversed(boxes):
+        start = box.end()
+        if not reply.startswith("{", start):
+            bare = _BARE.match(reply, start)
+            if bare:
+                return bare.group()
+        elif start in ends:
+            return reply[start + 1 : ends[start]].strip()
+    return None
+
+
+def _closing_braces(reply: str, starts: set[int]) -> dict[int, int]:
+    """Where the braces that open at `starts` close, in one pass over the reply; those that never do are not in it."""
+    ends: dict[int, int] = {}
+    if not starts:
+        return ends
+    open_braces: list[int] = []
+    for brace in _BRACE.finditer(reply, min(starts)):
+        if brace.group() == "{":
+            open_braces.append(brace.start())
+        elif brace.group() == "}" and open_braces:
+            start = open_braces.pop()
+            if start in starts:
+                ends[start] = brace.start()
+    return ends

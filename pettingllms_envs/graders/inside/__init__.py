@@ -1,0 +1,1 @@
+"""What runs in the sandbox's processes, where `pettingllms_envs` cannot be imported: files of their own."""

@@ -1,0 +1,84 @@
+"""Asks math-verify whether two expressions are equal. Runs in the sandbox as its module `resident`: see `workers.py`.
+
+It reads a JSON list of `[gold, answer, tolerance or null]` from standard input and prints a word for each:
+`equal`, `different` or `unparsed`. What it imports and does at the bottom is done once, before any question.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from functools import cache
+from typing import Any
+
+from math_verify import LatexExtractionConfig, parse, verify
+from sympy import Basic
+
+
+SLACK = 1.01  # as `numbers.SLACK`
+_LATEX = [LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)]
+
+
+def main() -> None:
+    """Answer the questions on standard input."""
+    questions = json.loads(sys.stdin.read())
+    sys.stdout.write(" ".join(compare(*question) for question in questions))
+
+
+def compare(gold: str, answer: str, tolerance: float | None) -> str:
+    """`"equal"`, `"different"`, or `"unparsed"` if one of the two cannot be read."""
+    golds, answers = read(gold), read(answer)
+    if not golds or not answers:
+        return "unparsed"
+    if tolerance is not None and within(golds[0], answers[0], tolerance):
+        return "equal"
+    equal = verify(golds, answers, allow_set_relation_comp=True, timeout_seconds=None)
+    return "equal" if equal else "different"
+
+
+@cache
+def read(text: str) -> Any:
+    """The expression that math-verify reads in a text, in a list, as its functions want it."""
+    return parse(f"\\boxed{{{text}}}", _LATEX, "no_fallback", parsing_timeout=None)
+
+
+def within(gold: object, answer: object, tolerance: float) -> bool:
+    """Whether two real numbers are no further apart than that."""
+    if not isinstance(gold, Basic) or not isinstance(answer, Basic) or gold.free_symbols or answer.free_symbols:
+        return False
+    try:
+        return abs(float(gold.evalf()) - float(answer.evalf())) <= tolerance * SLACK
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return False
+
+
+def _warm_up() -> None:
+    """Let the parser and sympy fill their tables, of which each process then gets a copy."""
+    for gold, answer in _EXAMPLES:
+        compare(gold, answer, None)
+    read.cache_clear()
+
+
+_EXAMPLES = (
+    ("\\frac{1}{2}", "0.25"),
+    ("\\sqrt{2}+1", "1+\\sqrt{3}"),
+    ("\\frac{3+\\sqrt[3]{21}}{2}", "\\frac{3-\\sqrt{21}}{2}"),
+    ("x^2+1", "(x+1)^2"),
+    ("(1,2,\\frac{3}{4})", "(1,2,0.73)"),
+    ("[1,\\infty)", "(1,2]\\cup[3,4)"),
+    ("\\{1,2\\}", "\\{1,3\\}"),
+    ("\\frac{\\pi}{3}", "2\\pi-1"),
+    ("\\log_{10}2", "\\ln 3"),
+    ("x=1", "y=2"),
+    ("k\\ge2", "k<3"),
+    ("2^{n-1}", "\\frac{n(n+1)}{2}"),
+    ("\\sin x", "\\cos^2 x"),
+    ("\\lfloor\\frac{n}{2}\\rfloor+1", "\\binom{2n}{n}"),
+    ("100!", "10^{-5}"),
+    ("\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}", "\\begin{pmatrix}1&2\\\\3&5\\end{pmatrix}"),
+    ("3+4i", "e^{2}"),
+)
+
+logging.disable(logging.CRITICAL)
+_warm_up()

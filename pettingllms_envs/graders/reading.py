@@ -1,0 +1,61 @@
+"""From the text of an answer to what can be compared: its spelling, its parts, its unit. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pettingllms_envs.graders import numbers, shapes, spelling, units
+from pettingllms_envs.graders.shapes import Item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """An answer, read.
+
+    Args:
+        text: All of it, in the one spelling.
+        items: The answers that it lists; one, as a rule.
+        percent: Whether it says per cent.
+        unit: Its unit, in one name (`units.canonical`); may be empty.
+    """
+
+    text: str
+    items: tuple[Item, ...]
+    percent: bool
+    unit: str
+
+
+_AND = re.compile(r"\\text\{\s*,?\s*(?:and|or)\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![a-z])")
+_LONELY = re.compile(r"\\text\{\s*(\(?[A-Za-z]?\)?|[^A-Za-z{}]*)\s*\}")
+_VALUE = re.compile(r"(?P<name>[^,]*=)?\s*(?P<value>[^=]*)")
+
+
+def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:
+    """Read an answer.
+
+    Args:
+        text: As it stands in the box.
+        unit: The unit that the problem asks for; may be empty.
+        multiple: Whether a comma always separates answers, and never thousands.
+    """
+    bare, percent = units.without_percent(spelling.plain(text))
+    bare = _LONELY.sub(r" \1 ", _AND.sub(",", units.without_degrees(bare))).strip()
+    bare, found = units.without_unit(bare)
+    if not multiple:
+        bare = _without_thousands(bare)
+    parts = [units.without_unit(part) for part in shapes.split(bare, ",")]
+    found = found or next((each for _, each in parts if each), "")
+    tight = numbers.joined(spelling.tight(",".join(part for part, _ in parts)))
+    asked = units.canonical(unit)
+    return Reading(
+        text=tight,
+        items=tuple(shapes.items(tight)),
+        percent=percent or asked == "%",
+        unit=found or asked,
+    )
+
+
+def _without_thousands(text: str) -> str:
+    match = _VALUE.fullmatch(text)
+    return (match["name"] or "") + numbers.without_thousands(match["value"].strip()) if match else text

@@ -1,0 +1,203 @@
+r"""What an answer is made of: several answers, names with values, tuples and intervals, sets, unions. Pure.
+
+    a_3 = 2, a_{37} = 19        two named values, in any order
+    (1,2), (2,1)                two tuples, each with an order of its own
+    (-\infty,0)\cup\{1\}        an interval and a set, in any order
+
+A text is taken apart in the one spelling (`spelling.tight`); its smallest parts stay texts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A number or an expression."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Parts in an order between brackets: a tuple, a point, an interval."""
+
+    opening: str
+    parts: tuple[Shape, ...]
+    closing: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """Parts in any order: a set, or a union of sets."""
+
+    kind: str
+    parts: tuple[Shape, ...]
+    text: str
+
+
+Shape = Leaf | Row | Bag
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One of several answers: what stands between its equals signs, and the whole text."""
+
+    links: tuple[str, ...]
+    text: str
+
+
+def items(text: str) -> list[Item]:
+    r"""The answers that a text lists: between commas or semicolons, out of a set's braces, and two for a `\pm`."""
+    while _wraps(text, "{", "}"):
+        text = text[1:-1]
+    groups = split(text, ";")
+    if len(groups) > 1 and any(len(split(group, ",")) > 1 for group in groups):
+        listed = [f"({','.join(_value(part) for part in split(group, ','))})" for group in groups if group]
+    else:
+        listed = [part for group in groups for part in split(group, ",") if part]
+    if len(listed) == 1 and _wraps(listed[0], "\\{", "\\}"):
+        listed = [part for part in split(listed[0][2:-2], ",") if part]
+    return [Item(tuple(_links(part)), part) for each in listed for part in _both_signs(each)]
+
+
+def shape(text: str) -> Shape:
+    """What one answer is made of."""
+    unions = split(text, "\\cup")
+    if len(unions) > 1:
+        return Bag("union", tuple(shape(part) for part in unions), text)
+    if _wraps(text, "\\{", "\\}"):
+        return Bag("set", tuple(shape(part) for part in split(text[2:-2], ",") if part), text)
+    if _wraps(text, "([", ")]"):
+        parts = split(text[1:-1], ",")
+        if len(parts) > 1:
+            return Row(text[0], tuple(shape(part) for part in parts), text[-1], text)
+        if text[0] == "(" and text[-1] == ")":
+            return shape(text[1:-1])
+    if _wraps(text, "{", "}"):
+        return shape(text[1:-1])
+    return Leaf(text)
+
+
+_OPENING = ("\\{", "{", "(", "[")
+_CLOSING = ("\\}", "}", ")", "]")
+_TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|.", re.DOTALL)
+
+
+def split(text: str, separator: str) -> list[str]:
+    """The parts between separators that stand in no brackets."""
+    parts, depth, start, at = [], 0, 0, 0
+    for match in _TOKEN.finditer(text):
+        token, at = match.group(), match.start()
+        if token in _OPENING:
+            depth += 1
+        elif token in _CLOSING:
+            depth -= 1
+        elif token == separator and depth == 0:
+            parts.append(text[start:at].strip())
+            start = match.end()
+    return [*parts, text[start:].strip()]
+
+
+def depth(text: str) -> int:
+    """How deep the brackets of a text are nested."""
+    deepest = level = 0
+    for match in _TOKEN.finditer(text):
+        if match.group() in _OPENING:
+            level += 1
+            deepest = max(deepest, level)
+        elif match.group() in _CLOSING:
+            level -= 1
+    return deepest
+
+
+def _wraps(text: str, opening: str, closing: str) -> bool:
+    """Whether the first bracket closes at the very end. `opening` and `closing` are one bracket each, or choices."""
+    choices = ("\\{", "\\}") if opening == "\\{" else (*opening, *closing)
+    tokens = _TOKEN.findall(text)
+    if len(tokens) < 2 or tokens[0] not in choices or tokens[-1] not in choices or tokens[0] in _CLOSING:
+        return False
+    level = 0
+    for at, token in enumerate(tokens):
+        level += (token in _OPENING) - (token in _CLOSING)
+        if level == 0:
+            return at == len(tokens) - 1
+    return False
+
+
+def _links(text: str) -> list[str]:
+    r"""What stands between equals signs; `x \in S` has a name and a value as well."""
+    links = split(text, "=")
+    if len(links) == 1:
+        name, *values = split(text, "\\in")
+        if len(values) == 1 and names(name):
+            return [name, values[0]]
+    return links if all(links) else [text]
+
+
+def _value(text: str) -> str:
+    return _links(text)[-1]
+
+
+def _both_signs(text: str) -> list[str]:
+    if "\\pm" not in text:
+        return [text]
+    return [
+        text.replace("\\pm", sign).replace("\\mp", other).replace(f"{sign} ", sign)
+        for sign, other in (("+", "-"), ("-", "+"))
+    ]
+
+
+_NAME = re.compile(
+    r"(?:(?P<command>\\[a-zA-Z]+)|_(?:\{[^{}]*\}|\\[a-zA-Z]+|.)|\((?:[^()]*)\)|\{[A-Za-z ,/]*\}|[A-Za-z'|,:/+\- ])+"
+)
+_NO_NAME = re.compile(
+    r"\\(?!(?:text|angle|triangle|overline|widehat|max|min|prime|[vV]?ar[a-z]+|alpha|beta|gamma|delta"
+    r"|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|rho|sigma|tau|upsilon|phi|chi|psi|omega"
+    r"|Gamma|Delta|Theta|Lambda|Xi|Sigma|Phi|Psi|Omega)(?![a-zA-Z]))"
+)
+_LETTER = re.compile(r"[A-Za-z]")
+
+
+def names(text: str) -> bool:
+    r"""Whether what stands left of an equals sign only says what is meant: `x`, `f(x)`, `m_{\max}`, `m+n`."""
+    return bool(_LETTER.search(text)) and not _NO_NAME.search(text) and _NAME.fullmatch(text) is not None
+
+
+_SIMPLE = re.compile(r"(?P<base>\\?[A-Za-z]+'*)(?P<index>_(?:\{[^{}]*\}|\\[a-zA-Z]+|.))?(?:\((?P<argument>[^()]*)\))?")
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names may mean the same: an index or an argument may be left out, but not differ.
+
+    The arguments of functions may be different letters: see `rename`.
+    """
+    if one == other:
+        return True
+    first, second = _SIMPLE.fullmatch(one), _SIMPLE.fullmatch(other)
+    if first is None or second is None or first["base"] != second["base"]:
+        return False
+    if None not in (first["index"], second["index"]) and first["index"] != second["index"]:
+        return False
+    arguments = {each for each in (first["argument"], second["argument"]) if each is not None}
+    return len(arguments) < 2 or all(len(each) == 1 and each.isalpha() for each in arguments)
+
+
+def is_simple_name(text: str) -> bool:
+    """Whether a text is one name, such as `x`, `a_n` or `f(x)`, or a row of them, and no sum of names."""
+    return names(text) and not re.search(r"[+\-]", re.sub(r"\([^()]*\)|\{[^{}]*\}", "", text))
+
+
+def renamed(value: str, answer_name: str, gold_name: str) -> str:
+    """The value of a function in the gold's variable: `t^2` for `f(t)`, where the gold has `f(x)`, is `x^2`."""
+    first, second = _SIMPLE.fullmatch(answer_name), _SIMPLE.fullmatch(gold_name)
+    if first is None or second is None or first["argument"] is None or second["argument"] is None:
+        return value
+    old, new = first["argument"], second["argument"]
+    tokens = _TOKEN.findall(value)
+    if old == new or not (len(old) == 1 and old.isalpha() and len(new) == 1 and new.isalpha()) or new in tokens:
+        return value
+    return "".join(new if token == old else token for token in tokens)

@@ -1,0 +1,173 @@
+r"""One spelling for what TeX can write in many: `\dfrac12`, `\frac{1}{2}` and `\left( \frac 1 2 \right)`. Pure.
+
+Nothing here knows what an expression means: two texts of one spelling are the same answer, two of different spellings
+may be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+
+_TEXT = re.compile(
+    r"\\(?:text|textbf|textit|textrm|textnormal|textsf|mathrm|mathbf|mathit|mathsf|mbox|operatorname|boldsymbol)\*?"
+    r"\s*\{([^{}]*)\}"
+)
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
+_SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle)(?![a-zA-Z])")
+_SPACES = re.compile(r"(\\\\)|\\(?:[,;:! ]|q?quad(?![a-zA-Z])|(?:display|text)style(?![a-zA-Z])|limits(?![a-zA-Z]))|~")
+_JOINED = re.compile(r",\s*\\!\s*|\{,\}")
+_COMMANDS = {
+    "dfrac": r"\frac",
+    "tfrac": r"\frac",
+    "cfrac": r"\frac",
+    "dbinom": r"\binom",
+    "tbinom": r"\binom",
+    "geqslant": r"\ge",
+    "geq": r"\ge",
+    "leqslant": r"\le",
+    "leq": r"\le",
+    "neq": r"\ne",
+    "gt": ">",
+    "lt": "<",
+    "approx": "=",
+    "simeq": "=",
+    "lbrace": r"\{",
+    "rbrace": r"\}",
+    "langle": "(",
+    "rangle": ")",
+    "lvert": "|",
+    "rvert": "|",
+    "vert": "|",
+    "mid": "|",
+    "infin": r"\infty",
+    "degree": r"^\circ",
+    "colon": ":",
+    "dots": r"\ldots",
+    "varnothing": r"\emptyset",
+    "bmod": r"\mod",
+}
+_COMMAND = re.compile(rf"\\({'|'.join(_COMMANDS)})(?![a-zA-Z])")
+_SYMBOLS = {
+    "\\\\": "\\\\",  # the end of a matrix's row, and not the beginning of a command
+    "−": "-",
+    "–": "-",
+    "×": r"\times ",
+    "·": r"\cdot ",
+    "÷": "/",
+    "π": r"\pi ",
+    "∞": r"\infty ",
+    "°": r"^\circ ",
+    "∪": r"\cup ",
+    "∩": r"\cap ",
+    "∈": r"\in ",
+    "≤": r"\le ",
+    "≥": r"\ge ",
+    "≠": r"\ne ",
+    "≈": "=",
+    "±": r"\pm ",
+    "，": ",",
+    "；": ";",
+    "∶": ":",
+    "％": "%",
+    "²": "^2",
+    "³": "^3",
+    "\u00a0": " ",
+    "\u2009": " ",
+    "\u202f": " ",
+    "$": "",
+    "€": "",
+    "£": "",
+    "\\%": "%",
+    "\\$": "",
+    "\\(": "",
+    "\\)": "",
+    "\\[": "",
+    "\\]": "",
+    "<=": r"\le ",
+    ">=": r"\ge ",
+    "!=": r"\ne ",
+    ":=": "=",
+    "==": "=",
+    "**": "^",
+}
+_SYMBOL = re.compile("|".join(re.escape(each) for each in sorted(_SYMBOLS, key=len, reverse=True)))
+_TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
+_END = " \t\n.,;:!"
+_START = " \t\n,;:"
+
+
+def plain(text: str) -> str:
+    r"""The text without math delimiters, boxes and sizes, and with one name for each symbol; words keep spaces.
+
+    Text commands keep their content as `\text{content}`, whichever they were.
+    """
+    text = _JOINED.sub("{,}", text)
+    text = _SYMBOL.sub(lambda match: _SYMBOLS[match.group()], text)
+    text = _SIZES.sub("", text)
+    text = _SPACES.sub(lambda match: match.group(1) or " ", text)
+    text = _COMMAND.sub(lambda match: _COMMANDS[match.group(1)] + " ", text)
+    while _BOX.search(text):
+        text = _BOX.sub(r" \1 ", text)
+    text = _TEXT.sub(r"\\text{\1}", text)
+    text = re.sub(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ", r"^\\circ ", text)
+    return text.lstrip(_START).rstrip(_END)
+
+
+def tight(text: str) -> str:
+    r"""A plain text in the one spelling: no space that TeX would ignore, and braces where an argument needs them.
+
+    `\frac 1 2`, `\frac12` and `\frac{1}2` become `\frac{1}{2}`; `x^{2}` and `x_{ 1 }` become `x^2` and `x_1`.
+    """
+    tokens = [token for token in _TOKEN.findall(text) if not token.isspace()]
+    return _joined(_arguments(iter(tokens)))
+
+
+def _arguments(tokens: Iterator[str], closing: str = "") -> list[str]:
+    """The tokens up to `closing`, with each argument braced as it is to be. Groups are single items."""
+    out: list[str] = []
+    for token in tokens:
+        if token == closing:
+            return out
+        if token == "{":
+            inner = _joined(_arguments(tokens, "}"))
+            previous = out[-1] if out else ""
+            out.append(inner if previous in ("^", "_") and len(_TOKEN.findall(inner)) == 1 else f"{{{inner}}}")
+        elif token in (r"\frac", r"\binom"):
+            out += [token, _argument(tokens), _argument(tokens)]
+        elif token == r"\sqrt":
+            out += _root(tokens)
+        else:
+            out.append(token)
+    return out
+
+
+def _argument(tokens: Iterator[str]) -> str:
+    token = next(tokens, "")
+    if token == "{":
+        return f"{{{_joined(_arguments(tokens, '}'))}}}"
+    if token == r"\sqrt":
+        return f"{{{_joined(_root(tokens))}}}"
+    if token in (r"\frac", r"\binom"):
+        return f"{{{token}{_argument(tokens)}{_argument(tokens)}}}"
+    return f"{{{token}}}"
+
+
+def _root(tokens: Iterator[str]) -> list[str]:
+    token = next(tokens, "")
+    if token == "[":
+        return [r"\sqrt", f"[{_joined(_arguments(tokens, ']'))}]", _argument(tokens)]
+    if token == "{":
+        return [r"\sqrt", f"{{{_joined(_arguments(tokens, '}'))}}}"]
+    return [r"\sqrt", f"{{{token}}}"]
+
+
+def _joined(tokens: list[str]) -> str:
+    r"""The tokens in a row, with a space only where a command's name would run into a letter: `\pi r`."""
+    parts: list[str] = []
+    for token in tokens:
+        if parts and token[:1].isalpha() and parts[-1][:1] == "\\" and parts[-1][-1].isalpha():
+            parts.append(" ")
+        parts.append(token)
+    return "".join(parts)

@@ -1,0 +1,88 @@
+r"""Units that an answer may repeat or leave out: `45 \text{ minutes}`, `166 \mathrm{cm}^2`, `28\%`. Pure."""
+
+from __future__ import annotations
+
+import re
+
+
+_ALIASES = {
+    "m": "meter metre",
+    "km": "kilometer kilometre",
+    "cm": "centimeter centimetre",
+    "mm": "millimeter millimetre",
+    "ft": "foot feet",
+    "in": "inch inches",
+    "mi": "mile",
+    "s": "sec second",
+    "min": "minute",
+    "h": "hr hour",
+    "day": "day",
+    "week": "week",
+    "year": "year",
+    "kg": "kilogram",
+    "g": "gram",
+    "dollar": "dollar usd",
+    "cent": "cent",
+    "km/h": "kph kmh",
+    "degree": "degree deg",
+}
+_KNOWN = {alias: name for name, aliases in _ALIASES.items() for alias in (name, *aliases.split())}
+_POWERS = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3"}
+
+_NO_UNIT = {"and", "or", "not", "is", "are", "if", "for", "where", "when", "with", "mod", "but", "only"}
+_UNIT = re.compile(
+    r"(?<=[\d})])(?:\s*\\text\{(?P<text>[A-Za-z./\s-]+)\}"
+    r"|\s+(?P<words>(?:[A-Za-z]{3,}|km|cm|mm|kg|ft|mi|hr)(?:\s+[A-Za-z]{3,})*(?:\s*/\s*[A-Za-z]+)?)"
+    r"|(?P<close>km|cm|mm|kg|min)(?P<per>/[a-z]+)?)"
+    r"\s*(?P<power>\^\s*(?:[23]|\{\s*[23]\s*\}))?$"
+)
+_PERCENT = re.compile(r"%|\\text\{\s*(?:%|percent|pct|per cent)\s*\}|(?<=[\d\s}])(?:percent(?:age)?|pct)\b")
+_DEGREE = re.compile(r"\^\s*\\circ(?![a-zA-Z])\s*|\s*\\text\{\s*degrees?\s*\}|(?<=\d)\s+degrees?\b")
+
+
+def canonical(unit: str) -> str:
+    """One name for a unit, such as `"km"` for `"kilometres"`; what is not known keeps its letters."""
+    words = re.sub(r"\\text|[{}$\\~]", " ", unit).lower().replace(" per ", "/").replace("/", " / ").split()
+    power = "".join(_POWERS.get(word, "") for word in words)
+    names = "".join("/" if word == "/" else _singular(word) for word in words if word not in _POWERS)
+    return _KNOWN.get(names, names) + power
+
+
+def clash(one: str, other: str) -> bool:
+    """Whether two canonical units are both known, and not the same."""
+    return one != other and _is_known(one) and _is_known(other)
+
+
+def without_unit(text: str) -> tuple[str, str]:
+    """A plain text (`spelling.plain`) without the unit at its end, and the canonical unit, empty if there is none."""
+    match = _UNIT.search(text)
+    if match is None:
+        return text, ""
+    words = match["text"] or match["words"] or match["close"] + (match["per"] or "")
+    if set(words.lower().split()) & _NO_UNIT:
+        return text, ""
+    power = re.sub(r"[\s{}]", "", match["power"] or "")
+    return text[: match.start()].rstrip(), canonical(words) + power
+
+
+def without_percent(text: str) -> tuple[str, bool]:
+    """The text without its signs of per cent, and whether there was one."""
+    bare = _PERCENT.sub(" ", text)
+    return bare, bare != text
+
+
+def without_degrees(text: str) -> str:
+    """The text without its signs of degrees."""
+    return _DEGREE.sub(" ", text)
+
+
+def _singular(word: str) -> str:
+    word = word.rstrip(".")
+    base, hat, power = word.partition("^")
+    name = _KNOWN.get(base) or _KNOWN.get(base.removesuffix("s")) or base
+    return name + hat + power
+
+
+def _is_known(unit: str) -> bool:
+    parts = [part.partition("^")[0] for part in unit.split("/")]
+    return unit in _KNOWN.values() or all(part in _KNOWN.values() for part in parts)
