@@ -21,8 +21,14 @@ BLIND_TEAM = tuple(f"```python\nprint({n})\n```\n\\boxed{{{n}}}" for n in ("2", 
 FLOOR = 0.15  # of 20 problems a blind answer may hit 3
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("workflow", WORKFLOWS)
+@pytest.mark.parametrize(
+    ("name", "workflow"),
+    [
+        pytest.param(name, workflow, marks=() if workflow == "tool_reasoner" or name == "aime" else pytest.mark.slow)
+        for name in NAMES
+        for workflow in WORKFLOWS
+    ],
+)
 def test_an_environment_passes_every_check(name: str, workflow: str) -> None:
     settings = WORKFLOWS[workflow]
     parallel_env = importlib.import_module(find(name).module).parallel_env

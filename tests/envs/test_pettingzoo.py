@@ -115,7 +115,10 @@ def test_environments_are_made_by_name() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'. There are: aime, math, olympiad_bench, plan_p"),
+        (
+            "plan_pth",
+            "no environment 'plan_pth'. Did you mean 'plan_path'. There are: aime, math, olympiad_bench, plan_p",
+        ),
         ("chess", "no environment 'chess'. There are: aime, math, olympiad_bench, plan_p"),
         (7, "no environment 7. There are: aime, math, olympiad_bench, plan_p"),
     ],

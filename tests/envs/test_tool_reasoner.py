@@ -193,7 +193,8 @@ def test_the_parts_of_every_step_are_those_worked_out_by_hand(
         env.step(reply)
         assert parts(env) == {scope: pytest.approx(named) for scope, named in expected.items()}, reply
     assert env.standing() == standing
-    assert env.infos["tool_0"]["outcome"]["success"] is (env.observe("tool_0")["text"].count(f"so far: {FIVE}") == 1)
+    changes = sum(each[TEAM]["progress"] for each in paid if TEAM in each)
+    assert env.infos["tool_0"]["outcome"]["success"] is (changes == 1)
 
 
 def test_a_roles_pay_is_alpha_times_the_teams_and_its_own() -> None:
