@@ -2,9 +2,9 @@
 
 The task, its rewards and outcome: `pettingllms_envs.tasks.answering`. Answers are compared as whole numbers (`025` and
 `25` are the same), never by algebra.
-Data: the AIME-like problems of this package, in three splits; with `year`, an exam from the Hub, 30 problems in two
-papers; with `data`, any data set in one of AIME's layouts. An exam is a test set and nothing else: its training and
-validation splits are refused.
+Data: the AIME-like problems of this package; with `year`, an exam from the Hub, 30 problems in two papers; with `data`,
+any data set in one of AIME's layouts. It is a benchmark: all problems are in the split `test`, and the other splits are
+refused.
 Levels: by the number of the problem in its paper, 1 to 5 is level 1, 6 to 10 level 2, 11 to 15 level 3.
 """
 
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pettingllms_envs.core import SPLITS, check_choice
-from pettingllms_envs.tasks.answering import Answering, AnswerState
+from pettingllms_envs.tasks.answering import Answering
 
 
 EXAMS = {
@@ -43,6 +42,7 @@ class Aime(Answering):
 
     name: ClassVar[str] = "aime"
     own: ClassVar[str] = "own:aime"
+    splits: ClassVar[tuple[str, ...]] = ("test",)
     golden_kind: ClassVar[str] = "integer"
 
     def __post_init__(self) -> None:
@@ -57,27 +57,6 @@ class Aime(Answering):
                 raise ValueError(f"year is {self.year}; expected one of {known}. For another give its `data` as well.")
             object.__setattr__(self, "data", EXAMS[self.year])
 
-    @property
-    def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
-        """`split` (of an exam only `"test"`), `level`, `problem`."""
-        return {"split": SPLITS if self.data is None else ("test",), "level": (), "problem": ()}
-
-    def generate(
-        self, seed: int, split: str = "train", level: int | None = None, problem: str | None = None
-    ) -> AnswerState:
-        """The problem of a seed in a split; see `Answering.generate`.
-
-        Raises:
-            ValueError: The training or validation split of an exam was asked for; or see `Answering.generate`.
-        """
-        check_choice("split", split, SPLITS)
-        if self.data is not None and split != "test":
-            raise ValueError(
-                f"aime got split={split!r} with data={self.data!r}; an exam is a test set. Pass the reset option"
-                " split='test', and train on other problems, such as those of math."
-            )
-        return self._drawn(seed, split=split, level=level, year=self.year, problem=problem)
-
     def rules(self) -> str:
         """What an answer may be."""
         return "Solve the problem of mathematics. Its answer is a whole number from 0 to 999."
@@ -85,3 +64,7 @@ class Aime(Answering):
     def reply_format(self) -> str:
         """How a reply ends."""
         return r"End your reply with the answer in a box, and nothing else in it: \boxed{N}, where N is the number."
+
+    def _also(self) -> Mapping[str, Any]:
+        """Only problems of the year."""
+        return {"year": self.year}

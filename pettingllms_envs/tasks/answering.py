@@ -1,7 +1,7 @@
 """Answering: a math problem, and the answer to it in a box. What `aime`, `olympiad_bench` and `math` share.
 
 Rules: a move is an answer, the content of the last balanced `\\boxed{}` of a reply; a later one replaces it. Success
-is that the answer is the golden one, as `pettingllms_envs.graders.math` judges it: exactly, whatever the notation.
+is that the answer is the golden one, as `pettingllms_envs.graders.math` judges it, whatever the notation.
 Potential: 1 if the current answer is right, else 0 (also without an answer). No costs.
 Nothing that is shown depends on the golden answer: not the prompts, not when an episode ends, not an error. Rewards
 and the outcome do, and those are for the trainer.
@@ -61,13 +61,14 @@ class Answering:
 
     name: ClassVar[str]
     own: ClassVar[str]
+    splits: ClassVar[tuple[str, ...]] = SPLITS
     golden_kind: ClassVar[str | None] = None
     version: ClassVar[int] = 0
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
-        """`split`, `level`, and `problem`, the id of one; which levels and ids there are depends on the data."""
-        return {"split": SPLITS, "level": (), "problem": ()}
+        """`split`, the first one if not given; a level or the id of a problem that the split has."""
+        return {"split": self.splits, "level": (), "problem": ()}
 
     @property
     def blind_replies(self) -> tuple[str, ...]:
@@ -81,21 +82,31 @@ class Answering:
         return {"value": (0.0, 1.0)}
 
     def generate(
-        self, seed: int, split: str = "train", level: int | None = None, problem: str | None = None
+        self, seed: int, split: str | None = None, level: int | None = None, problem: str | None = None
     ) -> AnswerState:
         """The problem of a seed in a split.
 
         Args:
             seed: Any whole number.
-            split: `"train"`, `"validation"` or `"test"`.
+            split: One of `splits`; None for the first of them.
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
 
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
+        split = self.splits[0] if split is None else split
         check_choice("split", split, SPLITS)
-        return self._drawn(seed, split=split, level=level, problem=problem)
+        if split not in self.splits:
+            raise ValueError(
+                f"{self.name} got split={split!r}; it is a benchmark, and all its problems are in the split 'test'."
+                " Train on others, such as those of math."
+            )
+        fields = {"split": split, "level": level, "problem": problem, **self._also()}
+        drawn = drawing.draw(self.data or self.own, self.layout, seed, **fields)
+        if not isinstance(drawn, MathProblem) or drawn.kind != (self.golden_kind or drawn.kind):
+            raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
+        return AnswerState(drawn)
 
     def parse(self, reply: str) -> str | Unreadable:
         """The content of the last balanced box."""
@@ -171,11 +182,9 @@ class Answering:
             "timeout": state.verdict == math.Verdict.TIMEOUT,
         }
 
-    def _drawn(self, seed: int, **fields: Any) -> AnswerState:
-        drawn = drawing.draw(self.data or self.own, self.layout, seed, **fields)
-        if not isinstance(drawn, MathProblem) or drawn.kind != (self.golden_kind or drawn.kind):
-            raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
-        return AnswerState(drawn)
+    def _also(self) -> Mapping[str, Any]:
+        """Further fields of the problems to be drawn."""
+        return {}
 
 
 def _how(problem: MathProblem) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def test_answers_agree_as_they_would_be_judged_whatever_is_right(
     assert Math().agree(state, one, other) is Math().agree(state, other, one) is agree
 
 
-# ---- Which problem is played ----------------------------------------------------------------------------------------
+# ---- Which problem is played --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -176,11 +176,18 @@ def test_problems_of_another_kind_are_refused(rows: str) -> None:
         env.reset(seed=0, options={"split": "test"})
 
 
-@pytest.mark.parametrize("name", ["aime", "math", "olympiad_bench"])
-def test_no_problem_of_our_own_is_in_two_splits(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "splits"), [("aime", ("test",)), ("math", SPLITS), ("olympiad_bench", ("test",))], ids=lambda each: each
+)
+def test_no_problem_of_our_own_is_in_two_splits_and_a_benchmark_has_one(name: str, splits: tuple[str, ...]) -> None:
     env = pettingllms_envs.make(name, workflow="single")
+    assert env.metadata["reset_options"]["split"] == splits
+    env.reset(seed=3)
+    first = env.snapshot()
+    env.reset(seed=3, options={"split": splits[0]})
+    assert env.snapshot() == first
     statements: list[set[str]] = []
-    for split in SPLITS:
+    for split in splits:
         seen = set()
         for seed in range(100):
             env.reset(seed=seed, options={"split": split})
@@ -190,7 +197,7 @@ def test_no_problem_of_our_own_is_in_two_splits(name: str) -> None:
     assert sum(map(len, statements)) == len(set().union(*statements))
 
 
-# ---- The exams of AIME ------------------------------------------------------------------------------------------------
+# ---- The exams of AIME --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("year", [24, 2024, 25, 2025])
@@ -235,7 +242,7 @@ def test_a_year_that_is_no_exam_is_refused(year: object, message: str) -> None:
         pettingllms_envs.make("aime", year=year)
 
 
-# ---- States -------------------------------------------------------------------------------------------------------------
+# ---- States -------------------------------------------------------------------------------------------------------
 
 
 def test_a_state_says_which_problem_it_is_and_stays_small() -> None:

@@ -28,7 +28,10 @@ def test_each_prompt_of_two_turns_is_the_one_written_here() -> None:
         seen.append((env.agent_selection, env.observe(env.agent_selection)["text"]))
         env.step(reply)
     program = "The tool's program:\n```python\nprint(6)\n```\nIt printed:\n```\n6\n```"
-    last = f"Turn 2 of 2.\n{STATEMENT}\nThe answer so far: \\boxed{{5}}\nLast turn:\n{program}\nThe reasoner answered \\boxed{{5}}."
+    last = (
+        f"Turn 2 of 2.\n{STATEMENT}\nThe answer so far: \\boxed{{5}}\n"
+        f"Last turn:\n{program}\nThe reasoner answered \\boxed{{5}}."
+    )
     unreadable = "The tool's reply was unreadable: it has no blocks of Python, and one is expected. Nothing was run."
     assert seen == [
         ("tool_0", f"Turn 1 of 2.\n{STATEMENT}"),

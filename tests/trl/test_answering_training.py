@@ -40,7 +40,7 @@ def roomy_path(model_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Pa
 
 
 def spell(ids: Sequence[int]) -> str:
-    """A random model writes nothing readable; so a reply is one of these, by its first byte. Each role can read two."""
+    """A random model writes nothing readable; so a reply is one of these, by its first byte."""
     number = ids[0] % 2
     return (
         f"```python\nprint({number})\n```\n\\boxed{{{number}}}",
