@@ -2,9 +2,9 @@
 
 The task, its rewards and outcome: `pettingllms_envs.tasks.answering`. Answers are compared as whole numbers (`025` and
 `25` are the same), never by algebra.
-Data: the AIME-like problems of this package; with `year`, an exam from the Hub, 30 problems in two papers; with `data`,
-any data set in one of AIME's layouts. It is a benchmark: all problems are in the split `test`, and the other splits are
-refused.
+Data: the AIME-like problems of this package; with `year`, an exam from the Hub, 30 problems in two papers; with
+`data`, any data set in one of AIME's layouts. It is a benchmark: all problems are in the split `test`, and the other
+splits are refused.
 Levels: by the number of the problem in its paper, 1 to 5 is level 1, 6 to 10 level 2, 11 to 15 level 3.
 """
 
