@@ -2,9 +2,9 @@
 
 The task, its rewards and outcome: `pettingllms_envs.tasks.answering`. Answers are compared as whole numbers (`025` and
 `25` are the same), never by algebra.
-Data: the AIME-like problems of this package; with `year`, an exam from the Hub, 30 problems in two papers; with
-`data`, any data set in one of AIME's layouts. It is a benchmark: all problems are in the split `test`, and the other
-splits are refused.
+Data: the AIME-like problems of this package, in three splits; with `year`, an exam from the Hub, 30 problems in two
+papers; with `data`, any data set in one of AIME's layouts. An exam has the split `test` only: it must be asked for, as
+the reset option `split`, and whoever asks for training problems is refused.
 Levels: by the number of the problem in its paper, 1 to 5 is level 1, 6 to 10 level 2, 11 to 15 level 3.
 """
 
@@ -42,7 +42,6 @@ class Aime(Answering):
 
     name: ClassVar[str] = "aime"
     own: ClassVar[str] = "own:aime"
-    splits: ClassVar[tuple[str, ...]] = ("test",)
     golden_kind: ClassVar[str] = "integer"
 
     def __post_init__(self) -> None:

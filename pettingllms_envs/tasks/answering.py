@@ -61,14 +61,13 @@ class Answering:
 
     name: ClassVar[str]
     own: ClassVar[str]
-    splits: ClassVar[tuple[str, ...]] = SPLITS
     golden_kind: ClassVar[str | None] = None
     version: ClassVar[int] = 0
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
-        """`split`, the first one if not given; a level or the id of a problem that the split has."""
-        return {"split": self.splits, "level": (), "problem": ()}
+        """`split`, `level`, and `problem`, the id of one; which levels and ids there are depends on the data."""
+        return {"split": SPLITS, "level": (), "problem": ()}
 
     @property
     def blind_replies(self) -> tuple[str, ...]:
@@ -82,26 +81,20 @@ class Answering:
         return {"value": (0.0, 1.0)}
 
     def generate(
-        self, seed: int, split: str | None = None, level: int | None = None, problem: str | None = None
+        self, seed: int, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
     ) -> AnswerState:
         """The problem of a seed in a split.
 
         Args:
             seed: Any whole number.
-            split: One of `splits`; None for the first of them.
+            split: `"train"`, `"validation"` or `"test"`. A benchmark's own data have the last one only.
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
 
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
-        split = self.splits[0] if split is None else split
         check_choice("split", split, SPLITS)
-        if split not in self.splits:
-            raise ValueError(
-                f"{self.name} got split={split!r}; it is a benchmark, and all its problems are in the split 'test'."
-                " Train on others, such as those of math."
-            )
         fields = {"split": split, "level": level, "problem": problem, **self._also()}
         drawn = drawing.draw(self.data or self.own, self.layout, seed, **fields)
         if not isinstance(drawn, MathProblem) or drawn.kind != (self.golden_kind or drawn.kind):

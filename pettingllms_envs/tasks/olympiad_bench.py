@@ -2,8 +2,8 @@
 
 The task, its rewards and outcome: `pettingllms_envs.tasks.answering`. Some problems have several answers, of which
 none may be missing, a unit, which may be left out, or a numeric error that is allowed.
-Data: the olympiad-like problems of this package, or with `data` OlympiadBench itself (`Hothan/OlympiadBench`,
-OE_TO_maths_en_COMP). It is a benchmark: all problems are in the split `test`, and the other splits are refused.
+Data: the olympiad-like problems of this package, in three splits, or with `data` OlympiadBench itself
+(`Hothan/OlympiadBench@<commit>`, OE_TO_maths_en_COMP), which has the split `test` only.
 Source: He et al. 2024, arXiv:2402.14008.
 """
 
@@ -27,4 +27,3 @@ class OlympiadBench(Answering):
 
     name: ClassVar[str] = "olympiad_bench"
     own: ClassVar[str] = "own:olympiad_bench"
-    splits: ClassVar[tuple[str, ...]] = ("test",)

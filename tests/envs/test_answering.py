@@ -176,18 +176,11 @@ def test_problems_of_another_kind_are_refused(rows: str) -> None:
         env.reset(seed=0, options={"split": "test"})
 
 
-@pytest.mark.parametrize(
-    ("name", "splits"), [("aime", ("test",)), ("math", SPLITS), ("olympiad_bench", ("test",))], ids=lambda each: each
-)
-def test_no_problem_of_our_own_is_in_two_splits_and_a_benchmark_has_one(name: str, splits: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name", ["aime", "math", "olympiad_bench"])
+def test_no_problem_of_our_own_is_in_two_splits(name: str) -> None:
     env = pettingllms_envs.make(name, workflow="single")
-    assert env.metadata["reset_options"]["split"] == splits
-    env.reset(seed=3)
-    first = env.snapshot()
-    env.reset(seed=3, options={"split": splits[0]})
-    assert env.snapshot() == first
     statements: list[set[str]] = []
-    for split in splits:
+    for split in SPLITS:
         seen = set()
         for seed in range(100):
             env.reset(seed=seed, options={"split": split})
@@ -206,7 +199,6 @@ def test_a_year_is_an_exam_of_the_hub_at_a_commit(year: int) -> None:
     assert task.data == EXAMS[2000 + year % 100]
     assert len(task.data.partition("@")[2]) == 40
     assert task == Aime(year=2000 + year % 100)
-    assert task.instance_fields["split"] == ("test",)
 
 
 def test_with_data_a_year_chooses_among_their_exams(tmp_path: Path) -> None:

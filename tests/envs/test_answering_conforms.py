@@ -42,10 +42,11 @@ def test_an_environment_passes_every_check(name: str, workflow: str) -> None:
     assert [result for result in report if result.status == "skipped"] == [], report
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("split", ["validation", "test"])
-def test_the_oracle_succeeds_and_blind_replies_do_not_in_the_other_splits(split: str) -> None:
+def test_the_oracle_succeeds_and_blind_replies_do_not_in_the_other_splits(name: str, split: str) -> None:
     report = check(
-        partial(pettingllms_envs.make, "math", workflow="single"),
+        partial(pettingllms_envs.make, name, workflow="single"),
         options=[{"split": split}],
         only=["oracle", "floors", "rewards", "no solution shown"],
         blind=BLIND_TEAM,

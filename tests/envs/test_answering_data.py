@@ -108,8 +108,6 @@ def test_the_example_in_a_prompt_solves_no_known_problem(file: str, layout: str)
 @shared
 def test_an_exam_is_no_training_set() -> None:
     env = pettingllms_envs.make("aime", data=str(SHARED / "aime24.jsonl"), layout="aime")
-    for split in ("train", "validation"):
-        with pytest.raises(
-            ValueError, match=rf"aime got split='{split}'; it is a benchmark, and all its problems are"
-        ):
-            env.reset(seed=0, options={"split": split})
+    for options in ({}, {"split": "train"}, {"split": "validation"}):
+        with pytest.raises(ValueError, match=r"aime24.jsonl has no '(train|validation)' split; expected 'test'"):
+            env.reset(seed=0, options=options)
