@@ -49,9 +49,6 @@ def read(row: Row) -> MathProblem:
 
 def _named(row: Row, column: str) -> str:
     """A text that some copies have as null, NaN or `"None"`; these are `""`."""
-    value = row.get(column)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
     text = rows.words(row, column)
     return "" if text.lower() in ("none", "nan") else text
 
