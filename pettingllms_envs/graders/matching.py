@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pettingllms_envs.graders import numbers, shapes, units
+from pettingllms_envs.graders.estimates import differ
 from pettingllms_envs.graders.reading import Reading
 from pettingllms_envs.graders.shapes import Bag, Item, Leaf, Row, Shape
 
@@ -29,10 +31,12 @@ def agrees(gold: Reading, answer: Reading, tolerance: Sequence[float], equal: Eq
     """
     if (answer.percent and not gold.percent) or units.clash(gold.unit, answer.unit):
         return False
-    if gold.text == answer.text:
+    if gold.text == answer.text or (gold.percent and not answer.percent and _is_part(gold.text, answer.text)):
         return True
     several = len(gold.items)
     limits = list(tolerance) if len(tolerance) == several else [*tolerance, None][:1] * several
+    if len(answer.items) == several and _ordered_by_names(gold.items, answer.items):
+        return all(map(partial(_item, equal=equal), gold.items, answer.items, limits))
     if len(answer.items) == several:
         return one_to_one(
             [
@@ -43,6 +47,20 @@ def agrees(gold: Reading, answer: Reading, tolerance: Sequence[float], equal: Eq
     if several == 1 and all(len(item.links) == 1 for item in answer.items):
         return _in_a_row(gold.items[0], answer.items, limits[0], equal)
     return False
+
+
+def _is_part(gold: str, answer: str) -> bool:
+    """Whether the answer is a hundredth of the gold, as 0.28 is of the 28 of 28%."""
+    one, other = numbers.read(gold), numbers.read(answer)
+    return one is not None and other is not None and other.value * 100 == one.value
+
+
+def _ordered_by_names(golds: Sequence[Item], answers: Sequence[Item]) -> bool:
+    """Whether the order matters: it does for `1, 2` where the gold is `x=1, y=2`, and not where it is `x=1, x=2`."""
+    if len(golds) < 2 or any(len(each.links) < 2 for each in golds) or any(len(each.links) > 1 for each in answers):
+        return False
+    bases = [shapes.base_name(each.links[0]) for each in golds]
+    return len(set(bases)) == len(bases)
 
 
 def one_to_one(fits: Sequence[Sequence[bool]]) -> bool:
@@ -134,11 +152,15 @@ def _leaf(gold: str, answer: str, limit: float | None, equal: Equal) -> bool:
     one, other = numbers.read(gold), numbers.read(answer)
     if one is not None and other is not None:
         return numbers.equal(one, other, limit)
+    if gold in _INFINITE or answer in _INFINITE:
+        same = gold.lstrip("+") == answer.lstrip("+")
+        return same or ((one is None and other is None) and equal(gold, answer, limit))
     if _is_word(gold) or _is_word(answer):
         return _letters(gold) == _letters(answer)
-    return equal(gold, answer, limit)
+    return not differ(gold, answer, limit) and equal(gold, answer, limit)
 
 
+_INFINITE = (r"\infty", r"+\infty", r"-\infty")
 _WORD = re.compile(r"\\text\{[^{}]*\}|[A-Za-z]{4,}")
 
 

@@ -26,8 +26,9 @@ class Reading:
     unit: str
 
 
-_AND = re.compile(r"\\text\{\s*,?\s*(?:and|or)\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![a-z])")
-_LONELY = re.compile(r"\\text\{\s*(\(?[A-Za-z]?\)?|[^A-Za-z{}]*)\s*\}")
+_AND = re.compile(r"\\text\{[^{}]*\}|(?<![A-Za-z\\])(?:and|or)(?![a-z])")
+_AND_TEXT = re.compile(r"\\text\{[\s,]*(?:and|or)[\s,]*\}|and|or")
+_LONELY = re.compile(r"\\text\{\s*(\(?[A-Za-z]?\)?|[^A-Za-z{}]*|[+-]?\d[^{}]*)\s*\}")
 _VALUE = re.compile(r"(?P<name>[^,]*=)?\s*(?P<value>[^=]*)")
 
 
@@ -40,7 +41,7 @@ def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:
         multiple: Whether a comma always separates answers, and never thousands.
     """
     bare, percent = units.without_percent(spelling.plain(text))
-    bare = _LONELY.sub(r" \1 ", _AND.sub(",", units.without_degrees(bare))).strip()
+    bare = _LONELY.sub(r" \1 ", _AND.sub(_comma, units.without_degrees(bare))).strip()
     bare, found = units.without_unit(bare)
     if not multiple:
         bare = _without_thousands(bare)
@@ -54,6 +55,11 @@ def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:
         percent=percent or asked == "%",
         unit=found or asked,
     )
+
+
+def _comma(match: re.Match[str]) -> str:
+    """A comma for an "and" or an "or", be it a text of its own; other texts stay."""
+    return "," if _AND_TEXT.fullmatch(match.group()) else match.group()
 
 
 def _without_thousands(text: str) -> str:

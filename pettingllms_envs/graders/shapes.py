@@ -60,7 +60,7 @@ def items(text: str) -> list[Item]:
     else:
         listed = [part for group in groups for part in split(group, ",") if part]
     if len(listed) == 1 and _wraps(listed[0], "\\{", "\\}"):
-        listed = [part for part in split(listed[0][2:-2], ",") if part]
+        listed = list(dict.fromkeys(part for part in split(listed[0][2:-2], ",") if part))
     return [Item(tuple(_links(part)), part) for each in listed for part in _both_signs(each)]
 
 
@@ -70,7 +70,7 @@ def shape(text: str) -> Shape:
     if len(unions) > 1:
         return Bag("union", tuple(shape(part) for part in unions), text)
     if _wraps(text, "\\{", "\\}"):
-        return Bag("set", tuple(shape(part) for part in split(text[2:-2], ",") if part), text)
+        return Bag("set", tuple(shape(part) for part in dict.fromkeys(split(text[2:-2], ",")) if part), text)
     if _wraps(text, "([", ")]"):
         parts = split(text[1:-1], ",")
         if len(parts) > 1:
@@ -184,6 +184,12 @@ def same_name(one: str, other: str) -> bool:
         return False
     arguments = {each for each in (first["argument"], second["argument"]) if each is not None}
     return len(arguments) < 2 or all(len(each) == 1 and each.isalpha() for each in arguments)
+
+
+def base_name(text: str) -> str:
+    """A name without its index and its arguments."""
+    match = _SIMPLE.fullmatch(text)
+    return text if match is None else match["base"]
 
 
 def is_simple_name(text: str) -> bool:

@@ -14,7 +14,7 @@ _TEXT = re.compile(
     r"\\(?:text|textbf|textit|textrm|textnormal|textsf|mathrm|mathbf|mathit|mathsf|mbox|operatorname|boldsymbol)\*?"
     r"\s*\{([^{}]*)\}"
 )
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
 _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|middle)(?![a-zA-Z])")
 _SPACES = re.compile(r"(\\\\)|\\(?:[,;:! ]|q?quad(?![a-zA-Z])|(?:display|text)style(?![a-zA-Z])|limits(?![a-zA-Z]))|~")
 _JOINED = re.compile(r",\s*\\!\s*|\{,\}")
@@ -94,7 +94,7 @@ _SYMBOLS = {
 }
 _SYMBOL = re.compile("|".join(re.escape(each) for each in sorted(_SYMBOLS, key=len, reverse=True)))
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
-_END = " \t\n.,;:!"
+_END = " \t\n.,;:"
 _START = " \t\n,;:"
 
 
@@ -108,11 +108,13 @@ def plain(text: str) -> str:
     text = _SIZES.sub("", text)
     text = _SPACES.sub(lambda match: match.group(1) or " ", text)
     text = _COMMAND.sub(lambda match: _COMMANDS[match.group(1)] + " ", text)
-    while _BOX.search(text):
-        text = _BOX.sub(r" \1 ", text)
+    text = _BOX.sub(" ", text)
     text = _TEXT.sub(r"\\text{\1}", text)
     text = re.sub(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ", r"^\\circ ", text)
     return text.lstrip(_START).rstrip(_END)
+
+
+_ALPHABETS = (r"\mathbb", r"\mathcal", r"\mathfrak")
 
 
 def tight(text: str) -> str:
@@ -138,6 +140,8 @@ def _arguments(tokens: Iterator[str], closing: str = "") -> list[str]:
             out += [token, _argument(tokens), _argument(tokens)]
         elif token == r"\sqrt":
             out += _root(tokens)
+        elif token in _ALPHABETS:
+            out += [token, _argument(tokens)]
         else:
             out.append(token)
     return out

@@ -9,19 +9,21 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-from collections.abc import Sequence
-from enum import StrEnum
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from pettingllms_envs.graders.numbers import too_large
+from pettingllms_envs.graders.verdicts import Finding, Question
 from pettingllms_envs.sandbox import Limits, Result, Sandbox, Verdict
 
 
 logger = logging.getLogger(__name__)
 
 LIMITS = Limits(cpu=1.5, wall=4.0, memory=1 << 30, output=1 << 16)
+TOGETHER = 16
+"""Questions that share a process, and with it the limit of time."""
+
 _PATIENT = Limits(cpu=1.5, wall=60.0, memory=1 << 30, output=1 << 16)
 _PROGRAM = "import resident\nresident.main()\n"
 _RESIDENT = Path(__file__).parent / "inside" / "comparison.py"
@@ -31,56 +33,77 @@ class GraderFailed(RuntimeError):
     """The grader itself failed, twice: no fault of the answer's, and no reason to give it a reward of zero."""
 
 
-class Question(NamedTuple):
-    """Whether an answer is the gold, within `tolerance` if it is a number and one is given."""
+class MathVerify:
+    """math-verify in a sandbox of its own, started at the first question. Safe to call from any thread.
 
-    gold: str
-    answer: str
-    tolerance: float | None
-
-
-class Finding(StrEnum):
-    """What came of a question."""
-
-    EQUAL = "equal"
-    DIFFERENT = "different"
-    UNPARSED = "unparsed"
-    TIMEOUT = "timeout"
-
-
-@cache
-def sandbox() -> Sandbox:
-    """The process's own sandbox for math-verify, started at the first question."""
-    if importlib.util.find_spec("math_verify") is None:
-        raise ImportError("math_verify is not installed; expected version 0.9. Run: pip install math-verify")
-    return Sandbox(imports=("math_verify",), resident=_RESIDENT.read_text(encoding="utf-8"))
-
-
-def ask(questions: Sequence[Question]) -> list[Finding]:
-    """What math-verify says to each question, all in one process. If they take too long, none has an answer.
-
-    Of towers of powers and the like it is not asked: they count as unparsed.
+    Args:
+        num_slots: Questions that are answered at a time; None is one for each core that this process may use.
+        settings: Of the `Sandbox`, such as `confinement`.
 
     Raises:
-        GraderFailed: The sandbox failed twice, or the machine is so busy that a minute was not enough.
-        SandboxUnavailable: This machine cannot hold a program.
+        ImportError: math-verify is not installed.
     """
-    if any(too_large(text) for question in questions for text in question[:2]):
-        return [Finding.UNPARSED] * len(questions)
-    text = json.dumps(questions)
-    result = sandbox().run(_PROGRAM, text, limits=LIMITS)
-    if _waited(result):  # a busy machine: what counts is CPU time, and it has not had its share
-        result = sandbox().run(_PROGRAM, text, limits=_PATIENT)
-    if result.verdict == Verdict.SANDBOX_ERROR or _waited(result):
-        raise GraderFailed(
-            f"math-verify could not be asked, twice ({result.detail}); expected a verdict. Ask again, or see the log."
-        )
-    if result.verdict == Verdict.TIMEOUT:
-        return [Finding.TIMEOUT] * len(questions)
-    if result.verdict != Verdict.FINISHED:  # too deep, or too large: the same every time
-        logger.info("math-verify ended without a verdict: %s, %s", result.verdict, result.detail)
-        return [Finding.UNPARSED] * len(questions)
-    return _findings(result.stdout, len(questions))
+
+    def __init__(self, num_slots: int | None = None, **settings: Any) -> None:
+        if importlib.util.find_spec("math_verify") is None:
+            raise ImportError("math_verify is not installed; expected version 0.9. Run: pip install math-verify")
+        resident = _RESIDENT.read_text(encoding="utf-8")
+        self.sandbox = Sandbox(num_slots=num_slots, imports=("math_verify",), resident=resident, **settings)
+
+    def __call__(self, answers: Sequence[Sequence[Question]]) -> list[list[Finding]]:
+        """What math-verify says to the questions on each answer.
+
+        All are asked in one process, at most `TOGETHER` at a time. Should it not end well, each answer's are asked in
+        a process of their own, so that what one answer does to it is not another's verdict.
+
+        Raises:
+            GraderFailed: The sandbox failed twice, or the machine is so busy that a minute was not enough.
+            SandboxUnavailable: This machine cannot hold a program.
+        """
+        findings: list[list[Finding]] = []
+        for group in _portions(answers):
+            questions = [question for one in group for question in one]
+            found = self._ask(questions)
+            if isinstance(found, Finding) and len(group) > 1:
+                findings += [self([one])[0] for one in group]
+            elif isinstance(found, Finding):
+                findings.append([found] * len(questions))
+            else:
+                rest = iter(found)
+                findings += [[next(rest) for _ in one] for one in group]
+        return findings
+
+    def _ask(self, questions: Sequence[Question]) -> list[Finding] | Finding:
+        """What came of each question, or of all of them together if the process did not end well."""
+        sensible = [each for each in questions if not (too_large(each.gold) or too_large(each.answer))]
+        if not sensible:
+            return Finding.UNPARSED
+        text = json.dumps(sensible)
+        result = self.sandbox.run(_PROGRAM, text, limits=LIMITS)
+        if _waited(result):  # a busy machine: what counts is CPU time, and it has not had its share
+            result = self.sandbox.run(_PROGRAM, text, limits=_PATIENT)
+        if result.verdict == Verdict.SANDBOX_ERROR or _waited(result):
+            raise GraderFailed(
+                f"math-verify could not be asked, twice ({result.detail}); expected a verdict. Ask again; see the log."
+            )
+        if result.verdict == Verdict.TIMEOUT:
+            return Finding.TIMEOUT
+        known = {each.value: each for each in Finding}
+        words = result.stdout.decode("ascii", "replace").split()
+        if result.verdict != Verdict.FINISHED or len(words) != len(sensible) or not set(words) <= set(known):
+            logger.info("math-verify ended without a verdict: %s, %s", result.verdict, result.detail)
+            return Finding.UNPARSED  # too deep, or too large: the same every time
+        found = dict(zip(sensible, (known[word] for word in words), strict=True))
+        return [found.get(each, Finding.UNPARSED) for each in questions]
+
+    @property
+    def num_slots(self) -> int:
+        """Questions that are answered at a time."""
+        return self.sandbox.num_slots
+
+    def close(self) -> None:
+        """End its processes. The next question starts new ones."""
+        self.sandbox.close()
 
 
 def _waited(result: Result) -> bool:
@@ -89,10 +112,13 @@ def _waited(result: Result) -> bool:
     )  # of what the clock on the wall ended, none is known
 
 
-def _findings(output: bytes, num_questions: int) -> list[Finding]:
-    """What the program printed; text of a model may have broken it: anything but findings counts as unparsed."""
-    known = {each.value: each for each in Finding}
-    words = output.decode("ascii", "replace").split()
-    if len(words) != num_questions or not set(words) <= set(known):
-        return [Finding.UNPARSED] * num_questions
-    return [known[word] for word in words]
+def _portions(answers: Sequence[Sequence[Question]]) -> Iterator[list[Sequence[Question]]]:
+    """The answers in groups of few questions, each answer's together."""
+    portion: list[Sequence[Question]] = []
+    for each in answers:
+        if portion and sum(map(len, portion)) + len(each) > TOGETHER:
+            yield portion
+            portion = []
+        portion.append(each)
+    if portion:
+        yield portion

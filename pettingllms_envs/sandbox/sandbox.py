@@ -265,7 +265,7 @@ class Sandbox:
         )
 
     def _try(self, plan: Plan) -> Probed:
-        slot = Slot(plan, self._imports, self._resident)
+        slot = Slot(plan, self._imports)
         try:
             slot.start()
             failed = selftest.failures(slot)

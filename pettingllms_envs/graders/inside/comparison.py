@@ -6,22 +6,27 @@ It reads a JSON list of `[gold, answer, tolerance or null]` from standard input 
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
 from functools import cache
 from typing import Any
 
+from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
 from sympy import Basic
 
 
 SLACK = 1.01  # as `numbers.SLACK`
-_LATEX = [LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)]
+# `units` would drop letters that may be variables, such as the m of 6m; those that are units are gone by now.
+_SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="last")
+_LATEX = [LatexExtractionConfig(False, boxed_match_priority=0, normalization_config=_SPELLING)]
 
 
 def main() -> None:
     """Answer the questions on standard input."""
+    gc.disable()  # it has a second to live
     questions = json.loads(sys.stdin.read())
     sys.stdout.write(" ".join(compare(*question) for question in questions))
 
