@@ -1,11 +1,14 @@
 """Workflow `single` of tasks with an answer: the first box ends the episode; with tools, programs come before it."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pettingllms_envs.core import TEAM
+from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.workflows.single_reasoner import SingleReasoner
-from posed import block, parts, posed
+from posed import SUM, block, parts, posed
 
 
 RIGHT = {TEAM: {"progress": 1.0, "success": 1.0}}
@@ -81,3 +84,23 @@ def test_tools_need_an_executor() -> None:
     assert SingleReasoner(Math()).executor is None
     with pytest.raises(ValueError, match=r"the workflow single got no executor; expected one that runs a model's"):
         SingleReasoner(Math(), tools=True)
+
+
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
+@given(
+    st.lists(st.sampled_from([block("print(5)"), block("1 / 0"), JUNK, "\\boxed{5}", "\\boxed{6}"]), max_size=4),
+    st.booleans(),
+)
+def test_what_is_shown_and_when_it_ends_do_not_depend_on_the_golden_answer(replies: list[str], tools: bool) -> None:
+    courses = []
+    for answer in ("5", "6"):
+        problem = MathProblem(source="by hand", id="sum", statement=SUM.statement, answer=answer)
+        env = posed(problem, workflow="single", tools=tools)
+        course = [env.observe("reasoner_0")]
+        for reply in replies:
+            if env.standing():
+                break
+            env.step(reply)
+            course += [env.observe("reasoner_0"), env.terminations, env.truncations]
+        courses.append(course)
+    assert courses[0] == courses[1]
