@@ -93,14 +93,14 @@ def _count(text: str) -> int:
 
 def _list(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.datasets.known import KNOWN
-    from pettingllms_envs.datasets.layouts import LAYOUTS
+    from pettingllms_envs.datasets.layouts import LAYOUTS, find_layout
     from pettingllms_envs.datasets.sources import own_sets, shares
 
     ours = {known.stem for known in own_sets()}
     rows = []
     for known in KNOWN:
         id = f"{known.id}:{known.config}" if known.config else known.id
-        splits = shares(tuple(known.files), tuple(known.files), benchmark=LAYOUTS[known.layout].benchmark)
+        splits = shares(tuple(known.files), tuple(known.files), benchmark=find_layout(known.layout).benchmark)
         rows.append((id, known.layout, ", ".join(splits), "yes" if known.stem in ours else ""))
     _table(console, "Data sets of the Hub", ("id", "layout", "splits", "rows of our own"), rows)
     columns = [(name, ", ".join("|".join(names) for names in each.columns)) for name, each in LAYOUTS.items()]

@@ -18,6 +18,7 @@ from pettingllms_envs import cli
 from pettingllms_envs.datasets import LAYOUTS, Bad, load, sources, statements
 from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.known import KNOWN, by_file_name
+from pettingllms_envs.datasets.layouts import find_layout
 from pettingllms_envs.datasets.preparing import prepare
 from pettingllms_envs.datasets.sources import digest, find_source, shares
 
@@ -101,7 +102,30 @@ def test_a_file_that_is_cut_off_is_an_error(cut, lines):
         load(path, layout="math")
 
 
-@pytest.mark.parametrize(("name", "body"), [("my.parquet", b"PAR1"), ("my.json", b"{}"), ("my.json", b"[")])
+def test_a_table_of_texts_is_read_with_its_names_and_its_malformed_rows(tmp_path):
+    (tmp_path / "my.csv").write_text('problem,answer\n"What is 1 + 1,\nor ""two""?",2\nWhat?\n3,4,5\nWhy?,6\n')
+    loaded = load(tmp_path / "my.csv", layout="math")
+    assert [(each.statement, each.answer) for each in loaded.problems] == [  # type: ignore[attr-defined]
+        ('What is 1 + 1,\nor "two"?', "2"),
+        ("Why?", "6"),
+    ]
+    assert [(bad.index, bad.reason) for bad in loaded.bad] == [
+        (1, "the row has fewer fields than the header"),
+        (2, "the row has more fields than the header"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("my.parquet", b"PAR1"),
+        ("my.json", b"{}"),
+        ("my.json", b"["),
+        ("my.csv", b"problem,answer\n\xff,1\n"),
+        ("my.csv", b'problem,answer\n"'),
+        ("my.jsonl.gz", b"{}"),
+    ],
+)
 def test_a_file_that_is_not_what_its_ending_says_is_an_error(name, body, tmp_path):
     (tmp_path / name).write_bytes(body)
     with pytest.raises(ValueError, match=r"is damaged|is a dict|is no JSON"):
@@ -374,4 +398,4 @@ def test_the_command_prepares_as_much_as_asked(capsys, tmp_path, lines):
 
 
 def test_every_known_set_has_a_layout():
-    assert {known.layout for known in KNOWN} <= set(LAYOUTS)
+    assert [find_layout(known.layout).name for known in KNOWN] == [known.layout for known in KNOWN]

@@ -1,5 +1,6 @@
 """Real rows, from ../shared beside the repository: counts, golden programs, copies across sets."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,21 @@ def test_exams_are_not_in_the_training_sample_nor_in_olympiad_bench():
     assert list(overlaps(train, exams)) == []
     assert list(overlaps(olympiad, exams)) == []
     assert list(overlaps(train, olympiad)) == []
+
+
+def test_aime24_is_found_inside_aime_of_all_years(tmp_path):
+    """gneubig/aime-1983-2024 contains it; here with OlympiadBench for the other years."""
+    path = tmp_path / "gneubig__aime-1983-2024.csv"
+    exam = answered("aime24.jsonl", layout="aime")
+    others = answered("olympiadbench_math_en.jsonl", layout="olympiad_bench")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["ID", "Year", "Problem Number", "Question", "Answer", "Part"])
+        table.writerows([each.id, 2024, 1, each.statement, each.answer, "I"] for each in [*others, *exam])
+    loaded = load(path)
+    train = [Statement("all years", problem.id, problem.statement) for problem in loaded.problems]
+    found = list(overlaps(train, posed(exam, "24")))
+    assert [(copy.train.id, copy.test.id, copy.exact) for copy in found] == [(each.id, each.id, True) for each in exam]
 
 
 def test_an_exam_is_found_among_training_problems_in_other_peoples_spelling():
