@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|\.\d+|\\[a-zA-Z]+|.", re.DOTALL)
-_POINTS = ((0.7310585, 0.6180339), (1.4142135, 0.5772156))
-"""Where a letter's value begins, and how far the next letter's is from it: positive, for roots and logarithms."""
+_POINTS = (0.6180339, 0.7548776)
+"""Each spreads the letters' values over the interval from 0.4 to 1.9: positive, for roots, and small, for powers."""
 _AMBIGUOUS = "eEiIdO"
 _GREEK = tuple(
     rf"\{name}"
@@ -33,6 +33,8 @@ def differ(gold: str, answer: str, tolerance: float | None = None) -> bool:
         answer: The other.
         tolerance: How far they may be off.
     """
+    if len(gold) == len(answer) == 1:  # the letters of a choice, which may be small or large
+        return False
     for point in _POINTS:
         one, other = _estimate(gold, point), _estimate(answer, point)
         if one is None or other is None:
@@ -46,7 +48,7 @@ class _Unclear(Exception):
     """What is written is not read here, or its value is not known well enough."""
 
 
-def _estimate(text: str, point: tuple[float, float]) -> float | None:
+def _estimate(text: str, point: float) -> float | None:
     reader = _Reader(_TOKEN.findall(text), point)
     try:
         value = reader.sum()
@@ -60,7 +62,7 @@ class _Reader:
     """Reads a sum from left to right; each method reads one kind of expression, and leaves `at` behind it."""
 
     tokens: list[str]
-    point: tuple[float, float]
+    point: float
     at: int = 0
 
     def peek(self) -> str:
@@ -156,11 +158,11 @@ class _Reader:
             if value < 0:
                 raise _Unclear
             return math.pow(value, 1 / degree)
-        if token.isascii() and token.isalpha() and (self.peek().isalpha() or len(self.tokens) == 1):
-            raise _Unclear  # a word, or the letter of a choice, which may be small or large
+        if token.isalpha() and self.peek().isalpha():
+            raise _Unclear  # a word, perhaps
         if (len(token) == 1 and token.isascii() and token.isalpha() and token not in _AMBIGUOUS) or token in _GREEK:
             if self.peek() in ("_", "'"):
                 raise _Unclear
-            start, step = self.point
-            return start + step * (_GREEK.index(token) + 60 if token in _GREEK else ord(token) - ord("A"))
+            number = 60 + _GREEK.index(token) if token in _GREEK else ord(token) - ord("A") + 1
+            return 0.4 + 1.5 * (number * self.point % 1.0)
         raise _Unclear

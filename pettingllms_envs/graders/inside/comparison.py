@@ -16,6 +16,7 @@ from typing import Any
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
 from sympy import Basic
+from sympy.sets.handlers import functions  # noqa: F401  # lazily imported by sympy: too late where no file is opened
 
 
 SLACK = 1.01  # as `numbers.SLACK`
