@@ -39,7 +39,7 @@ class Snapshot(NamedTuple):
         rewards: Of the last step, one for each agent.
         cumulative: Since each agent's own last step, one for each agent.
         parts: The named parts of the last step's reward, by scope; to be read only.
-        terminated: Whether the episode ended because the task was solved.
+        terminated: Whether the workflow ended the episode by its own rule: the task is solved, or the roles agree.
         truncated: Whether it ended because the turns were used up.
     """
 
@@ -66,9 +66,10 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     * `outcome`: the task's report on the state, at least `success`;
     * `turn`: the turn now being played, from 1; at the end the last one.
 
-    Solving the task terminates all agents; using up the turns truncates them. `metadata` has `reset_options` (the
-    options of `reset`, each with its legal values, or () if it is open), `reward_ranges` (least and greatest of each
-    part), `alpha` and `max_return` (the most that the team's parts can add up to over an episode, before alpha).
+    Solving the task terminates all agents; so does agreement, right or wrong, where a workflow ends by it (`outcome`
+    says which it was). Using up the turns truncates them. `metadata` has `reset_options` (the options of `reset`, each
+    with its legal values, or () if it is open), `reward_ranges` (least and greatest of each part), `alpha` and
+    `max_return` (the most that the team's parts can add up to over an episode, before alpha).
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
@@ -146,7 +147,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
 
     @property
     def terminations(self) -> dict[str, bool]:
-        """Whether the task is solved, by agent."""
+        """Whether the workflow ended the episode by its own rule, by agent."""
         now = self._shown("terminations")
         return dict.fromkeys(now.agents, now.terminated)
 
@@ -308,8 +309,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             warnings.warn(f"render() needs a render_mode; make the environment with one of {modes}.", stacklevel=2)
             return None
         now, task = self._current, self.workflow.task
-        who = "solved" if now.terminated else "out of turns" if now.truncated else f"{now.selection} to act"
-        title = f"Turn {now.play.turn} of {self.workflow.num_turns}, {who}."
+        title = f"Turn {now.play.turn} of {self.workflow.num_turns}, {self.standing() or f'{now.selection} to act'}."
         if self.render_mode == "ansi":
             return f"{title}\n{task.show(now.play.task)}"
         from pettingllms_envs import rendering  # Pillow and rich are loaded only by those who look
@@ -318,6 +318,13 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             return rendering.rgb_array(task, now.play.task)
         rendering.to_terminal(task, now.play.task, title)
         return None
+
+    def standing(self) -> str:
+        """How the episode ended, in a word or two: solved, settled (on something else), out of turns. Empty if not."""
+        now = self._current
+        if now.terminated:
+            return "solved" if self.workflow.task.solved(now.play.task) else "settled"
+        return "out of turns" if now.truncated else ""
 
     def close(self) -> None:
         """Nothing to release."""

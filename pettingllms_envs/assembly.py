@@ -68,7 +68,7 @@ def assemble(task: Callable[..., Task[Any, Any]], module: str, workflows: tuple[
             render_mode: None, `"ansi"`, `"human"` or `"rgb_array"`.
             max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it.
             **settings: The task's own and the workflow's; see their classes. `executor` runs the programs of a tool
-                role; left out, it is `pettingllms_envs.sandbox.ToolExecutor()`.
+                role; left out, it is `pettingllms_envs.sandbox.ToolExecutor()`, with the workflow's `imports`, if any.
 
         Raises:
             ValueError: A value is out of its range, or a setting is another workflow's.
@@ -109,7 +109,7 @@ def _join(
     if "executor" in _settings(workflows[name]) and own.get("executor") is None:
         from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
 
-        own["executor"] = ToolExecutor()
+        own["executor"] = ToolExecutor(imports=tuple(own.get("imports", ())))
     joined: Workflow[Any] = workflows[name](task=task(**settings), num_turns=num_turns, **own)
     return joined
 

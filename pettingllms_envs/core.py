@@ -190,8 +190,8 @@ WorkflowState = TypeVar("WorkflowState", bound=Play)
 
 
 Transition = tuple[WorkflowState, Parts, bool, bool]
-"""What one reply led to: the next state, the parts of the reward, whether the task is solved, and else whether the
-turns are used up."""
+"""What one reply led to: the next state, the parts of the reward, whether the workflow ended the episode by its own
+rule (the task is solved, or the roles agree on something, right or wrong), and else whether the turns are used up."""
 
 
 class Workflow(Protocol[WorkflowState]):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUP = "pettingllms.envs"
 BUILT_IN = "pettingllms"
 
-_OWN = {"plan_path": 0, "sokoban": 0, "sudoku": 0}
+_OWN = {"plan_path": 0, "sokoban": 0, "sudoku": 0, "aime": 0, "math": 0, "olympiad_bench": 0}
 
 
 class Entry(NamedTuple):

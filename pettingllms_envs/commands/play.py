@@ -87,7 +87,7 @@ def between(task: Any, before: Any, reply: str) -> Iterator[Any]:
 def ending(env: TextEnv) -> str:
     """How the episode stands, and the task's report on it."""
     now = env.snapshot()
-    how = "Solved" if now.terminated else "Out of turns" if now.truncated else "Left"
+    how = env.standing().capitalize() or "Left"
     outcome = env.workflow.task.outcome(now.play.task)
     figures = ", ".join(f"{name} {_figure(value)}" for name, value in outcome.items())
     return f"\n{how} in turn {now.play.turn} of {env.workflow.num_turns}: {figures}."

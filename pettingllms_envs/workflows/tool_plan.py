@@ -68,7 +68,7 @@ class ToolPlan(ProposalWorkflow[State, Move]):
             return program, ""
         assert self.executor is not None
         stdout, error = self.executor(program)
-        shown = f"The tool's program:\n{_fenced(program, 'python')}\nIt printed:\n{_fenced(stdout)}\n"
+        shown = f"The tool's program:\n{fenced(program, 'python')}\nIt printed:\n{fenced(stdout)}\n"
         if error:
             return Unreadable(f"its program failed ({error})"), shown
         move = self.task.parse(stdout)
@@ -104,7 +104,7 @@ def read_program(reply: str) -> str | Unreadable:
     return programs[0]
 
 
-def _fenced(text: str, language: str = "") -> str:
+def fenced(text: str, language: str = "") -> str:
     """The text in a fence, its middle left out if it is long."""
     if len(text) > MAX_SHOWN:
         half = MAX_SHOWN // 2

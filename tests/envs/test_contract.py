@@ -8,9 +8,9 @@ from typing import ClassVar
 import pytest
 
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Unreadable
+from pettingllms_envs.core import Transition, Unreadable
 from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.single import Single
+from pettingllms_envs.workflows.single import Single, SingleState
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +100,23 @@ def test_a_snapshot_of_another_game_is_refused() -> None:
         ValueError, match=r"the snapshot is of count_v3 with \(Single\(.*; expected count_v3 with \(DraftP"
     ):
         other.restore(env.snapshot())
+
+
+class OneTry(Single[Count, int]):
+    """A workflow that ends with the first reply, whatever it leads to."""
+
+    def step(self, state: SingleState[Count], reply: str) -> Transition[SingleState[Count]]:
+        after, parts, _, _ = super().step(state, reply)
+        return after, parts, True, False
+
+
+@pytest.mark.parametrize(("reply", "standing", "success"), [("5", "solved", True), ("4", "settled", False)])
+def test_a_workflow_may_end_an_episode_by_a_rule_of_its_own(reply: str, standing: str, success: bool) -> None:
+    env = TextEnv(OneTry(CountTask()), render_mode="ansi")
+    env.reset()
+    assert env.standing() == ""
+    env.step(reply)
+    assert (env.terminations, env.truncations) == ({"planner_0": True}, {"planner_0": False})
+    assert env.infos["planner_0"]["outcome"] == {"success": success}
+    assert env.standing() == standing
+    assert str(env.render()).startswith(f"Turn {env.infos['planner_0']['turn']} of 4, {standing}.")

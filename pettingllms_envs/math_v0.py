@@ -1,0 +1,13 @@
+"""Answer problems of any data set with problems and answers of mathematics.
+
+The task and its settings: `pettingllms_envs.tasks.math.Math`; all other arguments:
+`pettingllms_envs.assembly.assemble`.
+"""
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.tasks.math import Math
+from pettingllms_envs.workflows.single_reasoner import SingleReasoner
+from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
+
+
+raw_env, env, parallel_env = assemble(Math, __name__, (ToolReasoner, SingleReasoner))

@@ -1,0 +1,13 @@
+"""Answer problems of mathematical olympiads: numbers, expressions, tuples, intervals.
+
+The task and its settings: `pettingllms_envs.tasks.olympiad_bench.OlympiadBench`; all other arguments:
+`pettingllms_envs.assembly.assemble`.
+"""
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.tasks.olympiad_bench import OlympiadBench
+from pettingllms_envs.workflows.single_reasoner import SingleReasoner
+from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
+
+
+raw_env, env, parallel_env = assemble(OlympiadBench, __name__, (ToolReasoner, SingleReasoner))

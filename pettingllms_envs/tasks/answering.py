@@ -1,0 +1,198 @@
+"""Answering: a math problem, and the answer to it in a box. What `aime`, `olympiad_bench` and `math` share.
+
+Rules: a move is an answer, the content of the last balanced `\\boxed{}` of a reply; a later one replaces it. Success
+is that the answer is the golden one, as `pettingllms_envs.graders.math` judges it, whatever the notation.
+Potential: 1 if the current answer is right, else 0 (also without an answer). No costs.
+Nothing that is shown depends on the golden answer: not the prompts, not when an episode ends, not an error. Rewards
+and the outcome do, and those are for the trainer.
+Outcome: `success`; `answered`, whether there is an answer; `timeout`, whether it could not be judged in time, which
+counts as wrong.
+Instances: the problems of a data set in the order of their digests; seed s is problem s modulo their number, so the
+seeds 0 to n - 1 are all of them once. See `pettingllms_envs.datasets.drawing`.
+Source: the math tasks of arXiv:2510.11062, whose code hands gold and answer to the verifier the wrong way round and
+has AIME 24 in a training set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.datasets import drawing
+from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.graders import math
+from pettingllms_envs.replies import last_line
+
+
+MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
+
+
+class AnswerState(NamedTuple):
+    """A problem and the answer to it so far.
+
+    Args:
+        problem: The problem; in a `repr` its digest stands for it.
+        answer: The content of the box that was given last; None if there was none.
+        verdict: What the grader says of it. It is never shown.
+    """
+
+    problem: MathProblem
+    answer: str | None = None
+    verdict: math.Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The task; its state is an `AnswerState`, its move the text of an answer.
+
+    Args:
+        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
+            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
+        layout: The columns of the rows; None to tell them by the name of the data set.
+
+    Raises:
+        ValueError: An instance is asked for and there are no such data.
+    """
+
+    data: str | None = None
+    layout: str | None = None
+
+    name: ClassVar[str]
+    own: ClassVar[str]
+    golden_kind: ClassVar[str | None] = None
+    version: ClassVar[int] = 0
+
+    @property
+    def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
+        """`split`, `level`, and `problem`, the id of one; which levels and ids there are depends on the data."""
+        return {"split": SPLITS, "level": (), "problem": ()}
+
+    @property
+    def blind_replies(self) -> tuple[str, ...]:
+        """Answers that are often right somewhere: small numbers, and some that look like one; also as programs."""
+        plain = ("0", "1", "2", "3", "4", "5", "6", "10", "12", "42", "100", "-1", "1/2", r"\pi", r"\sqrt{2}")
+        boxes = tuple(map(self.write, plain))
+        return (*boxes, *(f"```python\nprint({number})\n```\n{self.write(number)}" for number in ("0", "1", "42")))
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Wrong or right."""
+        return {"value": (0.0, 1.0)}
+
+    def generate(
+        self, seed: int, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
+    ) -> AnswerState:
+        """The problem of a seed in a split.
+
+        Args:
+            seed: Any whole number.
+            split: `"train"`, `"validation"` or `"test"`. A benchmark's own data have the last one only.
+            level: Only problems of this difficulty; None for all.
+            problem: The id of a problem of the split; the seed is not used then.
+
+        Raises:
+            ValueError: There is no such split, level, problem or data.
+        """
+        check_choice("split", split, SPLITS)
+        fields = {"split": split, "level": level, "problem": problem, **self._also()}
+        drawn = drawing.draw(self.data or self.own, self.layout, seed, **fields)
+        if not isinstance(drawn, MathProblem) or drawn.kind != (self.golden_kind or drawn.kind):
+            raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
+        return AnswerState(drawn)
+
+    def parse(self, reply: str) -> str | Unreadable:
+        """The content of the last balanced box."""
+        found = math.boxed(reply)
+        if found is None:
+            return Unreadable(r"it has no \boxed{} that is closed")
+        return _answer(found, "its box")
+
+    def read_output(self, printed: str) -> str | Unreadable:
+        """The answer that a program printed: the box in the last line that is not empty, or else that line."""
+        line = last_line(printed)
+        return _answer(math.boxed(line) or line, "the last line that it printed")
+
+    def agree(self, state: AnswerState, one: str, other: str) -> bool:
+        """Whether two answers to the problem are the same, by the grader's rules, with no look at the golden one."""
+        return math.same(one, other, **_how(state.problem))
+
+    def apply(self, state: AnswerState, move: str) -> AnswerState:
+        """With this answer, judged.
+
+        Raises:
+            GraderFailed: The grader itself failed, twice.
+        """
+        problem = state.problem
+        return AnswerState(problem, move, math.grade(move, problem.answer, **_how(problem)).verdict)
+
+    def solved(self, state: AnswerState) -> bool:
+        """Whether the answer is right."""
+        return state.verdict == math.Verdict.CORRECT
+
+    def value(self, state: AnswerState) -> float:
+        """1 if the answer is right, else 0."""
+        return float(self.solved(state))
+
+    def costs(self, before: AnswerState, move: str, after: AnswerState) -> Mapping[str, float]:
+        """None: another answer costs nothing."""
+        return {}
+
+    def rules(self) -> str:
+        """What an answer may be."""
+        return (
+            "Solve the problem of mathematics. Give its answer exactly, in LaTeX: a number, an expression, a tuple, an"
+            " interval or an equation. Where there are several answers, give all of them, separated by commas, in any"
+            " order. Leave units out."
+        )
+
+    def reply_format(self) -> str:
+        """How a reply ends."""
+        return r"End your reply with the answer in a box, and nothing else in it, such as \boxed{\frac{-31}{97}t^5}."
+
+    def show(self, state: AnswerState) -> str:
+        """The problem, and the answer so far."""
+        text = f"The problem:\n{state.problem.statement.strip()}"
+        return text if state.answer is None else f"{text}\nThe answer so far: {self.write(state.answer)}"
+
+    def describe(self, before: AnswerState, move: str, after: AnswerState, *, proposed: bool = False) -> str:
+        """The answer, and never whether it is right."""
+        return f"The answer {'would be' if proposed else 'is'} {self.write(move)}."
+
+    def oracle(self, state: AnswerState) -> str:
+        """The golden answer."""
+        return state.problem.answer
+
+    def write(self, move: str) -> str:
+        """`42` is written `\\boxed{42}`."""
+        return f"\\boxed{{{move}}}"
+
+    def outcome(self, state: AnswerState) -> Mapping[str, bool | int | float]:
+        """`success`, `answered` and `timeout`; see the module."""
+        return {
+            "success": self.solved(state),
+            "answered": state.answer is not None,
+            "timeout": state.verdict == math.Verdict.TIMEOUT,
+        }
+
+    def _also(self) -> Mapping[str, Any]:
+        """Further fields of the problems to be drawn."""
+        return {}
+
+
+def _how(problem: MathProblem) -> dict[str, Any]:
+    """How answers to a problem are compared; its golden answer is not among it."""
+    return {
+        "kind": problem.kind,
+        "multiple": problem.multiple,
+        "unit": problem.unit,
+        "tolerance": problem.tolerance,
+    }
+
+
+def _answer(text: str, where: str) -> str | Unreadable:
+    if not text.strip():
+        return Unreadable(f"{where} is empty")
+    if len(text) > MAX_ANSWER:
+        return Unreadable(f"{where} is longer than {MAX_ANSWER} characters")
+    return text.strip()

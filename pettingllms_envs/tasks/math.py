@@ -1,0 +1,28 @@
+"""Math: any data set with a problem and its answer in each row.
+
+The task, its rewards and outcome: `pettingllms_envs.tasks.answering`.
+Data: the problems of this package, from primary school to competitions, in three splits; or with `data` such sets as
+Polaris (`POLARIS-Project/Polaris-Dataset-53K`), DAPO (`BytedTsinghua-SIA/DAPO-Math-17k`), DeepScaleR and MATH. A set
+that has a training split only is divided by digests of the statements, so that no problem is in two splits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pettingllms_envs.tasks.answering import Answering
+
+
+@dataclass(frozen=True, slots=True)
+class Math(Answering):
+    """The task; its state is an `AnswerState`, its move the text of an answer.
+
+    Args:
+        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
+            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
+        layout: The columns of the rows; None to tell them by the name of the data set.
+    """
+
+    name: ClassVar[str] = "math"
+    own: ClassVar[str] = "own:polaris"

@@ -1,0 +1,29 @@
+"""OlympiadBench: problems of mathematical olympiads, whose answers are numbers, expressions, tuples or intervals.
+
+The task, its rewards and outcome: `pettingllms_envs.tasks.answering`. Some problems have several answers, of which
+none may be missing, a unit, which may be left out, or a numeric error that is allowed.
+Data: the olympiad-like problems of this package, in three splits, or with `data` OlympiadBench itself
+(`Hothan/OlympiadBench@<commit>`, OE_TO_maths_en_COMP), which has the split `test` only.
+Source: He et al. 2024, arXiv:2402.14008.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pettingllms_envs.tasks.answering import Answering
+
+
+@dataclass(frozen=True, slots=True)
+class OlympiadBench(Answering):
+    """The task; its state is an `AnswerState`, its move the text of an answer.
+
+    Args:
+        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
+            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
+        layout: The columns of the rows; None to tell them by the name of the data set.
+    """
+
+    name: ClassVar[str] = "olympiad_bench"
+    own: ClassVar[str] = "own:olympiad_bench"

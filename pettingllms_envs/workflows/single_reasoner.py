@@ -1,0 +1,136 @@
+"""Workflow `single` of tasks with an answer: one reasoner, whose first box is the answer. The baseline of a team.
+
+Roles: `reasoner`. A reply with a box ends the episode; one without is unreadable, and the next turn is another try.
+
+`tools=True` gives it what a team's tool role has: instead of an answer it may reply with one block of Python, which is
+run; the next turn shows the program and what it printed. A box after the last block counts as the answer, and the
+program is not run then. A team's turn is two replies, so the fair baseline of a team with 4 turns is `tools=True` with
+8, and the same number of tokens a reply.
+
+Rewards: team `progress`, 1 if the answer is right, and `success`, 1 if it is; to the reasoner `format`, -0.2, for a
+reply with neither a box nor, with tools, exactly one block of Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic
+
+from pettingllms_envs.core import (
+    TEAM,
+    UNREADABLE_PENALTY,
+    PythonExecutor,
+    Role,
+    State,
+    Transition,
+    Unreadable,
+    check_num_turns,
+    part_ranges,
+    situation,
+)
+from pettingllms_envs.workflows.single import SingleState
+from pettingllms_envs.workflows.tool_plan import fenced, read_program
+from pettingllms_envs.workflows.tool_reasoner import AnsweringTask, check_executor, importable, ran
+
+
+REASONER = Role("reasoner", "You are the reasoner. Your first answer ends the episode.")
+WITH_TOOLS = (
+    "Instead of an answer you may reply with one block of Python, ```python ... ```. It is run, and in the next turn"
+    " you see the program and what it printed, and none of your other words."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleReasoner(Generic[State]):
+    """One role answers.
+
+    Args:
+        task: The task.
+        num_turns: Turn budget, at least 1; a reply each.
+        tools: Whether it may have programs run before it answers.
+        imports: Packages that programs may import besides the standard library; see `ToolReasoner`.
+        executor: Runs the programs, a `pettingllms_envs.core.PythonExecutor`; not used without `tools`.
+
+    Raises:
+        ValueError: `tools` without an executor, or `num_turns` is not a whole number of at least 1.
+    """
+
+    task: AnsweringTask[State]
+    num_turns: int = 4
+    tools: bool = False
+    imports: tuple[str, ...] = ()
+    # Not a part of the game: a snapshot may go on in a process with another executor.
+    executor: PythonExecutor | None = field(default=None, repr=False, compare=False)
+
+    name: ClassVar[str] = "single"
+    roles: ClassVar[tuple[Role, ...]] = (REASONER,)
+
+    def __post_init__(self) -> None:
+        check_num_turns(self.num_turns)
+        if self.tools:
+            check_executor(self.name, self.executor)
+
+    def start(self, task_state: State) -> SingleState[State]:
+        """Turn 1 on this instance."""
+        return SingleState(task_state)
+
+    def actor(self, state: SingleState[State]) -> str:
+        """Always the reasoner."""
+        return REASONER.name
+
+    def system(self, role: str) -> str:
+        """The rules, the job, how to reply."""
+        job = f"{REASONER.job} {WITH_TOOLS} {importable(self.imports)}" if self.tools else REASONER.job
+        return f"{self.task.rules()}\n{job}\n{self.task.reply_format()}"
+
+    def observe(self, state: SingleState[State], role: str) -> str:
+        """The problem, and what came of the last turn."""
+        return situation(self, state, state.feedback)
+
+    def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
+        """Take the answer, which ends the episode, or run the program."""
+        task = self.task
+        answer = task.parse(_after_programs(reply) if self.tools else reply)
+        if not isinstance(answer, Unreadable):
+            after = task.apply(state.task, answer)
+            team = {"progress": task.value(after) - task.value(state.task)}
+            if task.solved(after):
+                team["success"] = 1.0
+            return state._replace(task=after), {TEAM: team}, True, False
+        feedback, local = self._instead_of_an_answer(reply, answer)
+        over = state.turn == self.num_turns
+        return SingleState(state.task, state.turn + (not over), feedback), {REASONER.name: local}, False, over
+
+    def oracle(self, state: SingleState[State]) -> str:
+        """The task's best answer."""
+        return self.task.write(self.task.oracle(state.task))
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Progress, success and format."""
+        return part_ranges(self.task)
+
+    def _instead_of_an_answer(self, reply: str, why: Unreadable) -> tuple[str, dict[str, float]]:
+        """The words for the next prompt, and the reasoner's part of the reward."""
+        program = read_program(reply) if self.tools else why
+        if isinstance(program, Unreadable):
+            also = f", and {program.reason}" if self.tools else ""
+            return f"Your last reply was unreadable: {why.reason}{also}.", {"format": UNREADABLE_PENALTY}
+        assert self.executor is not None
+        shown = ran(*self.executor(program))
+        return f"Last turn you had this program run:\n{fenced(program, 'python')}\n{shown}", {}
+
+
+def _after_programs(reply: str) -> str:
+    """What comes after the last block of Python, or the whole reply: a box that a program prints is no answer yet."""
+    rest: list[str] = []
+    inside = False
+    for line in reply.splitlines():
+        mark = line.strip()
+        if not inside and mark.lower() in ("```python", "```py"):
+            inside, rest = True, []
+        elif inside and mark == "```":
+            inside = False
+        elif not inside:
+            rest.append(line)
+    return "" if inside else "\n".join(rest)

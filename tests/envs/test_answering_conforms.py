@@ -1,0 +1,55 @@
+"""The math environments pass the conformance suite in every workflow, with programs run in the sandbox."""
+
+import importlib
+from functools import partial
+from typing import Any
+
+import pytest
+
+import pettingllms_envs
+from pettingllms_envs.registry import find
+from pettingllms_envs.testing import check
+
+
+NAMES = ("aime", "math", "olympiad_bench")
+WORKFLOWS: dict[str, dict[str, Any]] = {
+    "tool_reasoner": {"workflow": "tool_reasoner"},
+    "single": {"workflow": "single"},
+    "single with tools": {"workflow": "single", "tools": True},
+}
+BLIND_TEAM = tuple(f"```python\nprint({n})\n```\n\\boxed{{{n}}}" for n in ("2", "3", "10", "'1/2'"))
+FLOOR = 0.15  # of 20 problems a blind answer may hit 3
+
+
+@pytest.mark.parametrize(
+    ("name", "workflow"),
+    [
+        pytest.param(name, workflow, marks=() if workflow == "tool_reasoner" or name == "aime" else pytest.mark.slow)
+        for name in NAMES
+        for workflow in WORKFLOWS
+    ],
+)
+def test_an_environment_passes_every_check(name: str, workflow: str) -> None:
+    settings = WORKFLOWS[workflow]
+    parallel_env = importlib.import_module(find(name).module).parallel_env
+    report = check(
+        partial(pettingllms_envs.make, name, **settings),
+        make_parallel=partial(parallel_env, **settings),
+        blind=BLIND_TEAM,
+        floor=FLOOR,
+    )
+    assert report.ok, report
+    assert [result for result in report if result.status == "skipped"] == [], report
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_oracle_succeeds_and_blind_replies_do_not_in_the_other_splits(name: str, split: str) -> None:
+    report = check(
+        partial(pettingllms_envs.make, name, workflow="single"),
+        options=[{"split": split}],
+        only=["oracle", "floors", "rewards", "no solution shown"],
+        blind=BLIND_TEAM,
+        floor=FLOOR,
+    )
+    assert report.ok, report
