@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUP = "pettingllms.envs"
 BUILT_IN = "pettingllms"
 
-_OWN = {"plan_path": 0, "sokoban": 0, "sudoku": 0}
+_OWN = {"apps": 0, "code_contests": 0, "live_code_bench": 0, "plan_path": 0, "sokoban": 0, "sudoku": 0}
 
 
 class Entry(NamedTuple):

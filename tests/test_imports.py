@@ -26,6 +26,9 @@ MODEL_LIBRARIES = {
 CORE = "pettingllms_envs.core"
 INSIDE = "pettingllms_envs.sandbox.inside"
 
+# What tasks and workflows on problems of data sets are judged by.
+JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms_envs.sandbox"}
+
 # What a room may import of the environments and of PettingZoo's world, beyond the standard library and numpy.
 # A room not named here may import whatever no other rule forbids.
 ROOMS = {
@@ -35,10 +38,16 @@ ROOMS = {
     "replies.py": {CORE},
     "rendering.py": {"PIL", "rich", CORE},
     "aec.py": {"gymnasium", "pettingzoo", CORE, "pettingllms_envs.spaces", "pettingllms_envs"},
-    "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"},
-    "workflows/*.py": {CORE, "pettingllms_envs.workflows"},
+    "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"} | JUDGING,
+    "workflows/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
+    | JUDGING,
     "datasets/problems.py": {"pettingllms_envs.sandbox.values"},
-    "graders/*.py": {CORE, "pettingllms_envs.sandbox", "pettingllms_envs.sandbox.values", "pettingllms_envs.graders"},
+    "graders/*.py": {
+        CORE,
+        "pettingllms_envs.datasets.problems",
+        "pettingllms_envs.graders",
+        "pettingllms_envs.sandbox",
+    },
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {CORE, "pettingllms_envs.sandbox", *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel"))}
     | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire"},
