@@ -42,12 +42,10 @@ ROOMS = {
     "workflows/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | JUDGING,
     "datasets/problems.py": {"pettingllms_envs.sandbox.values"},
-    "graders/*.py": {
-        CORE,
-        "pettingllms_envs.datasets.problems",
-        "pettingllms_envs.graders",
-        "pettingllms_envs.sandbox",
-    },
+    # The Hub's library and parquet's are imported when they are needed, and are an extra.
+    "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
+    | {"pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},
+    "graders/*.py": {CORE, "pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms_envs.sandbox"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {CORE, "pettingllms_envs.sandbox", *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel"))}
     | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire"},

@@ -1,1 +1,31 @@
-"""From rows of a data set, of the Hub's or of a local file with the same columns, to problems."""
+"""From rows of a data set, of the Hub's or of a local file with the same columns, to problems.
+
+    from pettingllms_envs.datasets import load
+
+    load("own:apps", split="test").problems                    # the rows that this package ships
+    load("my_problems.jsonl", layout="math", split="train")    # columns `problem` and `answer`
+    load("codeparrot/apps@<commit>", split="train")            # of the Hub, at a commit
+
+Inside out: `problems.py` (what rows become), a file for each layout (`apps.py`, `aime.py`, ...: pure functions from a
+row to a problem), `layouts.py` and `known.py` (their tables), `files.py`, `hub.py` and `prepared.py` (where rows are),
+`sources.py` (what a user names), `loading.py` (`load`), `overlap.py` (what a training and a test set share).
+"""
+
+from __future__ import annotations
+
+from pettingllms_envs.datasets.layouts import LAYOUTS, Layout, answer_columns
+from pettingllms_envs.datasets.loading import Bad, Loaded, load
+from pettingllms_envs.datasets.problems import CodeProblem, MathProblem, Problem
+
+
+__all__ = [
+    "LAYOUTS",
+    "Bad",
+    "CodeProblem",
+    "Layout",
+    "Loaded",
+    "MathProblem",
+    "Problem",
+    "answer_columns",
+    "load",
+]

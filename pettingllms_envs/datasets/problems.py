@@ -91,6 +91,7 @@ class MathProblem(Problem):
         unit: In which the answer is given; may be empty. An answer may repeat it or leave it out.
         tolerance: How far a number may be off, absolutely, each of several where there are several; () for not at all.
         solution: A worked solution, where the data set has one. It never reaches an observation.
+        year: In which it was first posed; None where the data set does not say.
     """
 
     answer: str
@@ -99,3 +100,4 @@ class MathProblem(Problem):
     unit: str = ""
     tolerance: tuple[float, ...] = ()
     solution: str = ""
+    year: int | None = None

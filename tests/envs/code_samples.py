@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pettingllms_envs.datasets.apps import code_problem
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.sandbox import LEETCODE_PRELUDE, CallTest, StdinTest
 
@@ -33,15 +34,15 @@ def lined(text: str) -> list[Any]:
 
 
 def apps(row: dict[str, Any]) -> CodeProblem:
-    return CodeProblem(
+    return code_problem(
         source="apps",
         id=row["id"],
         statement=row["question"],
-        tests=tests_of(row["fn_name"], row["inputs"], row["outputs"]),
+        tests=list(zip(row["inputs"], row["outputs"], strict=True)),
         fn_name=row["fn_name"],
         starter_code=row["starter_code"] or "",
-        prelude=LEETCODE_PRELUDE if row["fn_name"] else "",
-        solutions=tuple(row["solutions"]),
+        solutions=row["solutions"],
+        level=1,
     )
 
 

@@ -1,0 +1,97 @@
+"""Problems with an answer, in columns of any name: MATH, DeepScaleR, Polaris, and DAPO's prompts.
+
+An answer is taken as the data set writes it, without dollar signs or a box; where a row has a worked solution and no
+answer, the answer is in the last box of the solution.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pettingllms_envs.datasets import rows, statements
+from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.datasets.rows import BadRow, Row
+
+
+_BOX = re.compile(r"\\f?boxed\s*\{")
+_DOLLAR = re.compile(r"(?<!\\)\$")
+_FIRST_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+DAPO_INSTRUCTION = re.compile(
+    r"\ASolve the following math problem step by step\. The last line of your response should be of the form"
+    r" Answer: \$Answer \(without quotes\) where \$Answer is the answer to the problem\.\s*"
+)
+DAPO_REMINDER = re.compile(r"\s*Remember to put your answer on its own line after \"Answer:\"\.\s*\Z")
+
+
+def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answer") -> MathProblem:
+    """A row with a column for the problem and one for its answer.
+
+    Args:
+        row: May also have `solution`, `level` or `difficulty`, `subject` or `type`, and `id` or `unique_id`.
+        source: What the problem's source is called.
+        problem: The column of the statement.
+        answer: The column of the answer, text or a number.
+
+    Raises:
+        BadRow: A column is missing, or the answer is blank.
+    """
+    statement = rows.statement(row, problem)
+    solution = rows.text(row, "solution", default="")
+    written = rows.words(row, answer) if row.get(answer) is not None else last_box(solution)
+    if not plain(written):
+        raise BadRow(f"{answer!r} is missing or blank, and 'solution' has no box; expected an answer")
+    return MathProblem(
+        source=source,
+        id=rows.words(row, "id", "unique_id") or statements.name(statement),
+        statement=statement,
+        level=_level(row),
+        subject=rows.text(row, "subject", "type", default=""),
+        answer=plain(written),
+        solution=solution,
+    )
+
+
+def polaris(row: Row) -> MathProblem:
+    """A row of Polaris, whose `difficulty` is how many of 8 answers of a 7B model were right: 8/8 is level 1."""
+    right = re.fullmatch(r"([0-8])/8", rows.text(row, "difficulty", default="8/8"))
+    if right is None:
+        raise BadRow(f"'difficulty' is {row['difficulty']!r}; expected such as '3/8'")
+    return read({**row, "difficulty": 9 - int(right[1])}, source="polaris")
+
+
+def dapo(row: Row) -> MathProblem:
+    """A row of DAPO-Math-17k: a prompt with an instruction around the problem, and the answer as a ground truth."""
+    messages = [rows.table(message, "a message") for message in rows.items(row.get("prompt"), "'prompt'")]
+    asked = [rows.text(message, "content") for message in messages if message.get("role") == "user"]
+    if len(asked) != 1:
+        raise BadRow(f"'prompt' has {len(asked)} messages of the user; expected one")
+    problem = DAPO_REMINDER.sub("", DAPO_INSTRUCTION.sub("", asked[0]))
+    truth = rows.table(row.get("reward_model"), "'reward_model'").get("ground_truth")
+    return read({"problem": problem, "answer": truth}, source="dapo")
+
+
+def plain(answer: str) -> str:
+    """An answer without a box around it, dollar signs, and a period at its end."""
+    answer = answer.strip()
+    boxed = last_box(answer)
+    if boxed and _BOX.match(answer) and answer.endswith("}"):
+        answer = boxed
+    return _DOLLAR.sub("", answer).strip().removesuffix(".").strip()
+
+
+def last_box(solution: str) -> str:
+    """What is in the last box of a worked solution whose braces match; `""` if there is none."""
+    for box in reversed(list(_BOX.finditer(solution))):
+        depth = 1
+        for brace in re.finditer(r"\\.|[{}]", solution[box.end() :], re.S):
+            depth += {"{": 1, "}": -1}.get(brace[0], 0)
+            if depth == 0:
+                return solution[box.end() : box.end() + brace.start()].strip()
+    return ""
+
+
+def _level(row: Row) -> int:
+    """The first number in the level or difficulty, such as 5 in "Level 5", at least 1."""
+    number = _FIRST_NUMBER.search(rows.words(row, "level", "difficulty"))
+    return max(1, int(float(number[0]))) if number else 1

@@ -1,0 +1,62 @@
+"""LiveCodeBench's private tests: JSON, or the base64 of the zlib of a pickle of JSON.
+
+No pickle is loaded. All that these have is one text, so the pickle's opcodes are read one by one, and any that does
+more than hold a text is refused: no global can be resolved, no object built, no memory claimed by a number in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import pickletools
+import zlib
+
+from pettingllms_envs.datasets.rows import BadRow
+
+
+MAX_BYTES = 1 << 28
+"""The largest that a blob may become, in bytes. The largest of LiveCodeBench's own is about 100 MB."""
+
+_TEXTS = frozenset({"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"})
+_FRAME = frozenset({"PROTO", "FRAME", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "STOP"})
+
+
+def unpacked(blob: str, max_bytes: int = MAX_BYTES) -> str:
+    """The JSON in a blob.
+
+    Args:
+        blob: The column, JSON or base64.
+        max_bytes: How large it may become.
+
+    Raises:
+        BadRow: It is neither, is larger, or is a pickle of something else than a text.
+    """
+    if blob.lstrip()[:1] in ("[", "{"):
+        return blob
+    try:
+        packed = base64.b64decode(blob, validate=True)
+        inflate = zlib.decompressobj()
+        pickled = inflate.decompress(packed, max_bytes)
+    except (binascii.Error, ValueError, zlib.error) as error:
+        raise BadRow(f"the private tests are neither JSON nor base64 of zlib ({error})") from error
+    if inflate.unconsumed_tail or not inflate.eof:
+        said = f"unpack to more than {max_bytes} bytes" if inflate.unconsumed_tail else "are cut off"
+        raise BadRow(f"the private tests {said}")
+    return _text(pickled)
+
+
+def _text(pickled: bytes) -> str:
+    found: list[str] = []
+    try:
+        for opcode, argument, _ in pickletools.genops(pickled):
+            if opcode.name in _TEXTS and not found:
+                found.append(str(argument))
+            elif opcode.name not in _FRAME:
+                raise BadRow(f"the private tests are a pickle with {opcode.name}; expected one text and nothing else")
+    except BadRow:
+        raise
+    except ValueError as error:
+        raise BadRow(f"the private tests are no pickle ({error})") from error
+    if not found:
+        raise BadRow("the private tests are a pickle without a text")
+    return found[0]

@@ -1,0 +1,115 @@
+"""The rows of a file: JSON lines, JSON lines in gzip, one JSON list, or parquet. One at a time, memory flat.
+
+A line that is no JSON object is a bad row, and the lines after it are read. A file that is cut off is an error.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from pettingllms_envs.datasets.rows import BadRow, Row
+
+
+ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+MAX_LINE = 1 << 29
+"""The longest line, in bytes; a longer one ends the reading, for nothing could be read after it."""
+
+BATCH = 64
+"""Rows of a parquet file that are in memory at a time, beside the row group that they are from."""
+
+
+def read_rows(path: Path, read: Callable[[int], None] | None = None) -> Iterator[Row | BadRow]:
+    """The rows of a file in their order; a `BadRow` in the place of one that cannot be read.
+
+    Args:
+        path: A file with one of `ENDINGS`.
+        read: Is told how many more bytes of the file were read, now and then.
+
+    Raises:
+        ValueError: The file has another ending, or is damaged.
+        ImportError: It is parquet, and pyarrow is not installed.
+        OSError: It cannot be read.
+    """
+    if not path.name.endswith(ENDINGS):
+        raise ValueError(f"{path} ends otherwise; expected {', '.join(ENDINGS)}. Convert it, or name another file.")
+    told = read or (lambda _: None)
+    if path.name.endswith(".parquet"):
+        yield from _parquet(path, told)
+    elif path.name.endswith(".json"):
+        yield from _json_list(path, told)
+    else:
+        yield from _json_lines(path, told)
+
+
+def stem(path: Path) -> str:
+    """The name of a file without its ending."""
+    ending = next((ending for ending in sorted(ENDINGS, key=len, reverse=True) if path.name.endswith(ending)), "")
+    return path.name.removesuffix(ending)
+
+
+def _json_lines(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:
+    zipped = path.name.endswith(".gz")
+    with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) if zipped else nullcontext(raw) as stream:
+        before = 0
+        try:
+            while line := stream.readline(MAX_LINE + 1):
+                if len(line) > MAX_LINE:
+                    raise ValueError(f"{path} has a line of more than {MAX_LINE} bytes; expected JSON lines.")
+                if line.strip():
+                    yield _row(line)
+                read(raw.tell() - before)
+                before = raw.tell()
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path} is damaged ({error}); expected a whole file. Get it again.") from error
+
+
+def _row(line: bytes) -> Row | BadRow:
+    try:
+        row = json.loads(line, parse_int=_integer)
+    except RecursionError:
+        return BadRow("the line is nested too deeply")
+    except ValueError as error:
+        return BadRow(f"the line is no JSON ({error})")
+    return row if isinstance(row, dict) else BadRow(f"the line is a {type(row).__name__}; expected an object")
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= 4300 else digits  # as text it is a bad number where a number is expected
+
+
+def _json_list(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:
+    try:
+        rows = json.loads(path.read_bytes(), parse_int=_integer)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON ({error}); expected a list of objects. Get it again.") from error
+    if not isinstance(rows, list):
+        raise ValueError(f"{path} is a {type(rows).__name__}; expected a list of objects. Name another file.")
+    read(path.stat().st_size)
+    for row in rows:
+        yield row if isinstance(row, dict) else BadRow(f"the entry is a {type(row).__name__}; expected an object")
+
+
+def _parquet(path: Path, read: Callable[[int], None]) -> Iterator[Row]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            f"{path} is parquet, and pyarrow is not installed; expected the extra `data`."
+            " Install it: pip install 'pettingllms[data]'"
+        ) from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(batch_size=BATCH, row_groups=[group]):
+                    rows: list[dict[str, Any]] = batch.to_pylist()
+                    yield from rows
+                read(path.stat().st_size // file.num_row_groups)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path} is damaged ({error}); expected a parquet file. Get it again.") from error

@@ -1,0 +1,152 @@
+"""Files of data sets on the Hub, at a pinned commit. Data files only: no loading script is read, no code is run.
+
+`HF_ENDPOINT`, `HF_HOME`, `HF_HUB_OFFLINE` and `HF_TOKEN` mean what they mean to `huggingface_hub`, whose work it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from types import ModuleType
+
+from pettingllms_envs.datasets.files import ENDINGS
+from pettingllms_envs.datasets.known import SPLIT_NAMES
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of a data set at a commit."""
+
+    id: str
+    revision: str
+    path: str
+
+    @property
+    def name(self) -> str:
+        """Its path in the data set."""
+        return self.path
+
+
+def local(file: Path | HubFile) -> Path:
+    """The file on this machine; one of the Hub's is downloaded to `huggingface_hub`'s cache unless it is there.
+
+    Raises:
+        ImportError: `huggingface_hub` is not installed.
+        ValueError: It cannot be had.
+    """
+    if isinstance(file, Path):
+        return file
+    hub = _library()
+    try:
+        return Path(hub.hf_hub_download(file.id, file.path, repo_type="dataset", revision=file.revision))
+    except (OSError, hub.errors.HfHubHTTPError) as error:
+        raise ValueError(f"{file.path} of {file.id} cannot be had ({_short(error)}). Try again.") from error
+
+
+def pinned(id: str, revision: str | None) -> str:
+    """The revision, if it is a commit.
+
+    Raises:
+        ValueError: It is not; with what to give instead.
+    """
+    if revision is not None and _COMMIT.fullmatch(revision):
+        return revision
+    given = "no revision" if revision is None else f"the revision {revision!r}"
+    raise ValueError(
+        f"{id} has {given}; expected a commit of 40 hex digits, for what is on the Hub may change. Prepare a copy once"
+        f" (pettingllms data prepare {id}) and load its folder, or give '{id}@<commit>'."
+    )
+
+
+def commit(id: str, revision: str | None) -> str:
+    """The commit that a branch or tag is at now; of `main` without one.
+
+    Raises:
+        ImportError: `huggingface_hub` is not installed.
+        ValueError: There is no such data set or revision, or the Hub cannot be reached.
+    """
+    if revision is not None and _COMMIT.fullmatch(revision):
+        return revision
+    hub = _library()
+    try:
+        found = hub.HfApi().dataset_info(id, revision=revision).sha
+    except (OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError) as error:
+        at = f" at {revision!r}" if revision else ""
+        raise ValueError(
+            f"{id}{at} cannot be had ({_short(error)}); expected a set of the Hub. Check the id."
+        ) from error
+    return str(found)
+
+
+def files(
+    id: str, revision: str, patterns: Mapping[str, Sequence[Sequence[str]]]
+) -> dict[str, tuple[Path | HubFile, ...]]:
+    """The data files of a set by split.
+
+    Args:
+        id: The set.
+        revision: A commit.
+        patterns: For each split, groups of patterns of which the first that fits counts. Where there are none, files
+            are told apart by their names.
+
+    Raises:
+        ImportError: `huggingface_hub` is not installed.
+        ValueError: The Hub cannot be reached, or the set has no file that fits.
+    """
+    hub = _library()
+    try:
+        there = sorted(hub.HfApi().list_repo_files(id, repo_type="dataset", revision=revision))
+    except (OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError) as error:
+        raise ValueError(f"the files of {id}@{revision} cannot be listed ({_short(error)}). Try again.") from error
+    data = [path for path in there if path.endswith(ENDINGS) and not path.endswith(("_infos.json", "info.json"))]
+    found = (
+        _told_apart(data) if not patterns else {split: _fitting(data, groups) for split, groups in patterns.items()}
+    )
+    lacking = [split for split, paths in found.items() if not paths]
+    if lacking or not found:
+        raise ValueError(
+            f"{id}@{revision} has no data files for {', '.join(lacking) or 'any split'}; it has"
+            f" {', '.join(there[:20])}."
+            " Download the right one, and give its path and the layout."
+        )
+    return {split: tuple(HubFile(id, revision, path) for path in paths) for split, paths in found.items()}
+
+
+def _fitting(paths: Sequence[str], groups: Sequence[Sequence[str]]) -> list[str]:
+    found: list[str] = []
+    for group in groups:
+        fitting = ([path for path in paths if fnmatch(path, pattern)] for pattern in group)
+        found += next((some for some in fitting if some), [])
+    return found
+
+
+def _told_apart(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Files by the split that is a word of their name; those that have none are train."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        words = re.split(r"[^a-z]+", path.rpartition("/")[2].lower())
+        split = next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), "train")
+        found.setdefault(split, []).append(path)
+    return found
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def _library() -> ModuleType:
+    try:
+        import huggingface_hub
+        import huggingface_hub.errors
+    except ImportError as error:
+        raise ImportError(
+            "huggingface_hub is not installed; expected the extra `data` for sets of the Hub."
+            " Install it: pip install 'pettingllms[data]'"
+        ) from error
+    return huggingface_hub

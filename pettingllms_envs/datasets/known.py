@@ -1,0 +1,125 @@
+"""The data sets of the Hub whose layout is known: ids, which files hold which split, gaps in their columns.
+
+A set is told by its id, and a file by its name when it is the id with "__" for "/", as in
+`codeparrot__apps__train.jsonl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pettingllms_envs.datasets.rows import Row
+
+
+SPLIT_NAMES = {
+    "train": "train",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+"""What the Hub's sets call their splits, and our word for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSet:
+    """A data set of the Hub.
+
+    Args:
+        id: Its id.
+        layout: The name of its layout.
+        config: Which of its configurations, where it has several; `""` otherwise.
+        files: For each of our splits the patterns of its files (`fnmatch`, of the whole path). Where files of one
+            split are there in several formats, those of the first pattern that fits are read.
+        gaps: Columns that its rows lack and their copies elsewhere have.
+    """
+
+    id: str
+    layout: str
+    config: str = ""
+    files: Mapping[str, tuple[str, ...]]
+    gaps: Row = field(default_factory=dict)
+
+    @property
+    def stem(self) -> str:
+        """How a file with its rows is named, up to the split."""
+        return "__".join(filter(None, (self.id.replace("/", "__"), self.config)))
+
+
+_ANY = ("*.parquet", "*.jsonl", "*.json")
+
+KNOWN = (
+    KnownSet(id="codeparrot/apps", layout="apps", files={"train": ("train.jsonl",), "test": ("test.jsonl",)}),
+    KnownSet(
+        id="deepmind/code_contests",
+        layout="code_contests",
+        files={
+            "train": ("data/train-*.parquet",),
+            "validation": ("data/valid-*.parquet", "data/validation-*.parquet"),
+            "test": ("data/test-*.parquet",),
+        },
+    ),
+    KnownSet(
+        id="livecodebench/code_generation_lite",
+        layout="live_code_bench",
+        files={"test": ("test*.jsonl",)},
+    ),
+    KnownSet(id="HuggingFaceH4/aime_2024", layout="aime", files={"test": _ANY}, gaps={"year": "2024"}),
+    KnownSet(id="Maxwell-Jia/AIME_2024", layout="aime", files={"test": _ANY}, gaps={"year": "2024"}),
+    KnownSet(id="math-ai/aime24", layout="aime", files={"test": _ANY}, gaps={"year": "2024"}),
+    KnownSet(id="math-ai/aime25", layout="aime", files={"test": _ANY}, gaps={"year": "2025"}),
+    KnownSet(
+        id="opencompass/AIME2025",
+        layout="aime",
+        config="AIME2025-I",
+        files={"test": ("*[-_]I.jsonl", "*[-_]I.parquet", "*[-_]I/*")},
+        gaps={"year": "2025"},
+    ),
+    KnownSet(
+        id="opencompass/AIME2025",
+        layout="aime",
+        config="AIME2025-II",
+        files={"test": ("*[-_]II.jsonl", "*[-_]II.parquet", "*[-_]II/*")},
+        gaps={"year": "2025"},
+    ),
+    KnownSet(id="MathArena/aime_2025", layout="aime", files={"test": _ANY}, gaps={"year": "2025"}),
+    KnownSet(
+        id="Hothan/OlympiadBench",
+        layout="olympiad_bench",
+        config="OE_TO_maths_en_COMP",
+        files={"test": ("*OE_TO_maths_en_COMP*.parquet", "*OE_TO_maths_en_COMP*.json*")},
+    ),
+    KnownSet(id="POLARIS-Project/Polaris-Dataset-53K", layout="polaris", files={"train": _ANY}),
+    KnownSet(id="BytedTsinghua-SIA/DAPO-Math-17k", layout="dapo", files={"train": _ANY}),
+    KnownSet(id="agentica-org/DeepScaleR-Preview-Dataset", layout="math", files={"train": _ANY}),
+    KnownSet(
+        id="HuggingFaceH4/MATH-500", layout="math", files={"test": ("test*.jsonl", "*test*.parquet", "*.parquet")}
+    ),
+)
+
+
+def known_sets(id: str) -> list[KnownSet]:
+    """The known set of this id, in all its configurations; none if the id is unknown.
+
+    Args:
+        id: With or without a configuration, as in `"opencompass/AIME2025:AIME2025-I"`.
+    """
+    name, _, config = id.partition(":")
+    return [known for known in KNOWN if known.id == name and config in ("", known.config)]
+
+
+def by_file_name(stem: str) -> tuple[KnownSet, str] | None:
+    """The known set whose rows a file has, and which of our splits, by the file's name without its ending.
+
+    The split is `""` where the name says none.
+    """
+    for known in sorted(KNOWN, key=lambda known: -len(known.stem)):
+        if stem == known.stem or stem.startswith(f"{known.stem}__"):
+            return known, split_in(stem)
+    return None
+
+
+def split_in(stem: str) -> str:
+    """Which of our splits a file's name ends with, as in `apps__train`; `""` if none."""
+    return SPLIT_NAMES.get(stem.rpartition("__")[2].lower(), "")

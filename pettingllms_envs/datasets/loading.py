@@ -1,0 +1,208 @@
+"""`load`: from what a user names to problems, with every row that is not among them counted and accounted for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pettingllms_envs.core import SPLITS
+from pettingllms_envs.datasets import statements
+from pettingllms_envs.datasets.files import read_rows
+from pettingllms_envs.datasets.hub import HubFile, local
+from pettingllms_envs.datasets.layouts import Layout
+from pettingllms_envs.datasets.problems import MathProblem, Problem
+from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row, missing
+from pettingllms_envs.datasets.sources import Source, find_source, verify
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A row that is not as its layout says.
+
+    Args:
+        file: The file's name.
+        index: The row's place in the file, from 0, blank lines not counted.
+        reason: What is wrong with it.
+    """
+
+    file: str
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Problems, and what became of all other rows.
+
+    Args:
+        problems: In the order of the rows.
+        bad: The malformed rows.
+        left_out: How many rows are well-formed and not among the problems, by reason.
+        source: The data as it was named, without a revision.
+        revision: The Hub's commit; `""` elsewhere.
+        layout: The layout's name.
+        split: The split; None if all.
+    """
+
+    problems: tuple[Problem, ...]
+    bad: tuple[Bad, ...]
+    left_out: Mapping[str, int]
+    source: str
+    revision: str
+    layout: str
+    split: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row with what came of it."""
+
+    file: str
+    index: int
+    row: Row
+    outcome: Problem | BadRow | LeftOut
+
+
+def load(
+    data: str | Path,
+    *,
+    split: str | None = None,
+    layout: str | Layout | None = None,
+    revision: str | None = None,
+    on_bad: str = "skip",
+    include_unjudged: bool = False,
+    limit: int | None = None,
+) -> Loaded:
+    """The problems of a data set.
+
+    Args:
+        data: `"own:apps"` for the rows that this package ships in a layout; a local file (.jsonl, .jsonl.gz, .json or
+            .parquet) with the columns of its layout; a folder that `pettingllms data prepare` wrote; or a set of the
+            Hub with its commit, `"codeparrot/apps@<40 hex digits>"`.
+        split: `"train"`, `"validation"` or `"test"`; None for all rows. See `sources` for sets that lack one.
+        layout: The rows' layout or its name; None where the name of the data says it.
+        revision: The Hub's commit, instead of the `@` in `data`.
+        on_bad: `"skip"`: malformed rows are listed in `bad`; `"raise"`: the first one is an error.
+        include_unjudged: Whether problems are taken that no comparison can judge; their `unjudged` says why.
+        limit: Stop after so many problems; the rows after them are not read.
+
+    Raises:
+        ValueError: There is no such data or split, its layout is unknown, columns are missing, or a row is malformed
+            and `on_bad` is `"raise"`.
+        ImportError: pyarrow or `huggingface_hub` is needed and not installed.
+        OSError: A file cannot be read.
+    """
+    if on_bad not in ("skip", "raise"):
+        raise ValueError(f"on_bad is {on_bad!r}; expected 'skip' or 'raise'.")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is {limit}; expected at least 1. Leave it out for all problems.")
+    source = find_source(data, layout=layout, revision=revision)
+    problems: list[Problem] = []
+    bad: list[Bad] = []
+    left_out: Counter[str] = Counter()
+    for entry in entries(source, split):
+        outcome = entry.outcome
+        if isinstance(outcome, BadRow):
+            if on_bad == "raise":
+                raise ValueError(
+                    f"row {entry.index} of {entry.file}: {outcome}; expected the layout {source.layout.name!r}."
+                    " Mend the row, or skip such rows with on_bad='skip'."
+                )
+            bad.append(Bad(entry.file, entry.index, str(outcome)))
+        elif isinstance(outcome, LeftOut):
+            left_out[str(outcome)] += 1
+        elif outcome.unjudged and not include_unjudged:
+            left_out[outcome.unjudged] += 1
+        else:
+            problems.append(outcome)
+            if len(problems) == limit:
+                break
+    return Loaded(
+        problems=tuple(problems),
+        bad=tuple(bad),
+        left_out=dict(left_out),
+        source=source.name,
+        revision=source.revision,
+        layout=source.layout.name,
+        split=split,
+    )
+
+
+def entries(source: Source, split: str | None, read: Callable[[int], None] | None = None) -> Iterator[Entry]:
+    """The rows of a split with what came of them, one at a time.
+
+    Args:
+        source: The data.
+        split: The split; None for all rows.
+        read: Is told how many more bytes of the files were read, now and then.
+
+    Raises:
+        ValueError: There is no such split, a file is damaged, or its first row lacks columns.
+    """
+    if split is not None and split not in source.shares:
+        known = "" if split in SPLITS else f" No split has the name {split!r}."
+        raise ValueError(
+            f"{source.name} has no {split!r} split; expected {' or '.join(map(repr, source.shares))}.{known}"
+        )
+    if split is None:
+        for has, files in source.files.items():
+            yield from _of_files(source, files, frozenset(), unique=source.layout.repeats and has != "test", read=read)
+    else:
+        has, kept = source.shares[split]
+        unique = source.layout.repeats and has != "test"
+        yield from _of_files(source, source.files[has], kept, unique=unique, read=read)
+
+
+def _of_files(
+    source: Source,
+    files: tuple[Path | HubFile, ...],
+    kept: frozenset[str],
+    *,
+    unique: bool,
+    read: Callable[[int], None] | None,
+) -> Iterator[Entry]:
+    seen: dict[bytes, str] = {}
+    for file in files:
+        path = local(file)
+        verify(source, path)
+        for index, row in enumerate(read_rows(path, read)):
+            if isinstance(row, BadRow):
+                yield Entry(file.name, index, {}, row)
+                continue
+            if index == 0:
+                _check_columns(source, file.name, row)
+            outcome = _outcome(source, row)
+            if isinstance(outcome, Problem):
+                if kept and statements.split(outcome.statement) not in kept:
+                    continue
+                outcome = _first(outcome, seen) if unique else outcome
+            yield Entry(file.name, index, row, outcome)
+
+
+def _outcome(source: Source, row: Row) -> Problem | BadRow | LeftOut:
+    try:
+        return source.layout.read({**source.gaps, **row})
+    except (BadRow, LeftOut) as reason:
+        return reason
+
+
+def _first(problem: Problem, seen: dict[bytes, str]) -> Problem | LeftOut:
+    """The problem, or that a row before it has its statement."""
+    key = hashlib.sha256(" ".join(problem.statement.split()).encode("utf-8", "surrogatepass")).digest()[:16]
+    answer = problem.answer if isinstance(problem, MathProblem) else ""
+    if key not in seen:
+        seen[key] = answer
+        return problem
+    return LeftOut("an earlier row has its statement" + ("" if seen[key] == answer else " and another answer"))
+
+
+def _check_columns(source: Source, file: str, row: Row) -> None:
+    lacking = missing(source.layout.columns, row)
+    if lacking:
+        raise ValueError(
+            f"{file} has the columns {', '.join(map(repr, row))} and lacks {', '.join(lacking)}; expected those of the"
+            f" layout {source.layout.name!r}. Name its own layout, or another file."
+        )

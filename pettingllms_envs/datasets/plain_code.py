@@ -1,0 +1,41 @@
+"""Programs to write, in columns of one's own: `question`, `inputs`, `outputs`, and what else is known.
+
+The plainest layout for a code data set: lists instead of JSON texts. `inputs` and `outputs` are texts, or lists of
+arguments and results where `fn_name` says what is called.
+"""
+
+from __future__ import annotations
+
+from pettingllms_envs.datasets import rows, statements
+from pettingllms_envs.datasets.apps import LEVELS as APPS_LEVELS
+from pettingllms_envs.datasets.apps import code_problem
+from pettingllms_envs.datasets.live_code_bench import LEVELS
+from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.rows import BadRow, Row
+
+
+def read(row: Row) -> CodeProblem:
+    """A row with `question`, `inputs`, `outputs`; `id`, `fn_name`, `starter_code`, `solutions`, `difficulty`, `date`.
+
+    Raises:
+        BadRow: A column is missing or of another kind.
+        LeftOut: There are no tests.
+    """
+    statement = rows.statement(row, "question")
+    solutions = row.get("solutions")
+    if solutions is None:
+        solutions = [row["solution"]] if row.get("solution") else []
+    solutions = rows.items(solutions, "'solutions'")
+    if not all(isinstance(program, str) for program in solutions):
+        raise BadRow("'solutions' has something else than texts")
+    return code_problem(
+        source="code",
+        id=rows.words(row, "id") or statements.name(statement),
+        statement=statement,
+        tests=rows.pairs(row.get("inputs"), row.get("outputs"), "the row"),
+        fn_name=rows.text(row, "fn_name", default="") or None,
+        starter_code=rows.text(row, "starter_code", default=""),
+        solutions=solutions,
+        level={**APPS_LEVELS, **LEVELS}.get(rows.words(row, "difficulty").lower(), 1),
+        date=rows.text(row, "date", default=""),
+    )

@@ -1,0 +1,132 @@
+"""A row as a data set has it, and how its columns are read: each is of its kind, or the row is refused with a reason.
+
+Rows come from strangers' files. Nothing in one is evaluated, imported or unpickled; JSON inside a column is read as
+JSON, with numbers as large as the sandbox can compare.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+
+Row = Mapping[str, Any]
+
+MAX_DIGITS = 4300
+"""The longest integer of a call test, in digits: the sandbox compares none that is longer."""
+
+
+class BadRow(ValueError):
+    """A row is not as its layout says; the message is the reason."""
+
+
+class LeftOut(ValueError):
+    """A row is as it should be and yet no problem for a grader; the message is the reason."""
+
+
+def text(row: Row, *names: str, default: str | None = None) -> str:
+    """The text in the first of the columns that the row has.
+
+    Args:
+        row: The row.
+        names: One column, or several names under which the same is found in copies of the set.
+        default: What an absent or null column stands for; without one it is an error.
+
+    Raises:
+        BadRow: There is no such column, or it holds no text.
+    """
+    name = next((name for name in names if row.get(name) is not None), None)
+    if name is None:
+        if default is None:
+            raise BadRow(f"{' or '.join(map(repr, names))} is missing or null; expected text")
+        return default
+    value = row[name]
+    if not isinstance(value, str):
+        raise BadRow(f"{name!r} is a {type(value).__name__}; expected text")
+    return value
+
+
+def statement(row: Row, *names: str) -> str:
+    """`text`, which must not be blank."""
+    value = text(row, *names).strip()
+    if not value:
+        raise BadRow(f"{names[0]!r} is blank; expected a statement")
+    return value
+
+
+def words(row: Row, *names: str) -> str:
+    """What a column has for an id or a label, a text or a number, as text; `""` where it is absent or null."""
+    value = next((row[name] for name in names if row.get(name) is not None), "")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadRow(f"{names[0]!r} is a {type(value).__name__}; expected text or a number")
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:g}"
+    return str(value).strip()
+
+
+def items(value: object, what: str) -> list[Any]:
+    """A list.
+
+    Raises:
+        BadRow: It is something else.
+    """
+    if isinstance(value, list | tuple):
+        return list(value)
+    raise BadRow(f"{what} is a {type(value).__name__}; expected a list")
+
+
+def table(value: object, what: str) -> Row:
+    """A mapping.
+
+    Raises:
+        BadRow: It is something else.
+    """
+    if isinstance(value, Mapping):
+        return value
+    raise BadRow(f"{what} is a {type(value).__name__}; expected a mapping")
+
+
+def pairs(inputs: object, outputs: object, what: str) -> list[tuple[Any, Any]]:
+    """Two lists of one length as a list of pairs.
+
+    Raises:
+        BadRow: One is no list, or one is longer.
+    """
+    ones, others = items(inputs, f"the inputs of {what}"), items(outputs, f"the outputs of {what}")
+    if len(ones) != len(others):
+        raise BadRow(f"{what} has {len(ones)} inputs and {len(others)} outputs; expected as many")
+    return list(zip(ones, others, strict=True))
+
+
+def parsed(document: str, what: str) -> Any:
+    """The value of a JSON document in a column.
+
+    Raises:
+        BadRow: It is no JSON, is nested too deeply, or has NaN or an infinity.
+        LeftOut: It has an integer of more than `MAX_DIGITS` digits, which the sandbox compares with nothing.
+    """
+    try:
+        return json.loads(document, parse_int=_integer, parse_constant=_no_constant)
+    except (BadRow, LeftOut):
+        raise
+    except RecursionError as error:
+        raise BadRow(f"{what} is nested too deeply") from error
+    except ValueError as error:
+        raise BadRow(f"{what} is no JSON ({error})") from error
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise LeftOut(f"a test has an integer of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise BadRow(f"a JSON column has {name}, which is no number")
+
+
+def missing(columns: Sequence[tuple[str, ...]], row: Row) -> list[str]:
+    """Which of the columns a row lacks; of each, any one of its names will do."""
+    return [" or ".join(names) for names in columns if not set(names) & row.keys()]

@@ -1,0 +1,204 @@
+"""What a user names as data, and where its rows are: our own, in a file, in a prepared folder, or on the Hub.
+
+Splits never share a statement. A set that has its own train, validation and test keeps them. What it lacks is taken
+from its train rows, by the words of the statement (80/10/10): APPS, with a test of its own, gives a tenth of its train
+rows to validation; a set with nothing but train rows gives a tenth to each. A benchmark is all test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pettingllms_envs.core import SPLITS
+from pettingllms_envs.datasets import hub, prepared
+from pettingllms_envs.datasets.files import ENDINGS, stem
+from pettingllms_envs.datasets.hub import HubFile
+from pettingllms_envs.datasets.known import KNOWN, SPLIT_NAMES, KnownSet, by_file_name, known_sets, split_in
+from pettingllms_envs.datasets.layouts import Layout, find_layout
+from pettingllms_envs.datasets.rows import Row
+
+
+OWN = Path(__file__).parents[1] / "data" / "own"
+"""The rows that this package ships, in files named as `known.KnownSet.stem` says."""
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?::[\w.-]+)?(?:@[\w./-]+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Rows of one layout, by split.
+
+    Args:
+        name: As the user names it, without a revision.
+        layout: What the rows are.
+        files: The files of each split that the set itself has; a file that says no split is train.
+        shares: For each split on offer, the split of `files` it is in and which of our splits of those statements it
+            gets; an empty set is all of them.
+        revision: The Hub's commit, 40 hex digits; `""` elsewhere.
+        gaps: Columns that the rows lack.
+        digests: The SHA-256 of files on this machine that were published or prepared.
+    """
+
+    name: str
+    layout: Layout
+    files: Mapping[str, tuple[Path | HubFile, ...]]
+    shares: Mapping[str, tuple[str, frozenset[str]]]
+    revision: str = ""
+    gaps: Row = field(default_factory=dict)
+    digests: Mapping[Path, str] = field(default_factory=dict)
+
+
+def find_source(data: str | Path, *, layout: str | Layout | None = None, revision: str | None = None) -> Source:
+    """Where the rows are that a user names; arguments as of `load`.
+
+    Raises:
+        ValueError: There is nothing of this name, its layout is unknown, or the revision is missing or out of place.
+    """
+    text = str(data)
+    if text.startswith("own:"):
+        return _own(text, layout)
+    path = Path(data).expanduser()
+    if isinstance(data, Path) or path.exists():
+        if revision is not None:
+            raise ValueError(
+                f"{path} is a file, and revision is {revision!r}; expected one for a set of the Hub only."
+            )
+        return _folder(path, layout) if path.is_dir() else _file(path, layout)
+    if text.endswith(ENDINGS) or not _HUB_ID.fullmatch(text):
+        raise ValueError(
+            f"no data {text!r}; expected a file ({', '.join(ENDINGS)}), a folder of `pettingllms data prepare`,"
+            " 'own:LAYOUT' or the id of a set of the Hub. `pettingllms data list` shows what is known."
+        )
+    return _hub(text, layout, revision)
+
+
+def shares(there: Sequence[str], of_set: Sequence[str], *, benchmark: bool) -> dict[str, tuple[str, frozenset[str]]]:
+    """Which splits are on offer, and from which rows.
+
+    Args:
+        there: The splits of the files at hand.
+        of_set: The splits that the whole set has, of which some may not be at hand.
+        benchmark: Whether it is all test.
+    """
+    if benchmark and len(there) == 1:
+        return {"test": (there[0], frozenset())}
+    offer = {split: (split, frozenset[str]()) for split in there}
+    if "train" in there:
+        lacking = frozenset(SPLITS) - set(of_set) - set(there)
+        offer.update({split: ("train", frozenset({split})) for split in lacking})
+        offer["train"] = ("train", frozenset(SPLITS) - lacking if lacking else frozenset())
+    return {split: offer[split] for split in SPLITS if split in offer}
+
+
+def _own(text: str, layout: str | Layout | None) -> Source:
+    name = text.removeprefix("own:")
+    kind = find_layout(layout).name if layout is not None else ""
+    sets = [known for known in KNOWN if name in (known.layout, known.id, f"{known.id}:{known.config}", known.stem)]
+    there = [known for known in sets if kind in ("", known.layout) and _own_files(known)]
+    if not there:
+        have = sorted({known.layout for known in KNOWN if _own_files(known)})
+        raise ValueError(
+            f"no rows of our own for {text!r}; expected one of {', '.join(f'own:{each}' for each in have) or 'none'}."
+        )
+    known = there[0]
+    files = _own_files(known)
+    chosen = find_layout(known.layout)
+    offer = shares(tuple(files), tuple(files), benchmark=chosen.benchmark)
+    sums = OWN / "SHA256SUMS"
+    lines = [line.split() for line in sums.read_text("ascii").splitlines()] if sums.is_file() else []
+    return Source(
+        name=f"own:{known.stem}",
+        layout=chosen,
+        files=files,
+        shares=offer,
+        gaps=known.gaps,
+        digests={OWN / name: digest for digest, name in lines},
+    )
+
+
+def _own_files(known: KnownSet) -> dict[str, tuple[Path, ...]]:
+    found: dict[str, tuple[Path, ...]] = {}
+    for path in sorted(OWN.glob(f"{known.stem}__*.jsonl")):
+        ending = stem(path).removeprefix(f"{known.stem}__")
+        if ending in SPLIT_NAMES:
+            found[SPLIT_NAMES[ending]] = (path,)
+    return found
+
+
+def _file(path: Path, layout: str | Layout | None) -> Source:
+    if not path.name.endswith(ENDINGS):
+        raise ValueError(f"{path} ends otherwise; expected {', '.join(ENDINGS)}. Convert it, or name another file.")
+    named = by_file_name(stem(path))
+    if layout is None and named is None:
+        raise ValueError(
+            f"{path} does not say whose columns it has; expected a name such as codeparrot__apps__train.jsonl, or a"
+            " layout. Give layout='apps', or another of `pettingllms data list`."
+        )
+    known, split = named if named else (None, split_in(stem(path)))
+    kind = find_layout(layout or (known.layout if known else ""))
+    here = split or "train"
+    of_set = tuple(known.files) if known else ((split,) if split else ())
+    offer = shares((here,), of_set, benchmark=kind.benchmark)
+    return Source(name=str(path), layout=kind, files={here: (path,)}, shares=offer, gaps=known.gaps if known else {})
+
+
+def _folder(path: Path, layout: str | Layout | None) -> Source:
+    manifest = prepared.read_manifest(path)
+    kind = find_layout(layout if layout is not None else manifest.layout)
+    files: dict[str, tuple[Path | HubFile, ...]] = {}
+    for split, part in manifest.splits.items():
+        files[split] = (path / part.file,)
+    offer = {split: (split, frozenset[str]()) for split in files}
+    gaps = next((known.gaps for known in known_sets(manifest.source)), {})
+    return Source(
+        name=str(path),
+        layout=kind,
+        files=files,
+        shares=offer,
+        revision=manifest.revision,
+        gaps=gaps,
+        digests={path / part.file: part.sha256 for part in manifest.splits.values()},
+    )
+
+
+def _hub(text: str, layout: str | Layout | None, revision: str | None) -> Source:
+    name, at, tail = text.partition("@")
+    if at and revision is not None and revision != tail:
+        raise ValueError(f"{text} and revision={revision!r}; expected one revision. Leave one of them out.")
+    pinned = hub.pinned(name.partition(":")[0], tail if at else revision)
+    sets = known_sets(name)
+    if not sets and layout is None:
+        raise ValueError(
+            f"the columns of {name} are unknown; expected a set of `pettingllms data list`, or a layout."
+            " Give layout='math', or another of them."
+        )
+    kind = find_layout(layout if layout is not None else sets[0].layout)
+    patterns: dict[str, list[tuple[str, ...]]] = {}
+    for known in sets:
+        for split, wanted in known.files.items():
+            patterns.setdefault(split, []).append(wanted)
+    files = hub.files(name.partition(":")[0], pinned, patterns)
+    offer = shares(tuple(files), tuple(files), benchmark=kind.benchmark)
+    gaps = sets[0].gaps if sets else {}
+    return Source(name=name, layout=kind, files=files, shares=offer, revision=pinned, gaps=gaps)
+
+
+def verify(source: Source, path: Path) -> None:
+    """Make sure that a file is still what was published or prepared, where that is known.
+
+    Raises:
+        ValueError: It was changed.
+    """
+    expected = source.digests.get(path)
+    if expected is not None and digest(path) != expected:
+        raise ValueError(f"{path} was changed; expected the SHA-256 {expected}. Prepare it, or install it, anew.")
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file, 64 hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

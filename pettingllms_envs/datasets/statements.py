@@ -1,0 +1,49 @@
+"""A statement without what copies of it differ in: case, white space, punctuation and the spellings of LaTeX.
+
+Two copies of one problem in two data sets are seldom the same string. Their words, as `words` gives them, are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+
+from pettingllms_envs.instances import split_of
+
+
+_SPACING = re.compile(r"\\(?:left|right|displaystyle|limits|quad|qquad|[,;:!> ]|\\)(?![a-z])|~|&nbsp;")
+_STYLE = re.compile(r"\\(?:text|textbf|textit|texttt|textrm|mathrm|mathbf|mathit|mathbb|mathcal|emph|operatorname)\b")
+_SPELLINGS = (
+    (re.compile(r"\\[dtc]frac\b"), r"\\frac"),
+    (re.compile(r"\\leq?(?:slant)?\b|≤"), "<="),
+    (re.compile(r"\\geq?(?:slant)?\b|≥"), ">="),
+    (re.compile(r"\\(?:cdot|times)\b|×|·"), "*"),
+    (re.compile(r"\\(?:ldots|cdots|dots)\b|…"), " "),
+    (re.compile(r"−|–|—"), "-"),
+)
+_WORD = re.compile(r"[^\W\d_]+|\d+|[-+*/^=<>]")
+
+
+def words(statement: str) -> list[str]:
+    """The words, numbers and operators of a statement, in lower case, in their order."""
+    plain = unicodedata.normalize("NFKC", statement).lower()
+    for spelling, ours in _SPELLINGS:
+        plain = spelling.sub(ours, plain)
+    plain = _STYLE.sub(" ", _SPACING.sub(" ", plain))
+    return _WORD.findall(plain)
+
+
+def form(statement: str) -> bytes:
+    """What all copies of a statement have in common: 32 bytes, the SHA-256 of its words."""
+    return hashlib.sha256(" ".join(words(statement)).encode("utf-8", "surrogatepass")).digest()
+
+
+def name(statement: str) -> str:
+    """An id for a problem whose row has none: 12 hex digits, the same wherever the row stands in its file."""
+    return form(statement).hex()[:12]
+
+
+def split(statement: str) -> str:
+    """`"train"`, `"validation"` or `"test"`, 80/10/10, by the words of the statement: no copy is in another split."""
+    return split_of(form(statement))
