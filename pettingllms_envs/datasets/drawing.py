@@ -1,0 +1,87 @@
+"""Which problem of a data set a seed draws; the same for every task that is a data set.
+
+The problems of a split stand in the order of their digests, which is as good as shuffled, and the same wherever the
+rows come from. Seed s draws problem s modulo their number. So the seeds 0 to n - 1 are all n problems once, and the
+first hundred are a fair sample.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import islice
+
+from pettingllms_envs.datasets import load
+from pettingllms_envs.datasets.problems import Problem
+
+
+MOST_NAMED = 5
+
+
+@lru_cache(maxsize=16)
+def problems(data: str, split: str, layout: str | None = None) -> tuple[Problem, ...]:
+    """The problems of a split that a grader can judge, read once in a process, in the order of their digests.
+
+    Args:
+        data: What `pettingllms_envs.datasets.load` takes.
+        split: `"train"`, `"validation"` or `"test"`.
+        layout: The columns of the rows, or None to tell them by the name of the data set.
+
+    Raises:
+        ValueError: There are no such data, or no problem in the split.
+    """
+    found = sorted(load(data, split=split, layout=layout).problems, key=lambda problem: problem.digest)
+    if not found:
+        raise ValueError(f"{data!r} has no problem in its split {split!r}; expected one at least. Take another split.")
+    return tuple(found)
+
+
+def draw(
+    data: str, layout: str | None, seed: int, *, split: str, problem: str | None = None, **fields: object
+) -> Problem:
+    """The problem of a seed, or the one of an id.
+
+    Args:
+        data: See `problems`; also for `layout` and `split`.
+        layout: The columns.
+        seed: Any whole number.
+        split: Where to look.
+        problem: The id of a problem; seed and fields are not used then.
+        **fields: Only problems with these values, such as `level=2`; None stands for a field that does not matter.
+
+    Raises:
+        ValueError: See `problems`; or no problem has the id, or a field has a value that no problem has.
+    """
+    if problem is None:
+        wanted = tuple((name, value) for name, value in fields.items() if value is not None)
+        chosen = _with(data, split, layout, wanted)
+        return chosen[seed % len(chosen)]
+    known = _by_id(data, split, layout)
+    if problem not in known:
+        close = difflib.get_close_matches(str(problem), known, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        some = ", ".join(map(repr, islice(known, MOST_NAMED)))
+        raise ValueError(
+            f"problem is {problem!r}; expected the id of one of {len(known)} in {data!r}, split {split!r}, such as"
+            f" {some}.{hint}"
+        )
+    return known[problem]
+
+
+@lru_cache(maxsize=64)
+def _with(data: str, split: str, layout: str | None, fields: tuple[tuple[str, object], ...]) -> tuple[Problem, ...]:
+    """The problems of a split that have these values."""
+    found = problems(data, split, layout)
+    for name, value in fields:
+        there = sorted({getattr(problem, name) for problem in found} - {None})
+        if value not in there:
+            named = ", ".join(map(repr, there))
+            raise ValueError(f"{name} is {value!r}; expected one of those in {data!r}, split {split!r}: {named}.")
+        found = tuple(problem for problem in found if getattr(problem, name) == value)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _by_id(data: str, split: str, layout: str | None) -> Mapping[str, Problem]:
+    return {problem.id: problem for problem in problems(data, split, layout)}
