@@ -20,25 +20,34 @@ MOST_NAMED = 5
 
 
 @lru_cache(maxsize=16)
-def problems(data: str, split: str, layout: str | None = None) -> tuple[Problem, ...]:
-    """The problems of a split that a grader can judge, read once in a process, in the order of their digests.
+def problems(data: str, split: str, layout: str | None = None, include_unjudged: bool = False) -> tuple[Problem, ...]:
+    """The problems of a split, read once in a process, in the order of their digests.
 
     Args:
         data: What `pettingllms_envs.datasets.load` takes.
         split: `"train"`, `"validation"` or `"test"`.
         layout: The columns of the rows, or None to tell them by the name of the data set.
+        include_unjudged: Whether problems are among them that no grader can judge.
 
     Raises:
         ValueError: There are no such data, or no problem in the split.
     """
-    found = sorted(load(data, split=split, layout=layout).problems, key=lambda problem: problem.digest)
+    loaded = load(data, split=split, layout=layout, include_unjudged=include_unjudged)
+    found = sorted(loaded.problems, key=lambda problem: problem.digest)
     if not found:
         raise ValueError(f"{data!r} has no problem in its split {split!r}; expected one at least. Take another split.")
     return tuple(found)
 
 
 def draw(
-    data: str, layout: str | None, seed: int, *, split: str, problem: str | None = None, **fields: object
+    data: str,
+    layout: str | None,
+    seed: int,
+    *,
+    split: str,
+    problem: str | None = None,
+    include_unjudged: bool = False,
+    **fields: object,
 ) -> Problem:
     """The problem of a seed, or the one of an id.
 
@@ -48,6 +57,7 @@ def draw(
         seed: Any whole number.
         split: Where to look.
         problem: The id of a problem; seed and fields are not used then.
+        include_unjudged: See `problems`.
         **fields: Only problems with these values, such as `level=2`; None stands for a field that does not matter.
 
     Raises:
@@ -55,9 +65,9 @@ def draw(
     """
     if problem is None:
         wanted = tuple((name, value) for name, value in fields.items() if value is not None)
-        chosen = _with(data, split, layout, wanted)
+        chosen = _with(data, split, layout, include_unjudged, wanted)
         return chosen[seed % len(chosen)]
-    known = _by_id(data, split, layout)
+    known = _by_id(data, split, layout, include_unjudged)
     if problem not in known:
         close = difflib.get_close_matches(str(problem), known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -70,9 +80,11 @@ def draw(
 
 
 @lru_cache(maxsize=64)
-def _with(data: str, split: str, layout: str | None, fields: tuple[tuple[str, object], ...]) -> tuple[Problem, ...]:
+def _with(
+    data: str, split: str, layout: str | None, include_unjudged: bool, fields: tuple[tuple[str, object], ...]
+) -> tuple[Problem, ...]:
     """The problems of a split that have these values."""
-    found = problems(data, split, layout)
+    found = problems(data, split, layout, include_unjudged)
     for name, value in fields:
         there = sorted({getattr(problem, name) for problem in found} - {None})
         if value not in there:
@@ -83,5 +95,5 @@ def _with(data: str, split: str, layout: str | None, fields: tuple[tuple[str, ob
 
 
 @lru_cache(maxsize=16)
-def _by_id(data: str, split: str, layout: str | None) -> Mapping[str, Problem]:
-    return {problem.id: problem for problem in problems(data, split, layout)}
+def _by_id(data: str, split: str, layout: str | None, include_unjudged: bool) -> Mapping[str, Problem]:
+    return {problem.id: problem for problem in problems(data, split, layout, include_unjudged)}

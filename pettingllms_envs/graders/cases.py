@@ -137,13 +137,16 @@ def run_cases(problem: CodeProblem, program: str, cases: tuple[Case, ...], limit
 def is_shown(problem: CodeProblem, case: Case) -> bool:
     """Whether a case is copied from the statement.
 
-    Its input is a public test's; or input and output stand there, the output soon after the input, as whole words:
-    not every data set says which of its tests the statement shows.
+    Its input is a public test's, or it stands there: not every data set says which of its tests the statement shows.
     """
     test = as_test(problem, case)
-    if any(_same_input(test, public) for public in problem.tests[: problem.num_public]):
-        return True
-    parts = [case.input] if isinstance(test, StdinTest) else _arguments(case)
+    shown = any(_same_input(test, public) for public in problem.tests[: problem.num_public])
+    return shown or in_statement(problem, case)
+
+
+def in_statement(problem: CodeProblem, case: Case) -> bool:
+    """Whether the statement has the case's input and, soon after it, its output, both as whole words."""
+    parts = [case.input] if problem.fn_name is None else _arguments(case)
     pieces = [_words(part) for part in (*parts, case.output)]
     return all(pieces) and _in_a_row(_words(problem.statement), pieces)
 

@@ -4,20 +4,18 @@ State: the problem, the program so far, how many golden tests it passes, and wha
 wrote. Move: a program, which takes the place of the one before. Value: the share of golden tests passed; success is
 all of them. No verdict of a golden test is ever shown to an agent, and no reward depends on how long an episode is.
 
-Instances: a seed picks a problem of the split, modulo their number, in an order of their digests, so that `range(n)`
-plays every problem once. Training may grade on a fixed sample of the tests (`train_tests`); validation and test use
-all, public and private.
+Instances: the problems of a data set in the order of their digests; see `pettingllms_envs.datasets.drawing`. Training
+may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all, public and private.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
-from pettingllms_envs.datasets import load
+from pettingllms_envs.datasets import drawing
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Review, Run, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
@@ -61,28 +59,30 @@ class CodingState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """The problems of a data set; see the module. Subclasses name a data set and its default.
+    """The task; its state is a `CodingState`, its move a program.
 
     Args:
-        data: The problems: `own:` and a layout for the rows of this package, a local file, a folder that
-            `pettingllms data prepare` wrote, or a Hub id.
-        revision: Of a Hub id: its 40 hex digits.
-        include_unjudged: Also play problems that comparing outputs cannot judge (several right answers, interaction).
-        train_tests: Golden tests on which a program is graded in the split `train`, a fixed sample of each problem's;
-            None is all of them. The other splits always use all.
-        cpu: Seconds of CPU time for a test; None is the problem's own limit, at least 2 and at most 10.
+        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
+            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
+        layout: The columns of the rows; None to tell them by the name of the data set.
+        include_unjudged: Whether to play problems, too, that comparing outputs cannot judge: those with several right
+            answers, and those that ask for interaction.
+        train_tests: On how many golden tests a program is graded in the split `train`, a fixed sample of each
+            problem's; None for all of them. The other splits always use all.
+        cpu: Seconds of CPU time for a test; None for the problem's own limit, at least 2 and at most 10.
 
     Raises:
         ValueError: A value is out of its range.
     """
 
-    data: str
-    revision: str | None = None
+    data: str | None = None
+    layout: str | None = None
     include_unjudged: bool = False
     train_tests: int | None = None
     cpu: float | None = None
 
     name: ClassVar[str]
+    own: ClassVar[str]
     version: ClassVar[int] = 0
     splits: ClassVar[tuple[str, ...]] = SPLITS
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
@@ -100,10 +100,6 @@ class Coding:
         """The split, the first one if not given; a level or the id of a problem that the split has."""
         return {"split": self.splits, "level": (), "problem": ()}
 
-    def problems(self, split: str) -> tuple[CodeProblem, ...]:
-        """The problems of a split, in the order in which seeds play them."""
-        return _loaded(self.data, split, self.revision, self.include_unjudged)
-
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """The share of golden tests passed; moves cost nothing."""
         return {"value": (0.0, 1.0)}
@@ -111,21 +107,33 @@ class Coding:
     def generate(
         self, seed: int, *, split: str | None = None, level: int | None = None, problem: str | None = None
     ) -> CodingState:
-        """A problem of the split, the one of the id `problem` or of the level if given, and no program yet.
+        """The problem of a seed in a split, and no program yet.
+
+        Args:
+            seed: Any whole number; see `pettingllms_envs.datasets.drawing`.
+            split: One of `splits`; None for the first of them.
+            level: Only problems of this difficulty; None for all.
+            problem: The id of a problem of the split; the seed is not used then.
 
         Raises:
-            ValueError: The split is unknown, or has no such problem.
+            ValueError: There is no such split, level, problem or data.
         """
         split = self.splits[0] if split is None else split
         check_choice("split", split, self.splits)
-        found = self.problems(split)
-        if problem is not None:
-            check_choice("problem", problem, [each.id for each in found])
-            found = tuple(each for each in found if each.id == problem)
-        if level is not None:
-            check_choice("level", level, sorted({each.level for each in found}))
-            found = tuple(each for each in found if each.level == level)
-        chosen = found[seed % len(found)]
+        chosen = drawing.draw(
+            self.data or self.own,
+            self.layout,
+            seed,
+            split=split,
+            problem=problem,
+            include_unjudged=self.include_unjudged,
+            level=level,
+        )
+        if not isinstance(chosen, CodeProblem):
+            raise ValueError(
+                f"{self.data!r} has {type(chosen).__name__}s; expected problems whose answer is a program. Name other"
+                " data, or play it in math."
+            )
         counted = self.counted_tests(chosen) if split == SPLITS[0] else None
         return CodingState(chosen, len(chosen.tests if counted is None else counted), sampled=counted is not None)
 
@@ -226,16 +234,3 @@ class Coding:
             "num_wrong": seen.num_wrong,
             "num_told": seen.num_told,
         }
-
-
-@lru_cache(maxsize=32)
-def _loaded(data: str, split: str, revision: str | None, include_unjudged: bool) -> tuple[CodeProblem, ...]:
-    """The code problems of a split by digest, read once in a process."""
-    found = load(data, split=split, revision=revision, include_unjudged=include_unjudged).problems
-    problems = [each for each in found if isinstance(each, CodeProblem) and each.tests]
-    if not problems:
-        raise ValueError(
-            f"{data!r} has no code problems in the split {split!r}; expected one at least. Name other data, or"
-            " another split."
-        )
-    return tuple(sorted(problems, key=lambda each: each.digest))

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 
 from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.graders.cases import Case, Run
+from pettingllms_envs.graders.cases import Case, Run, as_case, in_statement
 from pettingllms_envs.graders.code import SHOWN, written
 from pettingllms_envs.replies import FENCE
 from pettingllms_envs.sandbox.executor import shorten
@@ -83,11 +83,9 @@ def problem_text(problem: CodeProblem) -> str:
         text += f"\n\nThe function is called {problem.fn_name}."
     if problem.starter_code.strip():
         text += f"\nBegin with this:\n{fenced(problem.starter_code.rstrip(), 'python')}"
-    statement = " ".join(problem.statement.split())
-    for i, test in enumerate(problem.tests[: problem.num_public]):
-        given, wanted = written(test)
-        if problem.fn_name is not None or " ".join(given.split()) not in statement:
-            text += f"\nExample {i + 1}:\n{case_text(Case(given, wanted))}"
+    for case in map(as_case, problem.tests[: problem.num_public]):
+        if not in_statement(problem, case):
+            text += f"\n\nFor example:\n{case_text(case)}"
     return text
 
 
