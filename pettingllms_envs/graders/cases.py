@@ -30,6 +30,8 @@ from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict
 
 MAX_CASE = 4_000
 """Characters of an input or an output."""
+MAX_ARGUMENTS = 20
+"""A call with more arguments is not looked for in a statement."""
 MAX_DEPTH = 60
 """Brackets within brackets of an argument."""
 KEPT = 4096
@@ -147,6 +149,8 @@ def is_shown(problem: CodeProblem, case: Case) -> bool:
 def in_statement(problem: CodeProblem, case: Case) -> bool:
     """Whether the statement has the case's input and, soon after it, its output, both as whole words."""
     parts = [case.input] if problem.fn_name is None else _arguments(case)
+    if len(parts) > MAX_ARGUMENTS:
+        return False
     pieces = [_words(part) for part in (*parts, case.output)]
     return all(pieces) and _in_a_row(_words(problem.statement), pieces)
 
@@ -251,7 +255,9 @@ def _run(
 
 def _same_input(one: StdinTest | CallTest, other: StdinTest | CallTest) -> bool:
     if isinstance(one, StdinTest):
-        return isinstance(other, StdinTest) and _bytes(one.stdin).split() == _bytes(other.stdin).split()
+        if not isinstance(other, StdinTest) or len(other.stdin) > 4 * MAX_CASE:  # what is long was not written by hand
+            return False
+        return _bytes(one.stdin).split() == _bytes(other.stdin).split()
     return isinstance(other, CallTest) and same_values(list(one.args), list(other.args))
 
 
