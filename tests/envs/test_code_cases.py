@@ -4,8 +4,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases
 
+from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import (

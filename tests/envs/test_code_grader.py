@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE
 
+from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE
 from pettingllms_envs import sandbox
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders import code

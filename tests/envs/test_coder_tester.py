@@ -1,11 +1,11 @@
-"""Workflow `coder_tester`: who sees what, what each is paid, worked by hand on a problem of four tests; how it ends."""
+"""Workflow `coder_tester`: who sees what, what each is paid (worked by hand on a problem of four tests), how it ends."""
 
 import pickle
 from dataclasses import replace
 
 import pytest
-from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases, playing
 
+from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases, playing
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.workflows.coder_tester import CoderTester
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases, playing
 
+from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases, playing
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.workflows.lone_coder import SelfRefine, SingleCoder
 

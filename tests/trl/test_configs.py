@@ -14,7 +14,6 @@ from accelerate.commands.config.config_args import load_config_from_file
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.scripts import arguments
 from pettingllms_trl.scripts.train import KINDS, make_trainer
@@ -40,7 +39,7 @@ def test_the_files_are_what_the_generator_writes() -> None:
 
 
 def test_there_is_one_for_every_game_layout_and_size() -> None:
-    games = pettingllms_envs.list_environments()
+    games = ("plan_path", "sokoban", "sudoku")
     expected = {f"{game}_{layout}_{size}.yaml" for game in games for layout in LAYOUTS for size in ("1.7B", "8B")}
     assert {file.name for file in GRID} == expected
 
