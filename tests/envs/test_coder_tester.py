@@ -1,4 +1,4 @@
-"""Workflow `coder_tester`: who sees what, what each is paid (worked by hand on a problem of four tests), how it ends."""
+"""Workflow `coder_tester`: who sees what, what each is paid (worked by hand on a problem of four tests), the end."""
 
 import pickle
 from dataclasses import replace
