@@ -14,7 +14,7 @@ from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
 
 
-_DRESSING = re.compile(r"[\s$,]|\^?\{?\\(?:circ|degree)\}?|°|\\text\{.*?\}|\.0*$|\.$")
+_DRESSING = re.compile(r"\{,\}|[\s$,]|\^?\{?\\(?:circ|degree)\}?|°|\\text\{.*?\}|\.0*$|\.$")
 _EXAM = re.compile(r"\b((?:19|20)\d\d)-(II?)-(\d{1,2})\b")
 _AIME_URL = re.compile(r"\b((?:19|20)\d\d)_AIME_(II?)_Problems/Problem_(\d{1,2})\b")
 

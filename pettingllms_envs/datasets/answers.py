@@ -13,7 +13,7 @@ from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
 
 
-_BOX = re.compile(r"\\f?boxed\s*\{")
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _FIRST_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -75,7 +75,7 @@ def plain(answer: str) -> str:
     """An answer without a box around it, dollar signs, and a period at its end."""
     answer = answer.strip()
     boxed = last_box(answer)
-    if boxed and _BOX.match(answer) and answer.endswith("}"):
+    if answer in (f"\\boxed{{{boxed}}}", f"\\fbox{{{boxed}}}"):
         answer = boxed
     return _DOLLAR.sub("", answer).strip().removesuffix(".").strip()
 

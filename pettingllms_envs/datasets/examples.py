@@ -18,9 +18,13 @@ _Test = TypeVar("_Test", bound=StdinTest | CallTest)
 _CALL = re.compile(
     r"input\s*:(?P<args>.*?)output\s*:(?P<value>.*?)(?=explanation|example|constraints|input\s*:|note|$)", re.I | re.S
 )
+_INPUT, _OUTPUT = (
+    rf"[^\S\n]*[-*#=]*[^\S\n]*(?:sample |example )?{word}(?: ?\#?\d+)?[^\S\n]*[-*#=:]*[^\S\n]*\n"
+    for word in ("input", "output")
+)
 _STDIN = re.compile(
-    r"^[^\S\n]*[-*#=]*[^\S\n]*(?:sample |example )?input(?: ?\#?\d+)?[^\S\n]*[-*#=:]*[^\S\n]*\n(?P<stdin>.*?)"
-    r"^[^\S\n]*[-*#=]*[^\S\n]*(?:sample |example )?output(?: ?\#?\d+)?[^\S\n]*[-*#=:]*[^\S\n]*\n(?P<stdout>.*?)"
+    rf"^{_INPUT}(?P<stdin>(?:(?!{_INPUT})[^\n]*\n)*?)"
+    rf"{_OUTPUT}(?P<stdout>.*?)"
     r"(?=\n\s*\n|^[^\S\n]*[-*#=]*[^\S\n]*(?:sample |example )?(?:input|note|explanation)|\Z)",
     re.I | re.S | re.M,
 )

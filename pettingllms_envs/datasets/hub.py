@@ -45,7 +45,7 @@ def local(file: Path | HubFile) -> Path:
     hub = _library()
     try:
         return Path(hub.hf_hub_download(file.id, file.path, repo_type="dataset", revision=file.revision))
-    except (OSError, hub.errors.HfHubHTTPError) as error:
+    except _failures(hub) as error:
         raise ValueError(f"{file.path} of {file.id} cannot be had ({_short(error)}). Try again.") from error
 
 
@@ -76,7 +76,7 @@ def commit(id: str, revision: str | None) -> str:
     hub = _library()
     try:
         found = hub.HfApi().dataset_info(id, revision=revision).sha
-    except (OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError) as error:
+    except _failures(hub) as error:
         at = f" at {revision!r}" if revision else ""
         raise ValueError(
             f"{id}{at} cannot be had ({_short(error)}); expected a set of the Hub. Check the id."
@@ -102,7 +102,7 @@ def files(
     hub = _library()
     try:
         there = sorted(hub.HfApi().list_repo_files(id, repo_type="dataset", revision=revision))
-    except (OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError) as error:
+    except _failures(hub) as error:
         raise ValueError(f"the files of {id}@{revision} cannot be listed ({_short(error)}). Try again.") from error
     data = [path for path in there if path.endswith(ENDINGS) and not path.endswith(("_infos.json", "info.json"))]
     found = (
@@ -134,6 +134,15 @@ def _told_apart(paths: Sequence[str]) -> dict[str, list[str]]:
         split = next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), "train")
         found.setdefault(split, []).append(path)
     return found
+
+
+def _failures(hub: ModuleType) -> tuple[type[Exception], ...]:
+    """What a request of the library raises when it fails: no connection, no such set, no file, a name that is none.
+
+    A lost connection raises an error of the HTTP library below it, whichever that is; it is the base of its own.
+    """
+    http = [each for each in hub.errors.HfHubHTTPError.__mro__ if each.__name__ == "HTTPError"]
+    return OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError, *http
 
 
 def _short(error: Exception) -> str:

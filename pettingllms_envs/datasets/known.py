@@ -121,5 +121,5 @@ def by_file_name(stem: str) -> tuple[KnownSet, str] | None:
 
 
 def split_in(stem: str) -> str:
-    """Which of our splits a file's name ends with, as in `apps__train`; `""` if none."""
-    return SPLIT_NAMES.get(stem.rpartition("__")[2].lower(), "")
+    """Which of our splits a file's name ends with, as in `apps__train` or LiveCodeBench's `test6`; `""` if none."""
+    return SPLIT_NAMES.get(stem.rpartition("__")[2].lower().rstrip("0123456789"), "")

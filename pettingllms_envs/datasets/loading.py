@@ -90,8 +90,8 @@ def load(
         limit: Stop after so many problems; the rows after them are not read.
 
     Raises:
-        ValueError: There is no such data or split, its layout is unknown, columns are missing, or a row is malformed
-            and `on_bad` is `"raise"`.
+        ValueError: There is no such data or split, its layout is unknown, columns are missing, a file is damaged or
+            was changed, or a row is malformed and `on_bad` is `"raise"` or no other row is a problem.
         ImportError: pyarrow or `huggingface_hub` is needed and not installed.
         OSError: A file cannot be read.
     """
@@ -120,6 +120,11 @@ def load(
             problems.append(outcome)
             if len(problems) == limit:
                 break
+    if bad and not problems:
+        raise ValueError(
+            f"{source.name} has no problem in the layout {source.layout.name!r}; its row {bad[0].index}:"
+            f" {bad[0].reason}. Name its own layout, or mend the rows."
+        )
     return Loaded(
         problems=tuple(problems),
         bad=tuple(bad),
@@ -142,11 +147,8 @@ def entries(source: Source, split: str | None, read: Callable[[int], None] | Non
     Raises:
         ValueError: There is no such split, a file is damaged, or its first row lacks columns.
     """
-    if split is not None and split not in source.shares:
-        known = "" if split in SPLITS else f" No split has the name {split!r}."
-        raise ValueError(
-            f"{source.name} has no {split!r} split; expected {' or '.join(map(repr, source.shares))}.{known}"
-        )
+    if split is not None:
+        check_split(source, split)
     if split is None:
         for has, files in source.files.items():
             yield from _of_files(source, files, frozenset(), unique=source.layout.repeats and has != "test", read=read)
@@ -154,6 +156,16 @@ def entries(source: Source, split: str | None, read: Callable[[int], None] | Non
         has, kept = source.shares[split]
         unique = source.layout.repeats and has != "test"
         yield from _of_files(source, source.files[has], kept, unique=unique, read=read)
+
+
+def check_split(source: Source, split: str) -> None:
+    """Raise a `ValueError` if the source does not offer the split."""
+    if split not in source.shares:
+        offered = " or ".join(map(repr, source.shares))
+        known = "" if split in SPLITS else f" No split has the name {split!r}."
+        raise ValueError(
+            f"{source.name} has no {split!r} split; expected {offered}.{known} Name one, or load all rows."
+        )
 
 
 def _of_files(

@@ -17,7 +17,7 @@ from pettingllms_envs.core import SPLITS
 from pettingllms_envs.datasets import hub, prepared
 from pettingllms_envs.datasets.files import ENDINGS, stem
 from pettingllms_envs.datasets.hub import HubFile
-from pettingllms_envs.datasets.known import KNOWN, SPLIT_NAMES, KnownSet, by_file_name, known_sets, split_in
+from pettingllms_envs.datasets.known import KNOWN, KnownSet, by_file_name, known_sets, split_in
 from pettingllms_envs.datasets.layouts import Layout, find_layout
 from pettingllms_envs.datasets.rows import Row
 
@@ -68,7 +68,7 @@ def find_source(data: str | Path, *, layout: str | Layout | None = None, revisio
                 f"{path} is a file, and revision is {revision!r}; expected one for a set of the Hub only."
             )
         return _folder(path, layout) if path.is_dir() else _file(path, layout)
-    if text.endswith(ENDINGS) or not _HUB_ID.fullmatch(text):
+    if not is_on_hub(text):
         raise ValueError(
             f"no data {text!r}; expected a file ({', '.join(ENDINGS)}), a folder of `pettingllms data prepare`,"
             " 'own:LAYOUT' or the id of a set of the Hub. `pettingllms data list` shows what is known."
@@ -94,13 +94,24 @@ def shares(there: Sequence[str], of_set: Sequence[str], *, benchmark: bool) -> d
     return {split: offer[split] for split in SPLITS if split in offer}
 
 
+def own_sets() -> list[KnownSet]:
+    """The known sets in whose columns this package ships rows of its own."""
+    return [known for known in KNOWN if _own_files(known)]
+
+
+def is_on_hub(data: str) -> bool:
+    """Whether a name is that of a set of the Hub, and of nothing on this machine."""
+    local = data.startswith("own:") or data.endswith(ENDINGS) or Path(data).expanduser().exists()
+    return not local and _HUB_ID.fullmatch(data) is not None
+
+
 def _own(text: str, layout: str | Layout | None) -> Source:
     name = text.removeprefix("own:")
     kind = find_layout(layout).name if layout is not None else ""
     sets = [known for known in KNOWN if name in (known.layout, known.id, f"{known.id}:{known.config}", known.stem)]
     there = [known for known in sets if kind in ("", known.layout) and _own_files(known)]
     if not there:
-        have = sorted({known.layout for known in KNOWN if _own_files(known)})
+        have = sorted({known.layout for known in own_sets()})
         raise ValueError(
             f"no rows of our own for {text!r}; expected one of {', '.join(f'own:{each}' for each in have) or 'none'}."
         )
@@ -124,8 +135,8 @@ def _own_files(known: KnownSet) -> dict[str, tuple[Path, ...]]:
     found: dict[str, tuple[Path, ...]] = {}
     for path in sorted(OWN.glob(f"{known.stem}__*.jsonl")):
         ending = stem(path).removeprefix(f"{known.stem}__")
-        if ending in SPLIT_NAMES:
-            found[SPLIT_NAMES[ending]] = (path,)
+        if split := split_in(ending):
+            found[split] = (path,)
     return found
 
 

@@ -1,0 +1,230 @@
+"""Data sets of problems: which are known, what is in one, a ready copy, and what training and test sets share.
+
+    pettingllms data list
+    pettingllms data show own:apps
+    pettingllms data prepare codeparrot/apps --output apps
+    pettingllms data check apps#train --against own:live_code_bench
+
+DATA is own:LAYOUT, a file, a prepared folder, or ID@COMMIT on the Hub. LAYOUT=DATA says what its columns are, and
+DATA#SPLIT takes one split.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from pettingllms_envs.commands import at_the_door
+
+
+if TYPE_CHECKING:
+    from pettingllms_envs.datasets.overlap import Statement
+    from pettingllms_envs.datasets.sources import Source
+
+
+class Named(NamedTuple):
+    """What an argument DATA says."""
+
+    data: str
+    split: str | None
+    layout: str | None
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """A command of its own for each of the four."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(required=True, metavar="WHAT", parser_class=type(parser))
+    listing = commands.add_parser("list", help="which data sets and layouts are known")
+    listing.set_defaults(what=_list)
+
+    show = commands.add_parser("show", help="how many problems a data set has, and the first one")
+    show.add_argument("data", metavar="DATA", type=named)
+    show.add_argument("--unjudged", action="store_true", help="take problems, too, that no comparison can judge")
+    show.set_defaults(what=_show)
+
+    copy = commands.add_parser("prepare", help="write a ready local copy with a manifest")
+    copy.add_argument("data", metavar="ID", type=named, help="a set of the Hub, or a file")
+    copy.add_argument("--revision", metavar="R", help="branch, tag or commit (the commit that main is at)")
+    copy.add_argument("--split", action="append", default=[], metavar="SPLIT", help="only this one; may be repeated")
+    copy.add_argument("--output", type=Path, metavar="FOLDER", help="the folder to be (./ID, with __ for /)")
+    copy.add_argument("--limit", type=_count, metavar="N", help="at most so many problems of each split")
+    copy.set_defaults(what=_prepare)
+
+    check = commands.add_parser("check", help="copies of test problems in a training set; exit status 1 if any")
+    check.add_argument("train", metavar="TRAIN", type=named)
+    check.add_argument("--against", nargs="+", required=True, metavar="TEST", type=named, help="one or several")
+    check.add_argument("--threshold", type=float, default=0.5, metavar="X", help="least similarity (0.5)")
+    check.add_argument("--quiet", action="store_true", help="ids only, no texts")
+    check.set_defaults(what=_check)
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """The one that was asked for."""
+    with at_the_door():
+        status: int = args.what(args, console)
+    return status
+
+
+def named(text: str) -> Named:
+    """`"math=my.jsonl#train"` is the file my.jsonl, its split train, its layout math."""
+    from pettingllms_envs.datasets import LAYOUTS
+
+    layout, equals, data = text.partition("=")
+    if not equals or layout.partition(":")[0] not in LAYOUTS:
+        layout, data = "", text
+    data, _, split = data.partition("#")
+    return Named(data, split or None, layout or None)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} problems; expected at least 1")
+    return number
+
+
+def _list(args: argparse.Namespace, console: Console) -> int:
+    from pettingllms_envs.datasets.known import KNOWN
+    from pettingllms_envs.datasets.layouts import LAYOUTS
+    from pettingllms_envs.datasets.sources import own_sets, shares
+
+    ours = {known.stem for known in own_sets()}
+    rows = []
+    for known in KNOWN:
+        id = f"{known.id}:{known.config}" if known.config else known.id
+        splits = shares(tuple(known.files), tuple(known.files), benchmark=LAYOUTS[known.layout].benchmark)
+        rows.append((id, known.layout, ", ".join(splits), "yes" if known.stem in ours else ""))
+    _table(console, "Data sets of the Hub", ("id", "layout", "splits", "rows of our own"), rows)
+    columns = [(name, ", ".join("|".join(names) for names in each.columns)) for name, each in LAYOUTS.items()]
+    _table(console, "Layouts", ("layout", "columns that every row must have"), columns)
+    return 0
+
+
+def _show(args: argparse.Namespace, console: Console) -> int:
+    from pettingllms_envs.datasets import load
+
+    data, split, layout = args.data
+    loaded = load(data, split=split, layout=layout, include_unjudged=args.unjudged)
+    about = f"{loaded.source}{f' at {loaded.revision}' if loaded.revision else ''}, layout {loaded.layout}"
+    console.print(Text(f"{about}, {f'split {split}' if split else 'all rows'}"), soft_wrap=True)
+    counts = [("problems", f"{len(loaded.problems)}"), ("malformed rows", f"{len(loaded.bad)}")]
+    counts += [(f"left out: {reason}", f"{count}") for reason, count in loaded.left_out.items()]
+    _table(console, "", ("what", "rows"), counts)
+    for bad in loaded.bad[:10]:
+        console.print(Text(f"row {bad.index} of {bad.file}: {bad.reason}"), soft_wrap=True)
+    for problem in loaded.problems[:1]:
+        console.print(Text(f"\n--- {problem.id}, level {problem.level} ---\n{problem.statement}"), soft_wrap=True)
+    return 0
+
+
+def _prepare(args: argparse.Namespace, console: Console) -> int:
+    from pettingllms_envs.datasets import hub
+    from pettingllms_envs.datasets.loading import check_split
+    from pettingllms_envs.datasets.preparing import prepare
+    from pettingllms_envs.datasets.sources import find_source, is_on_hub
+
+    data, split, layout = args.data
+    revision = args.revision
+    if is_on_hub(data):
+        id, at, tail = data.partition("@")
+        revision = hub.commit(id.partition(":")[0], tail if at else revision)
+        data = id
+    source = find_source(data, layout=layout, revision=revision)
+    splits = [*args.split, *([split] if split else [])] or list(source.shares)
+    for each in splits:
+        check_split(source, each)
+    output = args.output or Path(Path(data.replace("/", "__").replace(":", "__")).name.partition(".")[0])
+    with _Bars(source, splits) as bars:
+        manifest = prepare(source, output, splits=splits, limit=args.limit, told=bars.told)
+    at = f" at {manifest.revision}" if manifest.revision else ""
+    console.print(Text(f"{output}: {manifest.source}{at}, layout {manifest.layout}"), soft_wrap=True)
+    for name, part in manifest.splits.items():
+        out = sum(part.left_out.values())
+        told = f"{part.rows} problems ({sum(part.unjudged.values())} unjudged), {len(part.bad)} malformed rows"
+        console.print(Text(f"  {name}: {told}, {out} left out, SHA-256 {part.sha256[:16]}"), soft_wrap=True)
+    return 0
+
+
+class _Bars:
+    """A bar for each split on standard error: bytes read of its files, and problems so far."""
+
+    def __init__(self, source: Source, splits: Sequence[str]) -> None:
+        from pettingllms_envs.datasets.hub import local
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        counted = TextColumn("{task.fields[problems]} problems")
+        self._bars = Progress(*columns, counted, console=Console(stderr=True))
+        self._tasks: dict[str, TaskID] = {}
+        self._problems: Counter[str] = Counter()
+        for split in splits:
+            total = sum(local(file).stat().st_size for file in source.files[source.shares[split][0]])
+            self._tasks[split] = self._bars.add_task(split, total=total, problems=0)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
+
+    def told(self, split: str, read: int, problems: int) -> None:
+        self._problems[split] += problems
+        self._bars.update(self._tasks[split], advance=read, problems=self._problems[split])
+
+
+def _check(args: argparse.Namespace, console: Console) -> int:
+    from pettingllms_envs.datasets.overlap import overlaps
+
+    tests = [statement for test in args.against for statement in _statements(test)]
+    copies = list(overlaps(_statements(args.train), tests, args.threshold))
+    for copy in copies:
+        kind = "the same words" if copy.exact else f"similarity {copy.similarity:.2f}"
+        console.print(
+            Text(f"{copy.train.data} {copy.train.id} = {copy.test.data} {copy.test.id}: {kind}", style="bold"),
+            soft_wrap=True,
+        )
+        if not args.quiet:
+            side_by_side = Table(box=None, show_header=False, padding=(0, 2, 1, 0), expand=True)
+            side_by_side.add_column(ratio=1, overflow="fold")
+            side_by_side.add_column(ratio=1, overflow="fold")
+            side_by_side.add_row(Text(copy.train.text), Text(copy.test.text))
+            console.print(side_by_side)
+    found = len({copy.test for copy in copies})
+    exact = len({copy.test for copy in copies if copy.exact})
+    console.print(
+        Text(f"{found} of {len(tests)} test problems are in the training set, {exact} of them word for word."),
+        soft_wrap=True,
+    )
+    return 1 if copies else 0
+
+
+def _statements(which: Named) -> Iterator[Statement]:
+    """One at a time: a training set may be large."""
+    from pettingllms_envs.datasets.loading import entries
+    from pettingllms_envs.datasets.overlap import Statement
+    from pettingllms_envs.datasets.problems import Problem
+    from pettingllms_envs.datasets.sources import find_source
+
+    source = find_source(which.data, layout=which.layout)
+    for entry in entries(source, which.split):
+        if isinstance(entry.outcome, Problem):
+            yield Statement(source.name, entry.outcome.id, entry.outcome.statement)
+
+
+def _table(console: Console, title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    if title:
+        console.print(Text(f"\n{title}", style="bold"))
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for number, heading in enumerate(headings):
+        table.add_column(heading, overflow="fold", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)

@@ -1,0 +1,100 @@
+"""What a training set and test sets share: statements with the same words, and near copies of them.
+
+Two statements are near copies by the share of their runs of three words that they have in common, of the shorter one's
+runs. Runs that many test statements have ("the number of positive ...") tell nothing and do not count. An index from
+runs to test statements makes this linear in the training set: each of its statements is read once and compared with
+those few that share a run with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pettingllms_envs.datasets import statements
+
+
+RUN = 3
+"""Words in a run. Thirteen, as in GPT-3's check of web pages, would miss one copy in two whose wording was edited."""
+
+FEWEST_RUNS = 8
+"""A statement with fewer runs that count is only compared as a whole: too little is left to tell copies apart."""
+
+COMMON = 0.01
+"""A run that more than this share of the test statements have, and more than ten of them, does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A problem's statement, and where it is from."""
+
+    data: str
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A statement of the training set and its copy in a test set.
+
+    Args:
+        train: The one.
+        test: The other.
+        similarity: 1 if the words are the same; else the share of runs in common, from the threshold to 1.
+        exact: Whether the words are the same.
+    """
+
+    train: Statement
+    test: Statement
+    similarity: float
+    exact: bool
+
+
+def overlaps(train: Iterable[Statement], tests: Sequence[Statement], threshold: float = 0.5) -> Iterator[Overlap]:
+    """Every pair of a training and a test statement that are copies, in the order of the training set.
+
+    Args:
+        train: Read once.
+        tests: Held in memory, with an index.
+        threshold: The least similarity of near copies, above 0, at most 1.
+
+    Raises:
+        ValueError: The threshold is out of its range.
+    """
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold is {threshold}; expected above 0 and at most 1.")
+    same: defaultdict[bytes, list[int]] = defaultdict(list)
+    index: dict[int, list[int]] = {}
+    sizes, common = _indexed(tests, same, index)
+    for each in train:
+        exact = same.get(statements.form(each.text), [])
+        for number in exact:
+            yield Overlap(each, tests[number], 1.0, True)
+        runs = _runs(each.text) - common
+        shared = Counter(number for run in runs for number in index.get(run, ()))
+        for number, count in sorted(shared.items()):
+            shorter = min(len(runs), sizes[number])
+            if shorter >= FEWEST_RUNS and count >= threshold * shorter and number not in exact:
+                yield Overlap(each, tests[number], count / shorter, False)
+
+
+def _indexed(
+    tests: Sequence[Statement], same: defaultdict[bytes, list[int]], index: dict[int, list[int]]
+) -> tuple[list[int], set[int]]:
+    """Fills both, and gives the number of runs that count of each test statement, and the runs that do not."""
+    runs = [_runs(each.text) for each in tests]
+    for number, each in enumerate(tests):
+        same[statements.form(each.text)].append(number)
+        for run in runs[number]:
+            index.setdefault(run, []).append(number)
+    most = max(10, COMMON * len(tests))
+    common = {run for run, numbers in index.items() if len(numbers) > most}
+    for run in common:
+        del index[run]
+    return [len(each - common) for each in runs], common
+
+
+def _runs(statement: str) -> set[int]:
+    words = statements.words(statement)
+    return {hash(run) for run in zip(*(words[start:] for start in range(RUN)), strict=False)}

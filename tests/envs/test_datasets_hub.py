@@ -1,0 +1,228 @@
+"""Data sets of the Hub: pinned, data files only, prepared into a folder. The Hub is a server on 127.0.0.1."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from fake_hub import FakeHub, serving
+from pettingllms_envs.datasets import load
+from pettingllms_envs.datasets.sources import digest
+
+
+ROOT = Path(__file__).parents[2]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def apps(number: int, **changes: object) -> dict[str, object]:
+    row = {
+        "problem_id": number,
+        "question": f"Print twice the number {number}, which you read.",
+        "solutions": json.dumps(["print(2 * int(input()))"]),
+        "input_output": json.dumps({"inputs": [f"{number}\n"], "outputs": [f"{2 * number}\n"]}),
+        "difficulty": "interview",
+        "url": "",
+        "starter_code": "",
+    }
+    return {**row, **changes}
+
+
+def json_lines(*rows: dict[str, object]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def contest(number: int) -> dict[str, object]:
+    none = {"input": [], "output": []}
+    return {
+        "name": f"{number}_A. Twice",
+        "description": f"Print twice the number {number}.",
+        "public_tests": {"input": ["1\n"], "output": [f"{2 * number}\n"]},
+        "private_tests": none,
+        "generated_tests": none,
+        "solutions": {"language": [1, 3], "solution": ["print 2", f"print({2 * number})"]},
+        "incorrect_solutions": {"language": [3], "solution": ["print(0)"]},
+        "time_limit": {"seconds": 1, "nanos": 500_000_000},
+        "memory_limit_bytes": 256_000_000,
+    }
+
+
+@pytest.fixture(scope="module")
+def parquets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """CodeContests in three files of train, one row in a row group, and one file of each other split."""
+    folder = tmp_path_factory.mktemp("parquet")
+    rows = {f"data/train-0000{part}-of-00003.parquet": [contest(2 * part), contest(2 * part + 1)] for part in range(3)}
+    rows |= {"data/valid-00000-of-00001.parquet": [contest(10)], "data/test-00000-of-00001.parquet": [contest(20)]}
+    files = {}
+    for name, each in rows.items():
+        path = folder / "one.parquet"
+        parquet.write_table(pyarrow.Table.from_pylist(each), path, row_group_size=1)
+        files[name] = path.read_bytes()
+    return files
+
+
+@pytest.fixture
+def hub(parquets: dict[str, bytes]) -> Iterator[FakeHub]:
+    train = json_lines(*(apps(number) for number in range(60)), apps(60, input_output=""), apps(61, question=None))
+    sets = {
+        "codeparrot/apps": {"apps.py": b"raise SystemExit", "train.jsonl": train, "test.jsonl": json_lines(apps(99))},
+        "deepmind/code_contests": {"README.md": b"", **parquets},
+        "someone/sums": {"sums_train.jsonl": json_lines({"question": "1 + 1?", "final": "2"}), "info.json": b"{}"},
+        "someone/nothing": {"script.py": b""},
+    }
+    with serving(FakeHub(sets, COMMIT)) as served:
+        yield served
+
+
+def python(hub: FakeHub, home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Python with our package, the hub for the Hub and a cache of its own: the Hub's library reads these once."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(home / "hf"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "COLUMNS": "300",
+        **variables,
+    }
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def pettingllms(hub: FakeHub, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return python(hub, home, "-m", "pettingllms_envs.cli", "data", *arguments)
+
+
+def test_a_set_of_the_hub_is_prepared_at_the_commit_that_main_is_at_and_its_folder_loads(hub, tmp_path):
+    run = pettingllms(hub, tmp_path, "prepare", "codeparrot/apps")
+    assert run.returncode == 0, run.stderr
+    folder = tmp_path / "codeparrot__apps"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["source"], manifest["revision"], manifest["layout"]) == ("codeparrot/apps", COMMIT, "apps")
+    train, validation = load(folder, split="train"), load(folder, split="validation")
+    assert len(train.problems) + len(validation.problems) == 60
+    assert len(validation.problems) > 0
+    assert [problem.id for problem in load(folder, split="test").problems] == ["99"]
+    assert train.revision == COMMIT
+    both = [manifest["splits"][split] for split in ("train", "validation")]
+    assert {"file": "train.jsonl", "index": 61, "reason": "'question' is missing or null; expected text"} in both[0][
+        "bad"
+    ]
+    assert both[0]["left_out"] == {"it has no tests": 1}
+    for split, part in manifest["splits"].items():
+        assert part["sha256"] == digest(folder / f"{split}.jsonl.gz")
+    assert "train: " in run.stdout
+    asked = [request for request in hub.requests if "resolve" in request]
+    assert asked
+    assert all(COMMIT in request and "apps.py" not in request for request in asked)  # no script is even downloaded
+
+
+def test_a_set_in_parquet_files_is_read_in_their_order_with_every_split_of_its_own(hub, tmp_path):
+    assert pettingllms(hub, tmp_path, "prepare", "deepmind/code_contests", "--output", "cc").returncode == 0
+    folder = tmp_path / "cc"
+    assert [problem.id for problem in load(folder, split="train").problems] == [f"{n}_A. Twice" for n in range(6)]
+    assert [problem.id for problem in load(folder, split="validation").problems] == ["10_A. Twice"]
+    (problem,) = load(folder, split="test").problems
+    assert (problem.solutions, problem.wrong, problem.cpu) == (("print(40)",), ("print(0)",), 1.5)
+
+
+def test_what_is_prepared_twice_is_the_same_bytes(hub, tmp_path):
+    for name in ("one", "other"):
+        assert pettingllms(hub, tmp_path, "prepare", "codeparrot/apps", "--output", name).returncode == 0
+    for file in sorted((tmp_path / "one").iterdir()):
+        assert file.read_bytes() == (tmp_path / "other" / file.name).read_bytes()
+
+
+def test_a_set_that_is_not_known_is_read_with_a_layout_and_the_names_of_its_columns(hub, tmp_path):
+    run = pettingllms(
+        hub, tmp_path, "prepare", "math:question,final=someone/sums", "--split", "train", "--output", "s"
+    )
+    assert run.returncode == 0, run.stderr
+    assert [(each.statement, each.answer) for each in load(tmp_path / "s").problems] == [("1 + 1?", "2")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("prepare", "someone/sums"), "the columns of someone/sums are unknown"),
+        (("prepare", "math=someone/nothing"), "has no data files for any split; it has script.py"),
+        (("prepare", "someone/else"), "someone/else cannot be had (RepositoryNotFoundError: 404"),
+        (("prepare", "codeparrot/apps", "--revision", "v9"), "codeparrot/apps at 'v9' cannot be had"),
+        (("prepare", "codeparrot/apps", "--split", "tests"), "has no 'tests' split; expected 'train'"),
+        (("show", "codeparrot/apps"), "codeparrot/apps has no revision; expected a commit of 40 hex digits"),
+        (("show", "codeparrot/apps@main"), "codeparrot/apps has the revision 'main'; expected a commit"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_one_line(hub, tmp_path, arguments, error):
+    run = pettingllms(hub, tmp_path, *arguments)
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: ")
+    assert error in run.stderr
+    assert run.stderr.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"hf"}
+
+
+def test_a_hub_out_of_reach_is_said_in_one_line(hub, tmp_path):
+    hub.url = "http://127.0.0.1:9"  # nobody listens on the port `discard`
+    run = pettingllms(hub, tmp_path, "prepare", "codeparrot/apps")
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: codeparrot/apps cannot be had (ConnectError")
+
+
+def test_a_set_at_a_commit_is_loaded_without_being_prepared(hub, tmp_path):
+    program = (
+        "from pettingllms_envs.datasets import load\n"
+        f"loaded = load('codeparrot/apps@{COMMIT}', split='test')\n"
+        "print(loaded.revision, [problem.id for problem in loaded.problems])"
+    )
+    assert python(hub, tmp_path, "-c", program).stdout == f"{COMMIT} ['99']\n"
+    assert not [request for request in hub.requests if "train" in request]  # what is not asked for is not downloaded
+
+
+@pytest.mark.parametrize("library", ["huggingface_hub", "pyarrow"])
+def test_a_library_that_is_not_installed_is_asked_for_by_the_name_of_the_extra(hub, tmp_path, library):
+    (tmp_path / f"{library}.py").write_text("raise ImportError('not here')\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from pettingllms_envs.datasets import load\n"
+        "try:\n"
+        f"    load('deepmind/code_contests@{COMMIT}')\n"
+        "except ImportError as error:\n"
+        "    print(error)"
+    )
+    said = python(hub, tmp_path, "-c", program).stdout
+    assert f"{library} is not installed" in said
+    assert "pip install 'pettingllms[data]'" in said
+
+
+def test_a_kill_leaves_no_folder_and_the_next_run_clears_up(hub, tmp_path):
+    slow = (
+        "import sys, time; from pathlib import Path; from pettingllms_envs.datasets import preparing, sources\n"
+        f"source = sources.find_source('codeparrot/apps@{COMMIT}')\n"
+        "def told(split, read, problems):\n"
+        "    if problems: print('begun', flush=True); time.sleep(60)\n"
+        "preparing.prepare(source, Path('apps'), told=told)"
+    )
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(tmp_path / "hf"),
+    }
+    process = subprocess.Popen([sys.executable, "-c", slow], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"begun\n"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "apps").exists()
+    assert len(list(tmp_path.glob(".apps.*.unfinished"))) == 1
+    assert pettingllms(hub, tmp_path, "prepare", "codeparrot/apps", "--output", "apps").returncode == 0
+    assert list(tmp_path.glob(".apps.*")) == []
+    assert len(load(tmp_path / "apps", split="test").problems) == 1
