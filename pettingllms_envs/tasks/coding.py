@@ -84,7 +84,6 @@ class Coding:
     name: ClassVar[str]
     own: ClassVar[str]
     version: ClassVar[int] = 0
-    splits: ClassVar[tuple[str, ...]] = SPLITS
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
 
     def __post_init__(self) -> None:
@@ -97,29 +96,28 @@ class Coding:
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
-        """The split, the first one if not given; a level or the id of a problem that the split has."""
-        return {"split": self.splits, "level": (), "problem": ()}
+        """`split`, `level`, and `problem`, the id of one; which levels and ids there are depends on the data."""
+        return {"split": SPLITS, "level": (), "problem": ()}
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """The share of golden tests passed; moves cost nothing."""
         return {"value": (0.0, 1.0)}
 
     def generate(
-        self, seed: int, *, split: str | None = None, level: int | None = None, problem: str | None = None
+        self, seed: int, *, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
     ) -> CodingState:
         """The problem of a seed in a split, and no program yet.
 
         Args:
             seed: Any whole number; see `pettingllms_envs.datasets.drawing`.
-            split: One of `splits`; None for the first of them.
+            split: `"train"`, `"validation"` or `"test"`.
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
 
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
-        split = self.splits[0] if split is None else split
-        check_choice("split", split, self.splits)
+        check_choice("split", split, SPLITS)
         chosen = drawing.draw(
             self.data or self.own,
             self.layout,

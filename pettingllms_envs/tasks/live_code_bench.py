@@ -1,4 +1,4 @@
-"""LiveCodeBench: problems of contests held after most models were trained. A benchmark: all of it is the split `test`.
+"""LiveCodeBench: problems of contests that were held after most models were trained. A benchmark.
 
 The programs read and print, or complete a class; levels 1 to 3 are easy, medium and hard. It has no golden solutions:
 `pettingllms_envs.workflows.coder_tester` says what a tester's cases are judged by instead, and the oracle is a table
@@ -7,7 +7,7 @@ of the tests' outputs, an upper bound that there is nothing to learn from.
 Rules, state, value and outcome: `pettingllms_envs.tasks.coding`. Roles and rewards: `pettingllms_envs.workflows`, the
 files `coder_tester` and `lone_coder` (for `single` and `self_refine`).
 Data: problems of this package in the same columns, or with `data` the set itself,
-`livecodebench/code_generation_lite@<revision>`.
+`livecodebench/code_generation_lite@<revision>`, which has the split `test` only.
 Source: Jain et al. 2024, arXiv:2403.07974.
 """
 
@@ -36,4 +36,3 @@ class LiveCodeBench(Coding):
 
     name: ClassVar[str] = "live_code_bench"
     own: ClassVar[str] = "own:live_code_bench"
-    splits: ClassVar[tuple[str, ...]] = ("test",)

@@ -19,7 +19,6 @@ from pettingllms_envs.sandbox import StdinTest
 from pettingllms_envs.tasks.apps import Apps
 from pettingllms_envs.tasks.coding import MAX_PROGRAM, CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, PROGRAM_FORMAT, answer_table, problem_text
-from pettingllms_envs.tasks.live_code_bench import LiveCodeBench
 from pettingllms_envs.workflows.coder_tester import CoderTester
 
 
@@ -170,12 +169,6 @@ def test_problems_with_an_answer_are_no_problems_of_coding(tmp_path: Path) -> No
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with pytest.raises(ValueError, match="has MathProblems; expected problems whose answer is a program"):
         pettingllms_envs.make("apps", data=str(path), layout="math").reset(seed=0)
-
-
-def test_a_benchmark_has_a_test_split_only() -> None:
-    assert LiveCodeBench().instance_fields["split"] == ("test",)
-    with pytest.raises(ValueError, match="split is 'train'; expected one of 'test'"):
-        pettingllms_envs.make("live_code_bench").reset(seed=0, options={"split": "train"})
 
 
 @pytest.mark.parametrize(
