@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.graders.code import golden, last_error, limits_of, printed, run_tests, written
+from pettingllms_envs.graders.code import golden, last_error, printed, run_tests, written
 from pettingllms_envs.sandbox.compare import read_value, same_tokens, same_values
 from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict
 
@@ -186,27 +186,35 @@ def review(
 
 
 @lru_cache(maxsize=KEPT)
-def best_cases(problem: CodeProblem, failed: tuple[str, ...], most: int) -> tuple[Case, ...]:
+def best_cases(problem: CodeProblem, failed: tuple[str, ...], most: int, limits: Limits) -> tuple[Case, ...]:
     """Valid cases, at most `most`, that together tell as many wrong programs as any found: what an oracle writes.
 
     They are golden tests that the statement does not show, where there are any short enough to write down.
     """
-    private = [as_case(test) for test in problem.tests[problem.num_public :]]
     public = [as_case(test) for test in problem.tests[: problem.num_public]]
+    private = [as_case(test) for test in problem.tests[problem.num_public :]]
     fit = [case for case in private if _writable(problem, case) and not is_shown(problem, case)]
-    candidates = tuple(sorted(dict.fromkeys(fit or filter(lambda case: _writable(problem, case), public)), key=_size))
-    candidates = candidates[:MAX_CANDIDATES]
-    limits = limits_of(problem)
+    fit = fit or [case for case in public if _writable(problem, case)]
+    candidates = tuple(sorted(dict.fromkeys(fit), key=_size)[:MAX_CANDIDATES])
+    if not candidates:
+        return ()
     wrong = dict.fromkeys((*problem.wrong[:MAX_WRONG], *failed))
-    passes = [_passes(problem, program, candidates, limits, False) for program in wrong] if candidates else []
+    tells = [_fails(problem, program, candidates, limits) for program in wrong]
     chosen: list[int] = []
-    while candidates and len(chosen) < most:
-        gains = [sum(not each[i] and all(each[j] for j in chosen) for each in passes) for i in range(len(candidates))]
+    while len(chosen) < most:
+        gains = [sum(each[i] and not any(each[j] for j in chosen) for each in tells) for i in range(len(candidates))]
         best = max(range(len(candidates)), key=gains.__getitem__)
         if chosen and not gains[best]:
             break
         chosen.append(best)
     return tuple(candidates[i] for i in chosen)
+
+
+def _fails(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> list[bool]:
+    """Which cases a program is known to fail; those after its first timeout were not run."""
+    runs = _run(problem, program, cases, limits, "per_solution")
+    first = next((i for i, run in enumerate(runs) if run.verdict == Verdict.TIMEOUT), len(runs))
+    return [not run.passed and i <= first for i, run in enumerate(runs)]
 
 
 def _valid(problem: CodeProblem, cases: tuple[Case, ...], right: str, limits: Limits) -> tuple[bool | None, ...]:
@@ -229,24 +237,17 @@ def _as_tested(problem: CodeProblem, case: Case) -> bool | None:
     return same_values(ours.expected, same.expected, problem.tolerance)
 
 
-def _passes(
-    problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits, stop_at_timeout: bool = True
-) -> tuple[bool, ...]:
+def _passes(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> tuple[bool, ...]:
     """On which cases a program passes; all in one process, for what is at stake is not the program's reward."""
-    return tuple(run.passed for run in _run(problem, program, cases, limits, "per_solution", stop_at_timeout))
+    return tuple(run.passed for run in _run(problem, program, cases, limits, "per_solution"))
 
 
 @lru_cache(maxsize=KEPT)
 def _run(
-    problem: CodeProblem,
-    program: str,
-    cases: tuple[Case, ...],
-    limits: Limits,
-    isolation: str,
-    stop_at_timeout: bool = True,
+    problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits, isolation: str
 ) -> tuple[Run, ...]:
     tests = [as_test(problem, case) for case in cases]
-    report = run_tests(problem, program, tests, limits=limits, isolation=isolation, stop_at_timeout=stop_at_timeout)
+    report = run_tests(problem, program, tests, limits=limits, isolation=isolation)
     return tuple(
         Run(result.verdict == Verdict.PASSED, printed(result), result.verdict, last_error(result))
         for result in report.results

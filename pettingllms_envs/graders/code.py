@@ -146,7 +146,6 @@ def run_tests(
     *,
     limits: Limits,
     isolation: str,
-    stop_at_timeout: bool = True,
 ) -> Report:
     """Run a program of the problem on any tests of its kind.
 
@@ -161,7 +160,6 @@ def run_tests(
         tolerance=problem.tolerance,
         limits=limits,
         isolation=isolation,
-        stop_at_timeout=stop_at_timeout,
     )
     if report.verdict == Verdict.SANDBOX_ERROR:
         detail = next(result.detail for result in report.results if result.verdict == Verdict.SANDBOX_ERROR)

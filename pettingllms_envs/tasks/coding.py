@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
 from pettingllms_envs.datasets import drawing
 from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.graders.cases import Case, Review, Run, review, run_cases
+from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import fenced_blocks
@@ -176,6 +176,10 @@ class Coding:
         """With the review of test cases; see `pettingllms_envs.graders.cases.review`."""
         limits = self.limits(state.problem)
         return state._replace(review=review(state.problem, cases, failed=failed, right=right, limits=limits))
+
+    def best_cases(self, state: CodingState, failed: tuple[str, ...], most: int) -> tuple[Case, ...]:
+        """What an oracle writes as test cases; see `pettingllms_envs.graders.cases.best_cases`."""
+        return best_cases(state.problem, failed, most, self.limits(state.problem))
 
     def limits(self, problem: CodeProblem) -> Limits:
         """What a program may use on the problem."""

@@ -40,7 +40,7 @@ from pettingllms_envs.core import (
     part_ranges,
     situation,
 )
-from pettingllms_envs.graders.cases import Case, best_cases, read_cases
+from pettingllms_envs.graders.cases import Case, read_cases
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.tasks.coding import Coding, CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, case_text, runs_text, write_cases
@@ -148,7 +148,7 @@ class CoderTester:
         """The golden solution; golden tests that tell the most wrong programs."""
         if self.actor(state) == CODER.name:
             return self.task.write(self.task.oracle(state.task))
-        return write_cases(best_cases(state.task.problem, state.failed, self.max_cases))
+        return write_cases(self.task.best_cases(state.task, state.failed, self.max_cases))
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format; the coder's tests; the tester's valid and telling."""

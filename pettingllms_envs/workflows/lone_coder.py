@@ -31,7 +31,7 @@ from pettingllms_envs.core import (
     part_ranges,
     situation,
 )
-from pettingllms_envs.graders.cases import Case, as_case, best_cases, read_cases
+from pettingllms_envs.graders.cases import Case, as_case, read_cases
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.tasks.coding import Coding, CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, runs_text, write_cases
@@ -183,7 +183,9 @@ class SingleCoder(LoneCoder):
         """The golden solution, with tools and golden tests."""
         program = LoneCoder.oracle(self, state)
         return (
-            f"{program}\n{write_cases(best_cases(state.task.problem, (), self.max_cases))}" if self.tools else program
+            f"{program}\n{write_cases(self.task.best_cases(state.task, (), self.max_cases))}"
+            if self.tools
+            else program
         )
 
 

@@ -228,8 +228,8 @@ def test_a_run_says_what_came_of_it() -> None:
 
 @pytest.mark.parametrize("problem", [SQUARE, UNIQUE])
 def test_the_best_cases_are_valid_tell_all_wrong_programs_and_are_not_copied(problem: CodeProblem) -> None:
-    found = best_cases(problem, (), 4)
+    found = best_cases(problem, (), 4, limits_of(problem))
     judged = review(problem, found, failed=(), right="", limits=limits_of(problem))
     assert judged.num_valid == judged.num_cases == len(found) >= 1
     assert judged.num_told == judged.num_wrong >= 1
-    assert write_cases(found) == write_cases(best_cases(problem, (), 4))
+    assert write_cases(found) == write_cases(best_cases(problem, (), 4, limits_of(problem)))
