@@ -175,7 +175,7 @@ def review(
     """
     valid = _valid(problem, cases, golden(problem) or right, limits)
     sound = tuple(case for case, verdict in zip(cases, valid, strict=True) if verdict)
-    wrong = tuple(dict.fromkeys((*problem.wrong[:MAX_WRONG], *failed)))
+    wrong = _wrong(problem, failed)
     return Review(
         num_cases=len(cases),
         num_judged=sum(verdict is not None for verdict in valid),
@@ -198,8 +198,7 @@ def best_cases(problem: CodeProblem, failed: tuple[str, ...], most: int, limits:
     candidates = tuple(sorted(dict.fromkeys(fit), key=_size)[:MAX_CANDIDATES])
     if not candidates:
         return ()
-    wrong = dict.fromkeys((*problem.wrong[:MAX_WRONG], *failed))
-    tells = [_fails(problem, program, candidates, limits) for program in wrong]
+    tells = [_fails(problem, program, candidates, limits) for program in _wrong(problem, failed)]
     chosen: list[int] = []
     while len(chosen) < most:
         gains = [sum(each[i] and not any(each[j] for j in chosen) for each in tells) for i in range(len(candidates))]
@@ -208,6 +207,11 @@ def best_cases(problem: CodeProblem, failed: tuple[str, ...], most: int, limits:
             break
         chosen.append(best)
     return tuple(candidates[i] for i in chosen)
+
+
+def _wrong(problem: CodeProblem, failed: tuple[str, ...]) -> tuple[str, ...]:
+    """The programs to be told, each once."""
+    return tuple({program.rstrip(): program for program in (*problem.wrong[:MAX_WRONG], *failed)}.values())
 
 
 def _fails(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> list[bool]:

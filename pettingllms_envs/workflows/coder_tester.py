@@ -69,8 +69,8 @@ class CoderTesterState(NamedTuple):
         acted: Whether the first role has acted in this turn.
         cases: The tester's last readable cases.
         fresh: Whether they are of this turn.
-        report: The words about the last run of the program on the cases.
-        notes: Words about unreadable replies of this turn.
+        report: The words about the last turn.
+        unread: The roles whose reply in this turn was unreadable, each with the reason.
         failed: The programs so far that failed a golden test.
         right: A program that passed them all; empty if there was none.
     """
@@ -81,7 +81,7 @@ class CoderTesterState(NamedTuple):
     cases: tuple[Case, ...] = ()
     fresh: bool = False
     report: str = ""
-    notes: str = ""
+    unread: tuple[tuple[str, str], ...] = ()
     failed: tuple[str, ...] = ()
     right: str = ""
 
@@ -136,7 +136,7 @@ class CoderTester:
         cases = ""
         if state.acted and state.fresh:
             cases = "The tester's test cases of this turn:\n" + "\n".join(map(case_text, state.cases))
-        return situation(self, state, state.report, state.notes, cases)
+        return situation(self, state, state.report, _unread("The", state.unread), cases)
 
     def step(self, state: CoderTesterState, reply: str) -> Transition[CoderTesterState]:
         """Take the program or the cases; after the second role's, run one on the other and end the turn."""
@@ -186,14 +186,16 @@ class CoderTester:
         over = agree or state.turn == self.num_turns
         if over and self.task.solved(state.task):
             parts.setdefault(TEAM, {})["success"] = 1.0
-        words = "\n".join(filter(None, (state.notes, report)))
-        after = state._replace(turn=state.turn + (not over), acted=False, fresh=False, report=words, notes="")
+        words = "\n".join(filter(None, (_unread("Last turn the", state.unread), report)))
+        after = state._replace(turn=state.turn + (not over), acted=False, fresh=False, report=words, unread=())
         return after, parts, agree, over and not agree
 
 
 def _unreadable(
     state: CoderTesterState, role: str, why: Unreadable
 ) -> tuple[CoderTesterState, dict[str, dict[str, float]]]:
-    note = f"The {role}'s reply was unreadable: {why.reason}."
-    notes = f"{state.notes}\n{note}" if state.notes else note
-    return state._replace(notes=notes), {role: {"format": UNREADABLE_PENALTY}}
+    return state._replace(unread=(*state.unread, (role, why.reason))), {role: {"format": UNREADABLE_PENALTY}}
+
+
+def _unread(when: str, unread: tuple[tuple[str, str], ...]) -> str:
+    return "\n".join(f"{when} {role}'s reply was unreadable: {reason}." for role, reason in unread)

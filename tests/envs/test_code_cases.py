@@ -187,7 +187,7 @@ def test_cases_are_judged_by_the_golden_solution_and_tried_on_wrong_programs(
 
 
 def test_the_failed_programs_of_the_episode_are_to_be_told_too() -> None:
-    failed = ("print(int(input()) ** 3)", SIGNED)  # SIGNED is one of the data set's already
+    failed = ("print(int(input()) ** 3)", f"{SIGNED}\n")  # SIGNED is one of the data set's already
     found = review(SQUARE, (Case("2", "4"),), failed=failed, right="", limits=limits_of(SQUARE))
     assert found == Review(1, 1, 1, 3, 1)
 

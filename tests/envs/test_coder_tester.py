@@ -126,8 +126,8 @@ def test_unreadable_replies_are_told_once_and_leave_program_and_cases_as_they_we
     env.step("no")
     assert parts(env) == {"tester": {"format": -0.2}}
     text = env.observe("coder_0")["text"]
-    assert text.count("unreadable") == 2
-    assert "The tester's reply was unreadable: it has no test case." in text
+    assert "Last turn the coder's reply was unreadable: its block of Python has no end." in text
+    assert "Last turn the tester's reply was unreadable: it has no test case." in text
     assert block(DOUBLED) in text
     assert "It gave:\n```\n14\n```" in text  # the cases of the turn before
     env.step(block(RIGHT))
