@@ -16,7 +16,6 @@ fails it. Which programs are right and wrong only the data set knows, so neither
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from typing import NamedTuple
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.code import golden, last_error, printed, run_tests, written
+from pettingllms_envs.graders.copies import stand_in_a_row
 from pettingllms_envs.sandbox.compare import read_value, same_tokens, same_values
 from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict
 
@@ -36,8 +36,6 @@ MAX_DEPTH = 60
 """Brackets within brackets of an argument."""
 KEPT = 4096
 """Judgements that are remembered; see `pettingllms_envs.graders.code.KEPT`."""
-CLOSE = 60
-"""Characters of a statement between an example's input and its output."""
 MAX_WRONG = 4
 """Wrong programs of the data set that cases are tried on."""
 MAX_CANDIDATES = 24
@@ -151,8 +149,7 @@ def in_statement(problem: CodeProblem, case: Case) -> bool:
     parts = [case.input] if problem.fn_name is None else _arguments(case)
     if len(parts) > MAX_ARGUMENTS:
         return False
-    pieces = [_words(part) for part in (*parts, case.output)]
-    return all(pieces) and _in_a_row(_words(problem.statement), pieces)
+    return stand_in_a_row(problem.statement, [*parts, case.output])
 
 
 def review(
@@ -292,38 +289,6 @@ def _is_value(line: str) -> bool:
     except ValueError:
         return False
     return deepest <= MAX_DEPTH
-
-
-def _words(text: str) -> str:
-    """The text with single spaces, none of them next to the punctuation of lists, and no capitals."""
-    return re.sub(r" ?([][{},:]) ?", r"\1", " ".join(text.split())).lower()
-
-
-def _in_a_row(text: str, pieces: Sequence[str]) -> bool:
-    """Whether the pieces stand in the text in this order, each as whole words and close to the one before."""
-    start = _find(text, pieces[0], 0, len(text))
-    while start >= 0:
-        end = start + len(pieces[0])
-        for piece in pieces[1:]:
-            place = _find(text, piece, end, end + CLOSE + len(piece))
-            if place < 0:
-                break
-            end = place + len(piece)
-        else:
-            return True
-        start = _find(text, pieces[0], start + 1, len(text))
-    return False
-
-
-def _find(text: str, piece: str, start: int, end: int) -> int:
-    """Where the piece stands as whole words between two places of the text, or -1."""
-    place = text.find(piece, start, end)
-    while place >= 0:
-        before, after = text[max(place - 1, 0) : place + 1], text[place + len(piece) - 1 : place + len(piece) + 1]
-        if not (place and before.isalnum()) and not (len(after) == 2 and after.isalnum()):
-            return place
-        place = text.find(piece, place + 1, end)
-    return -1
 
 
 def _bytes(text: str | bytes) -> bytes:

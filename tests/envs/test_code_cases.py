@@ -10,6 +10,7 @@ from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import (
     MAX_CASE,
+    MAX_DEPTH,
     Case,
     Review,
     as_case,
@@ -99,7 +100,10 @@ def test_what_is_no_json_is_unreadable_for_a_call(given: str, wanted: str) -> No
     assert found == Unreadable("an argument, one on a line, or an output is no JSON")
 
 
-def test_an_argument_that_is_nested_a_thousand_deep_is_unreadable() -> None:
+def test_an_argument_may_be_nested_as_deeply_as_can_be_compared() -> None:
+    for depth, readable in ((MAX_DEPTH, True), (MAX_DEPTH + 1, False)):
+        found = read(cases(("[" * depth + "]" * depth, "1")), call=True)
+        assert isinstance(found, Unreadable) != readable
     assert isinstance(read(cases(("[" * 1000 + "]" * 1000, "1")), call=True), Unreadable)
     assert isinstance(read(cases(("[" * 1000, "1")), call=True), Unreadable)
 
