@@ -65,7 +65,9 @@ def test_each_extra_brings_what_its_name_says():
     assert {"trl", "transformers", "peft", "torch"} <= {requirement.name for requirement in requirements("trl")}
     assert {"vllm"} == {requirement.name for requirement in requirements("vllm")}
     assert {"pytest", "ruff", "mypy"} <= {requirement.name for requirement in requirements("dev")}
-    assert included_extras("vllm") == included_extras("dev") == {"trl"}
+    assert {"huggingface-hub", "pyarrow"} == {requirement.name for requirement in requirements("data")}
+    assert included_extras("vllm") == {"trl"}
+    assert included_extras("dev") == {"data", "trl"}
 
 
 def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():
@@ -75,7 +77,7 @@ def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():
     assert not trl.specifier.contains("1.17.0")
 
 
-@pytest.mark.parametrize("extra", ["", "trl", "dev"])
+@pytest.mark.parametrize("extra", ["", "data", "trl", "dev"])
 def test_constraints_pin_every_named_requirement_within_its_range(extra):
     pinned = pins()
     wrong = [

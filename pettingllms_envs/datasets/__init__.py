@@ -14,18 +14,26 @@ row to a problem), `layouts.py` and `known.py` (their tables), `files.py`, `hub.
 from __future__ import annotations
 
 from pettingllms_envs.datasets.layouts import LAYOUTS, Layout, answer_columns
-from pettingllms_envs.datasets.loading import Bad, Loaded, load
+from pettingllms_envs.datasets.loading import Bad, Entry, Loaded, entries, load
 from pettingllms_envs.datasets.problems import CodeProblem, MathProblem, Problem
+from pettingllms_envs.datasets.rows import BadRow, LeftOut
+from pettingllms_envs.datasets.sources import Source, find_source
 
 
 __all__ = [
     "LAYOUTS",
     "Bad",
+    "BadRow",
     "CodeProblem",
+    "Entry",
     "Layout",
+    "LeftOut",
     "Loaded",
     "MathProblem",
     "Problem",
+    "Source",
     "answer_columns",
+    "entries",
+    "find_source",
     "load",
 ]

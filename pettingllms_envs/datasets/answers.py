@@ -13,7 +13,7 @@ from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
 
 
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.S)
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _FIRST_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -28,7 +28,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
     """A row with a column for the problem and one for its answer.
 
     Args:
-        row: May also have `solution`, `level` or `difficulty`, `subject` or `type`, and `id` or `unique_id`.
+        row: May also have `solution`, `level` or `difficulty`, `subject` or `type`, and `id`, `ID` or `unique_id`.
         source: What the problem's source is called.
         problem: The column of the statement.
         answer: The column of the answer, text or a number.
@@ -43,7 +43,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
         raise BadRow(f"{answer!r} is missing or blank, and 'solution' has no box; expected an answer")
     return MathProblem(
         source=source,
-        id=rows.words(row, "id", "unique_id") or statements.name(statement),
+        id=rows.words(row, "id", "ID", "unique_id") or statements.name(statement),
         statement=statement,
         level=_level(row),
         subject=rows.text(row, "subject", "type", default=""),
@@ -81,14 +81,16 @@ def plain(answer: str) -> str:
 
 
 def last_box(solution: str) -> str:
-    """What is in the last box of a worked solution whose braces match; `""` if there is none."""
-    for box in reversed(list(_BOX.finditer(solution))):
-        depth = 1
-        for brace in re.finditer(r"\\.|[{}]", solution[box.end() :], re.S):
-            depth += {"{": 1, "}": -1}.get(brace[0], 0)
-            if depth == 0:
-                return solution[box.end() : box.end() + brace.start()].strip()
-    return ""
+    """What is in the last box of a worked solution whose braces match; `""` if there is none. In linear time."""
+    opened: list[int] = []  # for each open brace where the content of its box begins, or -1 where it is no box's
+    last = (-1, -1)
+    for brace in _BRACE.finditer(solution):
+        if brace[0] == "}":
+            if opened:
+                last = max(last, (opened.pop(), brace.start()))
+        elif brace[0].endswith("{") and brace[0] != "\\{":
+            opened.append(-1 if brace[0] == "{" else brace.end())
+    return solution[last[0] : last[1]].strip() if last[0] >= 0 else ""
 
 
 def _level(row: Row) -> int:

@@ -15,7 +15,7 @@ from pettingllms_envs.datasets.rows import BadRow
 
 
 MAX_BYTES = 1 << 28
-"""The largest that a blob may become, in bytes. The largest of LiveCodeBench's own is about 100 MB."""
+"""The largest that a blob may become, in bytes: a bound on what a small file can do, far above any test set."""
 
 _TEXTS = frozenset({"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"})
 _FRAME = frozenset({"PROTO", "FRAME", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "STOP"})

@@ -32,10 +32,14 @@ _NAME = re.compile(r"\b[a-z_]\w*=", re.I)
 _LONGEST = 2000
 """No statement shows an input of more characters."""
 
+_READ = 20_000
+"""So many characters of a statement are searched for examples; the search is quadratic at worst."""
+
 
 def public_first(tests: Sequence[_Test], statement: str) -> tuple[tuple[_Test, ...], int]:
     """The tests with those first that the statement shows, and how many these are."""
-    shown = _stdin(statement) if tests and isinstance(tests[0], StdinTest) else _calls(statement)
+    read = statement[:_READ]
+    shown = _stdin(read) if tests and isinstance(tests[0], StdinTest) else _calls(read)
     ordered = sorted(tests, key=lambda test: _key(test) not in shown)  # stable
     return tuple(ordered), sum(_key(test) in shown for test in tests)
 

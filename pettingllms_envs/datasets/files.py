@@ -1,11 +1,13 @@
-"""The rows of a file: JSON lines, JSON lines in gzip, one JSON list, or parquet. One at a time, memory flat.
+"""The rows of a file: JSON lines, also in gzip, one JSON list, CSV or parquet. One at a time, memory flat.
 
 A line that is no JSON object is a bad row, and the lines after it are read. A file that is cut off is an error.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from typing import Any
 from pettingllms_envs.datasets.rows import BadRow, Row
 
 
-ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
 MAX_LINE = 1 << 29
 """The longest line, in bytes; a longer one ends the reading, for nothing could be read after it."""
 
@@ -41,6 +43,8 @@ def read_rows(path: Path, read: Callable[[int], None] | None = None) -> Iterator
     told = read or (lambda _: None)
     if path.name.endswith(".parquet"):
         yield from _parquet(path, told)
+    elif path.name.endswith(".csv"):
+        yield from _csv(path, told)
     elif path.name.endswith(".json"):
         yield from _json_list(path, told)
     else:
@@ -93,6 +97,22 @@ def _json_list(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow
     read(path.stat().st_size)
     for row in rows:
         yield row if isinstance(row, dict) else BadRow(f"the entry is a {type(row).__name__}; expected an object")
+
+
+def _csv(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:
+    before = 0
+    with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
+        table = csv.DictReader(text, strict=True)
+        try:
+            for row in table:
+                if None in row or None in row.values():
+                    yield BadRow(f"the row has {'more' if None in row else 'fewer'} fields than the header")
+                else:
+                    yield row
+                read(raw.tell() - before)
+                before = raw.tell()
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is damaged ({error}); expected CSV in UTF-8. Get it again.") from error
 
 
 def _parquet(path: Path, read: Callable[[int], None]) -> Iterator[Row]:

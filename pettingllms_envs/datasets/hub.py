@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 
-from pettingllms_envs.datasets.files import ENDINGS
+from pettingllms_envs.datasets.files import ENDINGS, stem
 from pettingllms_envs.datasets.known import SPLIT_NAMES
 
 
@@ -85,7 +85,7 @@ def commit(id: str, revision: str | None) -> str:
 
 
 def files(
-    id: str, revision: str, patterns: Mapping[str, Sequence[Sequence[str]]]
+    id: str, revision: str, patterns: Mapping[str, Sequence[Sequence[str]]], *, within: str = ""
 ) -> dict[str, tuple[Path | HubFile, ...]]:
     """The data files of a set by split.
 
@@ -94,6 +94,7 @@ def files(
         revision: A commit.
         patterns: For each split, groups of patterns of which the first that fits counts. Where there are none, files
             are told apart by their names.
+        within: Only files of this name, without the ending, or in a folder of this name; `""` is no such limit.
 
     Raises:
         ImportError: `huggingface_hub` is not installed.
@@ -105,15 +106,15 @@ def files(
     except _failures(hub) as error:
         raise ValueError(f"the files of {id}@{revision} cannot be listed ({_short(error)}). Try again.") from error
     data = [path for path in there if path.endswith(ENDINGS) and not path.endswith(("_infos.json", "info.json"))]
-    found = (
-        _told_apart(data) if not patterns else {split: _fitting(data, groups) for split, groups in patterns.items()}
-    )
+    data = [path for path in data if not within or within.lower() in _names(path)]
+    grouped = {split: _fitting(data, groups) for split, groups in patterns.items()}
+    found = grouped if patterns else _told_apart(data)
     lacking = [split for split, paths in found.items() if not paths]
     if lacking or not found:
         raise ValueError(
-            f"{id}@{revision} has no data files for {', '.join(lacking) or 'any split'}; it has"
-            f" {', '.join(there[:20])}."
-            " Download the right one, and give its path and the layout."
+            f"{id}@{revision} has no data files{f' {within}' if within else ''} for"
+            f" {', '.join(lacking) or 'any split'}; it has {', '.join(there[:20])}. Download the right one,"
+            " and give its path and the layout."
         )
     return {split: tuple(HubFile(id, revision, path) for path in paths) for split, paths in found.items()}
 
@@ -124,6 +125,12 @@ def _fitting(paths: Sequence[str], groups: Sequence[Sequence[str]]) -> list[str]
         fitting = ([path for path in paths if fnmatch(path, pattern)] for pattern in group)
         found += next((some for some in fitting if some), [])
     return found
+
+
+def _names(path: str) -> list[str]:
+    """The folders that a file is in, and its name without the ending, in lower case."""
+    *folders, name = path.lower().split("/")
+    return [*folders, stem(Path(name))]
 
 
 def _told_apart(paths: Sequence[str]) -> dict[str, list[str]]:

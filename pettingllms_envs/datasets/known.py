@@ -28,7 +28,7 @@ class KnownSet:
 
     Args:
         id: Its id.
-        layout: The name of its layout.
+        layout: What `layouts.find_layout` takes.
         config: Which of its configurations, where it has several; `""` otherwise.
         files: For each of our splits the patterns of its files (`fnmatch`, of the whole path). Where files of one
             split are there in several formats, those of the first pattern that fits are read.
@@ -93,6 +93,7 @@ KNOWN = (
     KnownSet(id="POLARIS-Project/Polaris-Dataset-53K", layout="polaris", files={"train": _ANY}),
     KnownSet(id="BytedTsinghua-SIA/DAPO-Math-17k", layout="dapo", files={"train": _ANY}),
     KnownSet(id="agentica-org/DeepScaleR-Preview-Dataset", layout="math", files={"train": _ANY}),
+    KnownSet(id="gneubig/aime-1983-2024", layout="math:Question,Answer", files={"train": ("*.csv", *_ANY)}),
     KnownSet(
         id="HuggingFaceH4/MATH-500", layout="math", files={"test": ("test*.jsonl", "*test*.parquet", "*.parquet")}
     ),
@@ -103,10 +104,11 @@ def known_sets(id: str) -> list[KnownSet]:
     """The known set of this id, in all its configurations; none if the id is unknown.
 
     Args:
-        id: With or without a configuration, as in `"opencompass/AIME2025:AIME2025-I"`.
+        id: With or without a configuration, as in `"opencompass/AIME2025:AIME2025-I"`; of a set that has none the name
+            of a file or folder, as in `"livecodebench/code_generation_lite:test6"`.
     """
     name, _, config = id.partition(":")
-    return [known for known in KNOWN if known.id == name and config in ("", known.config)]
+    return [known for known in KNOWN if known.id == name and (config in ("", known.config) or not known.config)]
 
 
 def by_file_name(stem: str) -> tuple[KnownSet, str] | None:

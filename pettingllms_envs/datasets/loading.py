@@ -186,7 +186,8 @@ def _of_files(
                 continue
             if index == 0:
                 _check_columns(source, file.name, row)
-            outcome = _outcome(source, row)
+            row = {**source.gaps, **row}
+            outcome = _outcome(source.layout, row)
             if isinstance(outcome, Problem):
                 if kept and statements.split(outcome.statement) not in kept:
                     continue
@@ -194,9 +195,9 @@ def _of_files(
             yield Entry(file.name, index, row, outcome)
 
 
-def _outcome(source: Source, row: Row) -> Problem | BadRow | LeftOut:
+def _outcome(layout: Layout, row: Row) -> Problem | BadRow | LeftOut:
     try:
-        return source.layout.read({**source.gaps, **row})
+        return layout.read(row)
     except (BadRow, LeftOut) as reason:
         return reason
 

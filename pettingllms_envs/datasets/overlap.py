@@ -18,8 +18,8 @@ from pettingllms_envs.datasets import statements
 RUN = 3
 """Words in a run. Thirteen, as in GPT-3's check of web pages, would miss one copy in two whose wording was edited."""
 
-FEWEST_RUNS = 8
-"""A statement with fewer runs that count is only compared as a whole: too little is left to tell copies apart."""
+FEWEST_SHARED = 10
+"""Near copies share so many runs at least: with fewer, what all problems say would pass for a copy."""
 
 COMMON = 0.01
 """A run that more than this share of the test statements have, and more than ten of them, does not count."""
@@ -75,7 +75,7 @@ def overlaps(train: Iterable[Statement], tests: Sequence[Statement], threshold: 
         shared = Counter(number for run in runs for number in index.get(run, ()))
         for number, count in sorted(shared.items()):
             shorter = min(len(runs), sizes[number])
-            if shorter >= FEWEST_RUNS and count >= threshold * shorter and number not in exact:
+            if count >= max(FEWEST_SHARED, threshold * shorter) and number not in exact:
                 yield Overlap(each, tests[number], count / shorter, False)
 
 

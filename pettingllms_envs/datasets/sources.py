@@ -164,23 +164,22 @@ def _folder(path: Path, layout: str | Layout | None) -> Source:
     for split, part in manifest.splits.items():
         files[split] = (path / part.file,)
     offer = {split: (split, frozenset[str]()) for split in files}
-    gaps = next((known.gaps for known in known_sets(manifest.source)), {})
     return Source(
         name=str(path),
         layout=kind,
         files=files,
         shares=offer,
         revision=manifest.revision,
-        gaps=gaps,
         digests={path / part.file: part.sha256 for part in manifest.splits.values()},
     )
 
 
 def _hub(text: str, layout: str | Layout | None, revision: str | None) -> Source:
     name, at, tail = text.partition("@")
+    id, _, config = name.partition(":")
     if at and revision is not None and revision != tail:
         raise ValueError(f"{text} and revision={revision!r}; expected one revision. Leave one of them out.")
-    pinned = hub.pinned(name.partition(":")[0], tail if at else revision)
+    pinned = hub.pinned(id, tail if at else revision)
     sets = known_sets(name)
     if not sets and layout is None:
         raise ValueError(
@@ -192,7 +191,8 @@ def _hub(text: str, layout: str | Layout | None, revision: str | None) -> Source
     for known in sets:
         for split, wanted in known.files.items():
             patterns.setdefault(split, []).append(wanted)
-    files = hub.files(name.partition(":")[0], pinned, patterns)
+    within = config if not any(known.config for known in sets) else ""
+    files = hub.files(id, pinned, patterns, within=within)
     offer = shares(tuple(files), tuple(files), benchmark=kind.benchmark)
     gaps = sets[0].gaps if sets else {}
     return Source(name=name, layout=kind, files=files, shares=offer, revision=pinned, gaps=gaps)

@@ -13,13 +13,15 @@ from pettingllms_envs.instances import split_of
 
 
 _SPACING = re.compile(r"\\(?:left|right|displaystyle|limits|quad|qquad|[,;:!> ]|\\)(?![a-z])|~|&nbsp;")
-_STYLE = re.compile(r"\\(?:text|textbf|textit|texttt|textrm|mathrm|mathbf|mathit|mathbb|mathcal|emph|operatorname)\b")
+_STYLE = re.compile(
+    r"\\(?:text|textbf|textit|texttt|textrm|mathrm|mathbf|mathit|mathbb|mathcal|emph|operatorname)(?![a-z])"
+)
 _SPELLINGS = (
-    (re.compile(r"\\[dtc]frac\b"), r"\\frac"),
-    (re.compile(r"\\leq?(?:slant)?\b|≤"), "<="),
-    (re.compile(r"\\geq?(?:slant)?\b|≥"), ">="),
-    (re.compile(r"\\(?:cdot|times)\b|×|·"), "*"),
-    (re.compile(r"\\(?:ldots|cdots|dots)\b|…"), " "),
+    (re.compile(r"\\[dtc]?frac(?: *(\d) *(?=\d)|(?![a-z]))"), r"\\frac \1 "),  # \frac12 is \frac{1}{2}
+    (re.compile(r"\\leq?(?:slant)?(?![a-z])|≤"), "<="),
+    (re.compile(r"\\geq?(?:slant)?(?![a-z])|≥"), ">="),
+    (re.compile(r"\\(?:cdot|times)(?![a-z])|×|·"), "*"),
+    (re.compile(r"\\(?:ldots|cdots|dots)(?![a-z])|…"), " "),
     (re.compile(r"−|–|—"), "-"),
 )
 _WORD = re.compile(r"[^\W\d_]+|\d+|[-+*/^=<>]")

@@ -13,6 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from fake_hub import FakeHub, serving
+from hub_rows import LIVE_CODE_BENCH
 from pettingllms_envs.datasets import load
 from pettingllms_envs.datasets.sources import digest
 
@@ -73,6 +74,13 @@ def hub(parquets: dict[str, bytes]) -> Iterator[FakeHub]:
     sets = {
         "codeparrot/apps": {"apps.py": b"raise SystemExit", "train.jsonl": train, "test.jsonl": json_lines(apps(99))},
         "deepmind/code_contests": {"README.md": b"", **parquets},
+        "livecodebench/code_generation_lite": {
+            f"test{part}.jsonl": json_lines({**LIVE_CODE_BENCH, "question_id": f"in test{part}"})
+            for part in ("", 5, 6)
+        },
+        "opencompass/AIME2025": {
+            f"aime2025-{exam}.jsonl": json_lines({"question": f"Paper {exam}?", "answer": "1"}) for exam in ("I", "II")
+        },
         "someone/sums": {"sums_train.jsonl": json_lines({"question": "1 + 1?", "final": "2"}), "info.json": b"{}"},
         "someone/nothing": {"script.py": b""},
     }
@@ -136,7 +144,30 @@ def test_what_is_prepared_twice_is_the_same_bytes(hub, tmp_path):
     for name in ("one", "other"):
         assert pettingllms(hub, tmp_path, "prepare", "codeparrot/apps", "--output", name).returncode == 0
     for file in sorted((tmp_path / "one").iterdir()):
-        assert file.read_bytes() == (tmp_path / "other" / file.name).read_bytes()
+        body = file.read_bytes()
+        assert body == (tmp_path / "other" / file.name).read_bytes()
+        assert file.name == "manifest.json" or body[4:8] == bytes(4)  # gzip's place for the time
+
+
+@pytest.mark.parametrize(
+    ("data", "statements"),
+    [
+        ("opencompass/AIME2025", ["Paper I?", "Paper II?"]),
+        ("opencompass/AIME2025:AIME2025-I", ["Paper I?"]),
+        ("opencompass/AIME2025:AIME2025-II", ["Paper II?"]),
+    ],
+)
+def test_one_configuration_of_a_set_is_prepared_or_all(hub, tmp_path, data, statements):
+    assert pettingllms(hub, tmp_path, "prepare", data, "--output", "copy").returncode == 0
+    problems = load(tmp_path / "copy", split="test").problems
+    assert [(problem.statement, problem.year) for problem in problems] == [(each, 2025) for each in statements]
+
+
+@pytest.mark.parametrize(("data", "parts"), [("", ["in test", "in test5", "in test6"]), (":test6", ["in test6"])])
+def test_one_file_of_live_code_bench_is_prepared_or_all(hub, tmp_path, data, parts):
+    name = f"livecodebench/code_generation_lite{data}"
+    assert pettingllms(hub, tmp_path, "prepare", name, "--output", "copy").returncode == 0
+    assert [problem.id for problem in load(tmp_path / "copy", split="test").problems] == parts
 
 
 def test_a_set_that_is_not_known_is_read_with_a_layout_and_the_names_of_its_columns(hub, tmp_path):
@@ -152,6 +183,10 @@ def test_a_set_that_is_not_known_is_read_with_a_layout_and_the_names_of_its_colu
     [
         (("prepare", "someone/sums"), "the columns of someone/sums are unknown"),
         (("prepare", "math=someone/nothing"), "has no data files for any split; it has script.py"),
+        (
+            ("prepare", "livecodebench/code_generation_lite:test7"),
+            "has no data files test7 for test; it has test.jsonl",
+        ),
         (("prepare", "someone/else"), "someone/else cannot be had (RepositoryNotFoundError: 404"),
         (("prepare", "codeparrot/apps", "--revision", "v9"), "codeparrot/apps at 'v9' cannot be had"),
         (("prepare", "codeparrot/apps", "--split", "tests"), "has no 'tests' split; expected 'train'"),
@@ -215,12 +250,13 @@ def test_a_kill_leaves_no_folder_and_the_next_run_clears_up(hub, tmp_path):
         "HF_ENDPOINT": hub.url,
         "HF_HOME": str(tmp_path / "hf"),
     }
-    process = subprocess.Popen([sys.executable, "-c", slow], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline() == b"begun\n"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    command = [sys.executable, "-c", slow]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        begun = process.stdout.readline()
+        process.kill()
+    assert begun == b"begun\n"
+    assert process.returncode == -signal.SIGKILL
     assert not (tmp_path / "apps").exists()
     assert len(list(tmp_path.glob(".apps.*.unfinished"))) == 1
     assert pettingllms(hub, tmp_path, "prepare", "codeparrot/apps", "--output", "apps").returncode == 0

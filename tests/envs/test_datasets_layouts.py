@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import pickletools
+import time
 import zlib
 from contextlib import suppress
 from typing import Any
@@ -226,6 +227,7 @@ def test_the_opcodes_of_pickle_that_hold_a_text_are_those_we_know():
     [
         ("This is an interactive problem. Ask questions.", "it is interactive"),
         ("Do not forget to flush the output after each line.", "it is interactive"),
+        ("Call fflush(stdout) after every line.", "it is interactive"),
         ("If there are multiple answers, print any of them.", "it accepts any of several answers"),
         ("If there are several pairs, you may output any.", "it accepts any of several answers"),
         ("If multiple solutions exist, any of them will be accepted.", "it accepts any of several answers"),
@@ -354,11 +356,20 @@ def test_math_takes_the_answer_or_else_the_last_box_of_the_solution():
         ("\\fbox{3}", "3"),
         ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
         ("\\boxed{1} and \\boxed{2", "1"),
+        ("\\boxed{\\boxed{3}}", "3"),
+        ("} \\boxed {4} }", "4"),
         ("none", ""),
     ],
 )
 def test_the_last_box_whose_braces_match(solution, box):
     assert last_box(solution) == box
+
+
+@pytest.mark.parametrize("solution", ["\\boxed{" * 200_000, "{" * 1_000_000, "\\boxed{1}" * 100_000])
+def test_the_last_box_of_a_megabyte_is_found_at_once(solution):
+    began = time.process_time()
+    last_box(solution)
+    assert time.process_time() - began < 5  # seconds; one look for each box would take an hour
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ PROBLEMS = (
         answer="26",
         solution=r"A digit $3u + v$ in base $9$ is the two digits $u, v$ in base $3$; it adds $3u + v$ to one sum and "
         r"$u + v$ to the other. So all $u$ are $0$, and each of the three digits in base $9$ is $0$, $1$ or $2$: "
-        r"$27$ numbers, of which $0$ is not positive.",
+        r"$27$ numbers, of which $0$ is not positive. There are $26$.",
         found=lambda: sum(digit_sum(n, 3) == digit_sum(n, 9) for n in range(1, 729)),
         subject="Number Theory",
         split=TRAIN,
@@ -208,12 +208,13 @@ PROBLEMS = (
         split=VALIDATION,
     ),
     AnswerProblem(
-        problem=r"Find the remainder when $1 \cdot 1! + 2 \cdot 2! + 3 \cdot 3! + \cdots + 99 \cdot 99!$ is divided by "
+        problem=r"Find the remainder when $1 \cdot 1! + 2 \cdot 2! + 3 \cdot 3! + \cdots + 97 \cdot 97!$ is divided by "
         r"$101$.",
-        answer="99",
-        solution=r"Because $k \cdot k! = (k + 1)! - k!$, the sum is $100! - 1$. As $101$ is prime, Wilson's theorem gives "
-        r"$100! \equiv -1$, so the sum is $-2 \equiv 99$.",
-        found=lambda: sum(k * math.factorial(k) for k in range(1, 100)) % 101,
+        answer="49",
+        solution=r"Because $k \cdot k! = (k + 1)! - k!$, the sum is $98! - 1$. As $101$ is prime, Wilson's theorem gives "
+        r"$100! \equiv -1$. Here $100 \equiv -1$ and $99 \equiv -2$, so $2 \cdot 98! \equiv -1$, that is $98! \equiv 50$, and "
+        r"the remainder is $49$.",
+        found=lambda: sum(k * math.factorial(k) for k in range(1, 98)) % 101,
         subject="Number Theory",
         split=TRAIN,
     ),
@@ -291,7 +292,7 @@ PROBLEMS = (
         r"\frac{n}{17} \right\rfloor$? Here $\lfloor t \rfloor$ is the greatest integer that is at most $t$.",
         answer="63",
         solution=r"Both are $q$ exactly for $17q \le n \le 15q + 14$, which are $15 - 2q$ numbers for $q = 0, \ldots, 7$. "
-        r"That makes $15 + 13 + \cdots + 1 = 64$ numbers, one of which is $0$.",
+        r"That makes $15 + 13 + \cdots + 1 = 64$ numbers, one of which is $0$, so $63$ positive ones.",
         found=lambda: sum(n // 15 == n // 17 for n in range(1, 10_000)),
         subject="Number Theory",
         split=TEST,
@@ -348,7 +349,7 @@ PROBLEMS = (
         answer="13",
         solution=r"The first three tosses are always needed. After $n \ge 3$ tosses one more is needed if one side has "
         r"come up at most once, with the probability $2(n + 1) / 2^n$. So the expectation is "
-        r"$3 + \sum_{n \ge 3} \frac{n + 1}{2^{n - 1}} = 3 + \frac{5}{2} = \frac{11}{2}$.",
+        r"$3 + \sum_{n \ge 3} \frac{n + 1}{2^{n - 1}} = 3 + \frac{5}{2} = \frac{11}{2}$, and $11 + 2 = 13$.",
         found=lambda: sum_of_parts(tosses()),
         subject="Combinatorics",
         split=TRAIN,

@@ -169,7 +169,7 @@ LEVEL_2 = (
         2,
         VALIDATION,
         r"\frac{5}{6}",
-        r"Write $\frac{1}{2} + \frac{1}{3}$ as a single fraction in lowest terms.",
+        r"Add $\frac{1}{2}$ and $\frac{1}{3}$. Give the sum as one fraction.",
         lambda: Fraction(1, 2) + Fraction(1, 3),
     ),
     posed(
@@ -203,7 +203,7 @@ LEVEL_3 = (
         3,
         TRAIN,
         r"\frac{5}{36}",
-        "Two fair dice with the numbers 1 to 6 are rolled. What is the probability that the sum is 8?",
+        "Ana and Bo roll an ordinary die each. What is the probability that their numbers add up to 8?",
         lambda: of_dice(2, lambda a, b: a + b == 8),
     ),
     posed(

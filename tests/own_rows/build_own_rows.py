@@ -15,9 +15,10 @@ from pathlib import Path
 import aime
 import arithmetic
 import olympiad
-from own_layouts import Row, files, json_lines, unpacked
+from own_layouts import Row, files, json_lines
 from own_problems import Solved, coding_problems, solved
 from pettingllms_envs import instances
+from pettingllms_envs.datasets.blobs import unpacked
 
 
 FOLDER = Path(instances.__file__).parent / "data" / "own"

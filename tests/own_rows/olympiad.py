@@ -234,7 +234,7 @@ PROBLEMS = (
         found=lambda: [
             ({"x": x, "y": y}, math.dist((x, y), (1, 2)) == math.dist((x, y), (5, 4)))
             for x in range(-9, 10)
-            for y in range(-9, 30)
+            for y in range(-9, 28)
         ],
         subject="Geometry",
         kind="Equation",
@@ -247,8 +247,8 @@ PROBLEMS = (
         solution=r"$c = 3$, $a + b = -3$ and $4a + 2b = -2$, so $a = 2$ and $b = -5$.",
         found=lambda: [
             ({"x": x, "y": y}, y == 3 * (x - 1) * (x - 2) // 2 + x * (x - 1) // 2)
-            for x in range(-6, 7)
-            for y in range(-9, 110)
+            for x in range(-3, 5)
+            for y in range(-2, 37)
         ],
         kind="Equation",
         split=TEST,

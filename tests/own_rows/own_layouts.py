@@ -58,7 +58,7 @@ def statement(solved: Solved, *, method: bool = False) -> str:
         examples.append(f"Example {number}\nInput: {given}\nOutput: {json.dumps(result)}")
     written = "".join(examples)
     if any(word in written for word in ("null", "true", "false")):
-        examples.append("In the examples null, true and false stand for None, True and False.")
+        examples.append("Note: null, true and false in the examples stand for None, True and False.")
     return "\n\n".join((head, problem.statement, *examples)) + "\n"
 
 
@@ -147,11 +147,6 @@ def live_code_bench(solved: Solved) -> Row:
 def packed(text: str) -> str:
     """As LiveCodeBench has it: Base64 of zlib of a pickle of the text."""
     return base64.b64encode(zlib.compress(pickle.dumps(text, protocol=4), 9)).decode("ascii")
-
-
-def unpacked(blob: str) -> str:
-    """The text that we packed. Never for a blob from elsewhere: it unpickles."""
-    return str(pickle.loads(zlib.decompress(base64.b64decode(blob))))
 
 
 def aime_huggingface(number: int, problem: AnswerProblem) -> Row:

@@ -55,6 +55,20 @@ class Solution:
                 return None
         return None if waiting else deepest
 """,
+        """\
+class Solution:
+    def bracketDepth(self, text: str) -> Optional[int]:
+        left = "".join(c for c in text if c in "()[]{}")
+        while left:  # the innermost pairs go, layer by layer
+            fewer = left
+            for pair in ("()", "[]", "{}"):
+                fewer = fewer.replace(pair, "")
+            if fewer == left:
+                return None
+            left = fewer
+        heights = list(accumulate((c in "([{") - (c in ")]}") for c in text))
+        return max([0, *heights])
+""",
     ),
     wrong=(
         Wrong(

@@ -45,6 +45,15 @@ def conflicts(meetings):
         if held[i][1] < held[j][2] and held[j][1] < held[i][2]
     ]
 """,
+        """\
+def conflicts(meetings):
+    pairs = set()
+    for name, start, end in meetings:
+        for other, begin, finish in meetings:
+            if name < other and max(start, begin) < min(end, finish):
+                pairs.add((name, other))
+    return sorted(map(list, pairs))
+""",
     ),
     wrong=(
         Wrong(

@@ -45,6 +45,17 @@ def with_depths(items, depth=1):
             pairs.append([item, depth])
     return pairs
 """,
+        """\
+def with_depths(items):
+    pairs, waiting = [], [(items, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        if type(item) is int:
+            pairs.append([item, depth])
+        else:
+            waiting += [(part, depth + 1) for part in reversed(item)]
+    return pairs
+""",
     ),
     wrong=(
         Wrong(

@@ -48,6 +48,18 @@ class Solution:
                     waiting.append(further)
         return -1
 """,
+        """\
+class Solution:
+    def fewestPresses(self, start: int, target: int) -> int:
+        level, seen, presses = {start}, {start}, 0
+        while target not in seen:
+            level = {y for x in level for y in (x + 3, x + x, int("".join(reversed(str(x))))) if y <= 1000} - seen
+            if not level:
+                return -1
+            seen |= level
+            presses += 1
+        return presses
+""",
     ),
     wrong=(
         Wrong(

@@ -39,6 +39,13 @@ class Solution:
         kept = sorted(marks)[1:-1]
         return sum(kept) / len(kept) if kept else None
 """,
+        """\
+class Solution:
+    def juryMean(self, marks: List[float]) -> Optional[float]:
+        if len(marks) < 3:
+            return None
+        return (sum(marks) - max(marks) - min(marks)) / (len(marks) - 2)
+""",
     ),
     wrong=(
         Wrong(

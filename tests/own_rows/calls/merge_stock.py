@@ -39,6 +39,12 @@ def merge_stock(first, second):
         total[name] = total.get(name, 0) + pieces
     return {name: pieces for name, pieces in total.items() if pieces != 0}
 """,
+        """\
+def merge_stock(first, second):
+    names = set(first) | set(second)
+    sums = {name: sum(stock[name] for stock in (first, second) if name in stock) for name in names}
+    return dict(item for item in sums.items() if item[1])
+""",
     ),
     wrong=(
         Wrong(

@@ -34,6 +34,15 @@ too. If the text has every letter of the alphabet, return None.""",
 def first_missing_letter(text):
     return next((letter for letter in "abcdefghijklmnopqrstuvwxyz" if letter not in text.lower()), None)
 """,
+        """\
+def first_missing_letter(text):
+    seen = [False] * 26
+    for c in text:
+        for first in (65, 97):
+            if 0 <= ord(c) - first < 26:
+                seen[ord(c) - first] = True
+    return chr(97 + seen.index(False)) if False in seen else None
+""",
     ),
     wrong=(
         Wrong(

@@ -42,6 +42,11 @@ def moving_mean(values, window):
         means.append(total / min(i + 1, window))
     return means
 """,
+        """\
+def moving_mean(values, window):
+    parts = [values[max(0, end - window) : end] for end in range(1, len(values) + 1)]
+    return [sum(part) / len(part) for part in parts]
+""",
     ),
     wrong=(
         Wrong(

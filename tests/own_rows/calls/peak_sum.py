@@ -37,6 +37,16 @@ class Solution:
         walled = [low, *heights, low]
         return sum(b for a, b, c in zip(walled, walled[1:], walled[2:]) if a < b > c)
 """,
+        """\
+class Solution:
+    def peakSum(self, heights: List[int]) -> int:
+        total = 0
+        for i, height in enumerate(heights):
+            neighbours = heights[max(0, i - 1):i] + heights[i + 1:i + 2]
+            if all(height > other for other in neighbours):
+                total += height
+        return total
+""",
     ),
     wrong=(
         Wrong(

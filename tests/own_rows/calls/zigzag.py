@@ -38,6 +38,16 @@ def is_zigzag(numbers):
     steps = [b - a for a, b in zip(numbers, numbers[1:])]
     return all(steps) and all(one * next_one < 0 for one, next_one in zip(steps, steps[1:]))
 """,
+        """\
+def is_zigzag(numbers):
+    direction = 0
+    for before, now in zip(numbers, numbers[1:]):
+        step = (now > before) - (now < before)
+        if step == 0 or step == direction:
+            return False
+        direction = step
+    return True
+""",
     ),
     wrong=(
         Wrong(

@@ -52,6 +52,17 @@ for moment in range(first, last + 1):
         chimes += 1
 print(chimes)
 """,
+        """\
+start, end = (60 * int(h) + int(m) for h, m in (input().split(":") for _ in range(2)))
+
+def until(minute):
+    # chimes from midnight, the one at 00:00 included, up to a minute
+    hours, rest = divmod(minute, 60)
+    full = sum([12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11][hour % 12] for hour in range(hours + 1))
+    return full + hours + (rest >= 30)
+
+print(until(end) - (until(start - 1) if start else 0))
+""",
     ),
     wrong=(
         Wrong(

@@ -34,6 +34,12 @@ One line with the initials.""",
 words = [word for word in input().split() if word.lower() not in ("of", "the", "and")]
 print("".join(word[0].upper() for word in words) or "-")
 """,
+        """\
+import re
+name = " " + input() + " "
+name = re.sub(r"(?<= )(?:of|the|and)(?= )", "", name, flags=re.IGNORECASE)
+print("".join(re.findall(r"(?<= )[A-Za-z]", name)).upper() or "-")
+""",
     ),
     wrong=(
         Wrong(

@@ -60,6 +60,24 @@ while waiting:
         heapq.heappush(waiting, (cost + (toll if now else 0), other, now))
 print(min((best[n, used] for used in range(k) if (n, used) in best), default=-1))
 """,
+        """\
+n, m, k = map(int, input().split())
+roads = [tuple(map(int, input().split())) for _ in range(m)]
+cost = {(1, 0): 0}
+changed = True
+while changed:
+    changed = False
+    for a, b, toll in roads:
+        for u, v in ((a, b), (b, a)):
+            for used in range(k):
+                if (u, used) in cost:
+                    now = (used + 1) % k
+                    new = cost[u, used] + (toll if now else 0)
+                    if new < cost.get((v, now), 10**9):
+                        cost[v, now] = new
+                        changed = True
+print(min((cost[n, used] for used in range(k) if (n, used) in cost), default=-1))
+""",
     ),
     wrong=(
         Wrong(

@@ -46,6 +46,14 @@ corners = [tuple(map(int, input().split())) for _ in range(int(input()))]
 double = sum(x * v - u * y for (x, y), (u, v) in zip(corners, corners[1:] + corners[:1]))
 print(abs(double) / 2)
 """,
+        """\
+n = int(input())
+corners = [tuple(map(int, input().split())) for _ in range(n)]
+area, (ox, oy) = 0, corners[0]
+for (ax, ay), (bx, by) in zip(corners[1:], corners[2:]):
+    area += ((ax - ox) * (by - oy) - (bx - ox) * (ay - oy)) / 2
+print(f"{abs(area):.6f}")
+""",
     ),
     wrong=(
         Wrong(

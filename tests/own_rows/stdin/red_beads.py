@@ -4,7 +4,7 @@ from own_problems import TRAIN, StdinProblem, Wrong, lines, too_slow
 
 
 def private(random):
-    yield from (lines([n, 2]) for n in (1, 2, 3, 4, 5, 10, 50, 10**18))
+    yield from (lines([n, 2]) for n in (1, 3, 4, 5, 10, 50, 10**18))
     yield lines([1, 1])
     yield lines([2, 1])
     yield lines([3, 0])

@@ -50,6 +50,17 @@ k = int(input())
 words = input().split(" ")
 print(" ".join("".join(back(c, k + i) for c in word) for i, word in enumerate(words)))
 """,
+        """\
+from string import ascii_lowercase as small
+shift = int(input())
+out = []
+for letter in input():
+    if letter == " ":
+        shift += 1
+    turned = small[-shift % 26 or 26:] + small[:-shift % 26 or 26]
+    out.append(letter.translate(str.maketrans(small + small.upper(), turned + turned.upper())))
+print("".join(out))
+""",
     ),
     wrong=(
         Wrong(

@@ -36,6 +36,15 @@ n = int(input())
 days = list(map(int, input().split()))
 print(max((abs(a - b) for a, b in zip(days, days[1:])), default=0))
 """,
+        """\
+input()
+best, before = 0, None
+for now in map(int, input().split()):
+    if before is not None:
+        best = max(best, now - before, before - now)
+    before = now
+print(best)
+""",
     ),
     wrong=(
         Wrong(

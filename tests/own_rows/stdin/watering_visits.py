@@ -46,6 +46,17 @@ for start, end in plants:
         until = end + d
 print(visits)
 """,
+        """\
+n, d = map(int, input().split())
+plants = sorted(tuple(map(int, input().split())) for _ in range(n))
+# As many visits are needed as there are plants of which no two can share one.
+most = [1] * n
+for i in range(n):
+    for j in range(i):
+        if plants[i][0] > plants[j][1] + d:
+            most[i] = max(most[i], most[j] + 1)
+print(max(most))
+""",
     ),
     wrong=(
         Wrong(
