@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 GROUP = "pettingllms.envs"
 BUILT_IN = "pettingllms"
 
-_OWN = {"plan_path": 0, "sokoban": 0, "sudoku": 0, "aime": 0, "math": 0, "olympiad_bench": 0}
+_OWN = {
+    "aime": 0,
+    "apps": 0,
+    "code_contests": 0,
+    "live_code_bench": 0,
+    "math": 0,
+    "olympiad_bench": 0,
+    "plan_path": 0,
+    "sokoban": 0,
+    "sudoku": 0,
+}
 
 
 class Entry(NamedTuple):

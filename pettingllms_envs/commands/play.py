@@ -1,7 +1,8 @@
 """Play an environment in a terminal, or watch one being played (--auto), and record the boards as a GIF (--record).
 
-A reply is a line; a line that ends with a backslash goes on in the next. Instead of a reply: ? shows what the role is
-shown, :oracle a best reply, :quit leaves.
+A reply is a line; a line that ends with a backslash goes on in the next. One that begins with a block (```) goes on to
+the first empty line that is in no block. Instead of a reply: ? shows what the role is shown, :oracle a best reply,
+:quit leaves.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import add_environment, at_the_door, made, refuse
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.replies import FENCE, LETTERS
 
 
 COMMANDS = "Here ? shows the prompt, :oracle a best reply, :quit leaves; a line that ends with \\ goes on in the next"
+BLOCKS = f"{COMMANDS}; an empty line after the last block ends a reply with blocks"
 INTERRUPTED = 130  # the usual exit status after Ctrl-C
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 MOST_SHOWN = 400  # characters of a reply that nobody typed
@@ -145,7 +147,9 @@ def _ask(env: TextEnv, agent: str, console: Console) -> str:
     # The board has just been shown; what is left are the turn, the feedback and another role's proposal.
     shown = env.workflow.task.show(_state(env))
     _say(console, "\n" + "\n".join(filter(None, seen["text"].replace(shown, "").splitlines())))
-    _say(console, f"{env.workflow.task.reply_format()} ({COMMANDS}.)", "dim")
+    form = env.workflow.task.reply_format()
+    form = form if form in seen["system"] else seen["system"].removeprefix(env.workflow.task.rules()).strip()
+    _say(console, f"{form} ({BLOCKS if FENCE in form else COMMANDS}.)", "dim")
     while True:
         reply = _typed(console, agent)
         match reply.strip():
@@ -163,6 +167,13 @@ def _ask(env: TextEnv, agent: str, console: Console) -> str:
 
 def _typed(console: Console, agent: str) -> str:
     lines = [console.input(f"{agent}> ", markup=False)]
+    if lines[0].lstrip().startswith(FENCE):
+        inside = True
+        while inside or lines[-1].strip():
+            lines.append(console.input("... ", markup=False))
+            if lines[-1].lstrip().startswith(FENCE):
+                inside = not inside
+        return "\n".join(lines)
     while lines[-1].endswith("\\"):
         lines[-1] = lines[-1][:-1]
         lines.append(console.input("... ", markup=False))

@@ -103,6 +103,9 @@ def test_the_parallel_interface_plays_the_same_game_one_role_at_a_time() -> None
 def test_environments_are_made_by_name() -> None:
     assert pettingllms_envs.list_environments() == (
         "aime",
+        "apps",
+        "code_contests",
+        "live_code_bench",
         "math",
         "olympiad_bench",
         "plan_path",
@@ -115,12 +118,9 @@ def test_environments_are_made_by_name() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "plan_pth",
-            "no environment 'plan_pth'. Did you mean 'plan_path'. There are: aime, math, olympiad_bench, plan_p",
-        ),
-        ("chess", "no environment 'chess'. There are: aime, math, olympiad_bench, plan_p"),
-        (7, "no environment 7. There are: aime, math, olympiad_bench, plan_p"),
+        ("plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'. There are: .*plan_path, sokoban, sudoku."),
+        ("chess", "no environment 'chess'. There are: .*plan_path, sokoban, sudoku."),
+        (7, "no environment 7. There are: .*plan_path, sokoban, sudoku."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one(name: Any, message: str) -> None:

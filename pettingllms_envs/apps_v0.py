@@ -1,0 +1,13 @@
+"""Write a program for a problem of APPS, as a coder and a tester or as a coder alone.
+
+The task and its settings: `pettingllms_envs.tasks.apps.Apps`; all other arguments:
+`pettingllms_envs.assembly.assemble`.
+"""
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.tasks.apps import Apps
+from pettingllms_envs.workflows.coder_tester import CoderTester
+from pettingllms_envs.workflows.lone_coder import SelfRefine, SingleCoder
+
+
+raw_env, env, parallel_env = assemble(Apps, __name__, (CoderTester, SingleCoder, SelfRefine))

@@ -1,0 +1,295 @@
+"""Test cases that an agent writes for a problem: read from a reply, run on programs, and judged.
+
+A case of a problem that reads and prints is an input and an output; one of a problem that names a function is its
+arguments, one on a line, and what it returns, all written as JSON. In a reply each is a pair of blocks:
+
+    ```input
+    3 1 2
+    ```
+    ```output
+    6
+    ```
+
+A case is *valid* if a right program agrees with it, and a set of cases *tells* a wrong program if a valid one of them
+fails it. Which programs are right and wrong only the data set knows, so neither is ever shown to an agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from pettingllms_envs.core import Unreadable
+from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.graders.code import golden, last_error, printed, run_tests, written
+from pettingllms_envs.graders.copies import stand_in_a_row
+from pettingllms_envs.sandbox.compare import read_value, same_tokens, same_values
+from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict
+
+
+MAX_CASE = 4_000
+"""Characters of an input or an output."""
+MAX_ARGUMENTS = 20
+"""A call with more arguments is not looked for in a statement."""
+MAX_DEPTH = 60
+"""Brackets within brackets of an argument."""
+KEPT = 4096
+"""Judgements that are remembered; see `pettingllms_envs.graders.code.KEPT`."""
+MAX_WRONG = 4
+"""Wrong programs of the data set that cases are tried on."""
+MAX_CANDIDATES = 24
+"""Golden tests, the shortest ones, among which `best_cases` looks."""
+
+
+class Case(NamedTuple):
+    """A test case as an agent writes it."""
+
+    input: str
+    output: str
+
+
+class Run(NamedTuple):
+    """A program on a case.
+
+    Args:
+        passed: Whether it gave the case's output.
+        printed: What it printed or returned, cut to a length for a prompt.
+        verdict: How it ended.
+        error: The last line of the traceback, if it ended with one.
+    """
+
+    passed: bool
+    printed: str
+    verdict: Verdict
+    error: str
+
+
+class Review(NamedTuple):
+    """What is known of a set of cases.
+
+    Args:
+        num_cases: How many there are.
+        num_judged: Of how many it could be found out whether they are valid.
+        num_valid: How many are, and are not copied from the statement.
+        num_wrong: How many wrong programs they were tried on.
+        num_told: How many of those a valid case fails.
+    """
+
+    num_cases: int = 0
+    num_judged: int = 0
+    num_valid: int = 0
+    num_wrong: int = 0
+    num_told: int = 0
+
+    @property
+    def valid(self) -> float:
+        """The share of the cases that is valid, from 0 to 1."""
+        return self.num_valid / max(1, self.num_cases)
+
+    @property
+    def telling(self) -> float:
+        """The share of the wrong programs that they tell, from 0 to 1."""
+        return self.num_told / max(1, self.num_wrong)
+
+
+def read_cases(blocks: Sequence[tuple[str, str]], problem: CodeProblem, most: int) -> tuple[Case, ...] | Unreadable:
+    """The cases in a reply.
+
+    Args:
+        blocks: The reply's blocks of the kinds `"input"` and `"output"`, in order, each with its text.
+        problem: The problem, which says what a case is.
+        most: More cases than that are unreadable.
+    """
+    if not blocks:
+        return Unreadable("it has no test case")
+    if len(blocks) % 2 or any(kind != ("input", "output")[i % 2] for i, (kind, _) in enumerate(blocks)):
+        return Unreadable("its blocks are not pairs of an input and an output")
+    cases = tuple(Case(blocks[i][1], blocks[i + 1][1]) for i in range(0, len(blocks), 2))
+    if len(cases) > most:
+        return Unreadable(f"it has {len(cases)} test cases, and at most {most} are allowed")
+    if any(len(text) > MAX_CASE for case in cases for text in case):
+        return Unreadable(f"an input or output is longer than {MAX_CASE} characters")
+    if problem.fn_name is not None:
+        for case in cases:
+            if not all(map(_is_value, [*_arguments(case), case.output])):
+                return Unreadable("an argument, one on a line, or an output is no JSON")
+    return cases
+
+
+def as_test(problem: CodeProblem, case: Case) -> StdinTest | CallTest:
+    """A case as the sandbox takes it."""
+    if problem.fn_name is None:
+        return StdinTest(f"{case.input}\n", case.output)
+    return CallTest([read_value(line.encode()) for line in _arguments(case)], read_value(case.output.encode()))
+
+
+def as_case(test: StdinTest | CallTest) -> Case:
+    """A test of the data set as an agent would write it."""
+    return Case(*written(test))
+
+
+def run_cases(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> tuple[Run, ...]:
+    """A program on cases, each in a process of its own."""
+    return _run(problem, program, cases, limits, "per_test")
+
+
+def is_shown(problem: CodeProblem, case: Case) -> bool:
+    """Whether a case is copied from the statement.
+
+    Its input is a public test's, or it stands there: not every data set says which of its tests the statement shows.
+    """
+    test = as_test(problem, case)
+    shown = any(_same_input(test, public) for public in problem.tests[: problem.num_public])
+    return shown or in_statement(problem, case)
+
+
+def in_statement(problem: CodeProblem, case: Case) -> bool:
+    """Whether the statement has the case's input and, soon after it, its output, both as whole words."""
+    parts = [case.input] if problem.fn_name is None else _arguments(case)
+    if len(parts) > MAX_ARGUMENTS:
+        return False
+    return stand_in_a_row(problem.statement, [*parts, case.output])
+
+
+def review(
+    problem: CodeProblem, cases: tuple[Case, ...], *, failed: tuple[str, ...], right: str, limits: Limits
+) -> Review:
+    """Judge cases. Case by case, whichever is found first decides whether it is valid:
+
+    1. It is copied from the statement: not valid, for it says nothing new.
+    2. A golden test has the same input: valid if the outputs agree.
+    3. The data set has a golden solution, or else there is a program that passed all golden tests: valid if that
+       program, on this input, gives this output.
+    4. There is neither: not known, which counts like not valid.
+
+    Args:
+        problem: The problem.
+        cases: The cases.
+        failed: Programs of the episode that fail a golden test; with the data set's wrong ones, those to be told.
+        right: A program of the episode that passes all golden tests; empty if there is none.
+        limits: For each of the runs.
+    """
+    valid = _valid(problem, cases, golden(problem) or right, limits)
+    sound = tuple(case for case, verdict in zip(cases, valid, strict=True) if verdict)
+    wrong = _wrong(problem, failed)
+    return Review(
+        num_cases=len(cases),
+        num_judged=sum(verdict is not None for verdict in valid),
+        num_valid=len(sound),
+        num_wrong=len(wrong),
+        num_told=sum(not all(_passes(problem, program, sound, limits)) for program in wrong) if sound else 0,
+    )
+
+
+@lru_cache(maxsize=KEPT)
+def best_cases(problem: CodeProblem, failed: tuple[str, ...], most: int, limits: Limits) -> tuple[Case, ...]:
+    """Valid cases, at most `most`, that together tell as many wrong programs as any found: what an oracle writes.
+
+    They are golden tests that the statement does not show, where there are any short enough to write down.
+    """
+    public = [as_case(test) for test in problem.tests[: problem.num_public]]
+    private = [as_case(test) for test in problem.tests[problem.num_public :]]
+    fit = [case for case in private if _writable(problem, case) and not is_shown(problem, case)]
+    fit = fit or [case for case in public if _writable(problem, case)]
+    candidates = tuple(sorted(dict.fromkeys(fit), key=_size)[:MAX_CANDIDATES])
+    if not candidates:
+        return ()
+    tells = [_fails(problem, program, candidates, limits) for program in _wrong(problem, failed)]
+    chosen: list[int] = []
+    while len(chosen) < most:
+        gains = [sum(each[i] and not any(each[j] for j in chosen) for each in tells) for i in range(len(candidates))]
+        best = max(range(len(candidates)), key=gains.__getitem__)
+        if chosen and not gains[best]:
+            break
+        chosen.append(best)
+    return tuple(candidates[i] for i in chosen)
+
+
+def _wrong(problem: CodeProblem, failed: tuple[str, ...]) -> tuple[str, ...]:
+    """The programs to be told, each once."""
+    return tuple({program.rstrip(): program for program in (*problem.wrong[:MAX_WRONG], *failed)}.values())
+
+
+def _fails(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> list[bool]:
+    """Which cases a program is known to fail; those after its first timeout were not run."""
+    runs = _run(problem, program, cases, limits, "per_solution")
+    first = next((i for i, run in enumerate(runs) if run.verdict == Verdict.TIMEOUT), len(runs))
+    return [not run.passed and i <= first for i, run in enumerate(runs)]
+
+
+def _valid(problem: CodeProblem, cases: tuple[Case, ...], right: str, limits: Limits) -> tuple[bool | None, ...]:
+    found = [False if is_shown(problem, case) else _as_tested(problem, case) for case in cases]
+    open_cases = tuple(case for case, verdict in zip(cases, found, strict=True) if verdict is None)
+    if right and open_cases:
+        agrees = iter(_passes(problem, right, open_cases, limits))
+        return tuple(next(agrees) if verdict is None else verdict for verdict in found)
+    return tuple(found)
+
+
+def _as_tested(problem: CodeProblem, case: Case) -> bool | None:
+    """Whether the case's output is that of the golden test with the same input; None if there is no such test."""
+    ours = as_test(problem, case)
+    same = next((test for test in problem.tests if _same_input(ours, test)), None)
+    if same is None:
+        return None
+    if isinstance(ours, StdinTest):
+        return same_tokens(_bytes(ours.expected), _bytes(same.expected), problem.tolerance)
+    return same_values(ours.expected, same.expected, problem.tolerance)
+
+
+def _passes(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> tuple[bool, ...]:
+    """On which cases a program passes; all in one process, for what is at stake is not the program's reward."""
+    return tuple(run.passed for run in _run(problem, program, cases, limits, "per_solution"))
+
+
+@lru_cache(maxsize=KEPT)
+def _run(
+    problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits, isolation: str
+) -> tuple[Run, ...]:
+    tests = [as_test(problem, case) for case in cases]
+    report = run_tests(problem, program, tests, limits=limits, isolation=isolation)
+    return tuple(
+        Run(result.verdict == Verdict.PASSED, printed(result), result.verdict, last_error(result))
+        for result in report.results
+    )
+
+
+def _same_input(one: StdinTest | CallTest, other: StdinTest | CallTest) -> bool:
+    if isinstance(one, StdinTest):
+        if not isinstance(other, StdinTest) or len(other.stdin) > 4 * MAX_CASE:  # what is long was not written by hand
+            return False
+        return _bytes(one.stdin).split() == _bytes(other.stdin).split()
+    return isinstance(other, CallTest) and same_values(list(one.args), list(other.args))
+
+
+def _writable(problem: CodeProblem, case: Case) -> bool:
+    """Whether the case, written in a reply, reads as the test that it is made of."""
+    return "```" not in case.input + case.output and not isinstance(
+        read_cases([("input", case.input), ("output", case.output)], problem, 1), Unreadable
+    )
+
+
+def _size(case: Case) -> int:
+    return len(case.input) + len(case.output)
+
+
+def _arguments(case: Case) -> list[str]:
+    return [line for line in case.input.split("\n") if line.strip()]
+
+
+def _is_value(line: str) -> bool:
+    """Whether the line is a JSON document that is not nested too deeply to be compared."""
+    depth = deepest = 0
+    for letter in line:
+        depth += (letter in "[{") - (letter in "]}")
+        deepest = max(deepest, depth)
+    try:
+        read_value(line.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return False
+    return deepest <= MAX_DEPTH
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,50 @@
+"""Whether something that an agent wrote was copied from a statement: the same words, in the same order. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+
+CLOSE = 60
+"""Characters of a statement between an example's input and its output."""
+
+
+def stand_in_a_row(statement: str, pieces: Sequence[str]) -> bool:
+    """Whether the pieces stand in the statement in this order, each as whole words and close to the one before.
+
+    White space, capitals, and spaces next to the punctuation of lists do not matter. An empty piece stands nowhere.
+    """
+    bare = [_words(piece) for piece in pieces]
+    return all(bare) and _in_a_row(_words(statement), bare)
+
+
+def _words(text: str) -> str:
+    """The text with single spaces, none of them next to the punctuation of lists, and no capitals."""
+    return re.sub(r" ?([][{},:]) ?", r"\1", " ".join(text.split())).lower()
+
+
+def _in_a_row(text: str, pieces: Sequence[str]) -> bool:
+    start = _find(text, pieces[0], 0, len(text))
+    while start >= 0:
+        end = start + len(pieces[0])
+        for piece in pieces[1:]:
+            place = _find(text, piece, end, end + CLOSE + len(piece))
+            if place < 0:
+                break
+            end = place + len(piece)
+        else:
+            return True
+        start = _find(text, pieces[0], start + 1, len(text))
+    return False
+
+
+def _find(text: str, piece: str, start: int, end: int) -> int:
+    """Where the piece stands as whole words between two places of the text, or -1."""
+    place = text.find(piece, start, end)
+    while place >= 0:
+        before, after = text[max(place - 1, 0) : place + 1], text[place + len(piece) - 1 : place + len(piece) + 1]
+        if not (place and before.isalnum()) and not (len(after) == 2 and after.isalnum()):
+            return place
+        place = text.find(piece, place + 1, end)
+    return -1

@@ -1,0 +1,13 @@
+"""Write a program for a problem of LiveCodeBench, as a coder and a tester or as a coder alone.
+
+The task and its settings: `pettingllms_envs.tasks.live_code_bench.LiveCodeBench`; all other arguments:
+`pettingllms_envs.assembly.assemble`.
+"""
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.tasks.live_code_bench import LiveCodeBench
+from pettingllms_envs.workflows.coder_tester import CoderTester
+from pettingllms_envs.workflows.lone_coder import SelfRefine, SingleCoder
+
+
+raw_env, env, parallel_env = assemble(LiveCodeBench, __name__, (CoderTester, SingleCoder, SelfRefine))

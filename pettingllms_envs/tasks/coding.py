@@ -1,0 +1,238 @@
+"""Write a program that passes all tests of a problem: the problems of a data set as a task.
+
+State: the problem, the program so far, how many golden tests it passes, and what is known of test cases that a tester
+wrote. Move: a program, which takes the place of the one before. Value: the share of golden tests passed; success is
+all of them. No verdict of a golden test is ever shown to an agent, and no reward depends on how long an episode is.
+
+Instances: the problems of a data set in the order of their digests; see `pettingllms_envs.datasets.drawing`. Training
+may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all, public and private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.datasets import drawing
+from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
+from pettingllms_envs.graders.code import golden, grade, limits_of
+from pettingllms_envs.instances import seeded
+from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.sandbox.values import Limits
+from pettingllms_envs.tasks.coding_text import (
+    PROGRAM_FORMAT,
+    RULES,
+    answer_table,
+    blind_replies,
+    fenced,
+    problem_text,
+    write_program,
+)
+
+
+MAX_PROGRAM = 20_000
+PYTHON = {"python": "Python", "py": "Python", "python3": "Python"}
+
+
+class CodingState(NamedTuple):
+    """A problem and what was written for it.
+
+    Args:
+        problem: The problem.
+        num_tests: How many of its golden tests count.
+        program: The program so far; empty if there is none.
+        num_passed: How many of those tests it passes.
+        review: What is known of a tester's last cases.
+        sampled: Whether the tests that count are a sample.
+    """
+
+    problem: CodeProblem
+    num_tests: int
+    program: str = ""
+    num_passed: int = 0
+    review: Review = Review()
+    sampled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """The task; its state is a `CodingState`, its move a program.
+
+    Args:
+        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
+            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
+        layout: The columns of the rows; None to tell them by the name of the data set.
+        include_unjudged: Whether to play problems, too, that comparing outputs cannot judge: those with several right
+            answers, and those that ask for interaction.
+        train_tests: On how many golden tests a program is graded in the split `train`, a fixed sample of each
+            problem's; None for all of them. The other splits always use all.
+        cpu: Seconds of CPU time for a test; None for the problem's own limit, at least 2 and at most 10.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    data: str | None = None
+    layout: str | None = None
+    include_unjudged: bool = False
+    train_tests: int | None = None
+    cpu: float | None = None
+
+    name: ClassVar[str]
+    own: ClassVar[str]
+    version: ClassVar[int] = 0
+    blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
+
+    def __post_init__(self) -> None:
+        if self.train_tests is not None and (not isinstance(self.train_tests, int) or self.train_tests < 1):
+            raise ValueError(
+                f"train_tests is {self.train_tests!r}; expected a whole number of at least 1, or None for all tests."
+            )
+        if self.cpu is not None:
+            Limits(cpu=self.cpu)
+
+    @property
+    def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
+        """`split`, `level`, and `problem`, the id of one; which levels and ids there are depends on the data."""
+        return {"split": SPLITS, "level": (), "problem": ()}
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """The share of golden tests passed; moves cost nothing."""
+        return {"value": (0.0, 1.0)}
+
+    def generate(
+        self, seed: int, *, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
+    ) -> CodingState:
+        """The problem of a seed in a split, and no program yet.
+
+        Args:
+            seed: Any whole number; see `pettingllms_envs.datasets.drawing`.
+            split: `"train"`, `"validation"` or `"test"`.
+            level: Only problems of this difficulty; None for all.
+            problem: The id of a problem of the split; the seed is not used then.
+
+        Raises:
+            ValueError: There is no such split, level, problem or data.
+        """
+        check_choice("split", split, SPLITS)
+        chosen = drawing.draw(
+            self.data or self.own,
+            self.layout,
+            seed,
+            split=split,
+            problem=problem,
+            include_unjudged=self.include_unjudged,
+            level=level,
+        )
+        if not isinstance(chosen, CodeProblem):
+            raise ValueError(
+                f"{self.data!r} has {type(chosen).__name__}s; expected problems whose answer is a program. Name other"
+                " data, or play it in math."
+            )
+        counted = self.counted_tests(chosen) if split == SPLITS[0] else None
+        return CodingState(chosen, len(chosen.tests if counted is None else counted), sampled=counted is not None)
+
+    def counted_tests(self, problem: CodeProblem) -> tuple[int, ...] | None:
+        """Indices of the golden tests that count in training; None for all of them."""
+        if self.train_tests is None or self.train_tests >= len(problem.tests):
+            return None
+        rng = seeded("coding", problem.digest, self.train_tests)
+        return tuple(sorted(rng.sample(range(len(problem.tests)), self.train_tests)))
+
+    def parse(self, reply: str) -> str | Unreadable:
+        """The text of the one block of Python."""
+        blocks = fenced_blocks(reply, PYTHON)
+        if isinstance(blocks, Unreadable):
+            return blocks
+        if len(blocks) != 1:
+            return Unreadable(f"it has {len(blocks) or 'no'} blocks of Python, and one is expected")
+        program = blocks[0][1]
+        if not program.strip():
+            return Unreadable("its program is empty")
+        if len(program) > MAX_PROGRAM:
+            return Unreadable(f"its program is longer than {MAX_PROGRAM} characters")
+        return program
+
+    def apply(self, state: CodingState, move: str) -> CodingState:
+        """The program in place of the one before, graded.
+
+        Raises:
+            SandboxFailed: The sandbox failed, twice.
+        """
+        tests = self.counted_tests(state.problem) if state.sampled else None
+        graded = grade(state.problem, move, tests=tests, limits=self.limits(state.problem))
+        return state._replace(program=move, num_passed=graded.num_passed)
+
+    def run(self, state: CodingState, cases: tuple[Case, ...]) -> tuple[Run, ...]:
+        """The program so far on test cases."""
+        return run_cases(state.problem, state.program, cases, self.limits(state.problem))
+
+    def judge(
+        self, state: CodingState, cases: tuple[Case, ...], *, failed: tuple[str, ...], right: str
+    ) -> CodingState:
+        """With the review of test cases; see `pettingllms_envs.graders.cases.review`."""
+        limits = self.limits(state.problem)
+        return state._replace(review=review(state.problem, cases, failed=failed, right=right, limits=limits))
+
+    def best_cases(self, state: CodingState, failed: tuple[str, ...], most: int) -> tuple[Case, ...]:
+        """What an oracle writes as test cases; see `pettingllms_envs.graders.cases.best_cases`."""
+        return best_cases(state.problem, failed, most, self.limits(state.problem))
+
+    def limits(self, problem: CodeProblem) -> Limits:
+        """What a program may use on the problem."""
+        return limits_of(problem, self.cpu)
+
+    def solved(self, state: CodingState) -> bool:
+        """Whether the program passes all golden tests that count."""
+        return state.num_passed == state.num_tests
+
+    def value(self, state: CodingState) -> float:
+        """The share of golden tests that the program passes."""
+        return state.num_passed / state.num_tests
+
+    def costs(self, before: CodingState, move: str, after: CodingState) -> Mapping[str, float]:
+        """None."""
+        return {}
+
+    def rules(self) -> str:
+        """What counts, and how a program gets its input and gives its output."""
+        return RULES
+
+    def reply_format(self) -> str:
+        """One block of Python."""
+        return PROGRAM_FORMAT
+
+    def show(self, state: CodingState) -> str:
+        """The problem, and the program so far."""
+        text = problem_text(state.problem)
+        return f"{text}\n\nThe program so far:\n{fenced(state.program, 'python')}" if state.program else text
+
+    def describe(self, before: CodingState, move: str, after: CodingState, *, proposed: bool = False) -> str:
+        """How long the program is; never what it is worth."""
+        return f"a program of {move.count(chr(10)) + 1} lines."
+
+    def oracle(self, state: CodingState) -> str:
+        """The data set's golden solution, or without one a table of the golden tests' outputs."""
+        return golden(state.problem) or answer_table(state.problem)
+
+    def write(self, move: str) -> str:
+        """A block of Python."""
+        return write_program(move)
+
+    def outcome(self, state: CodingState) -> Mapping[str, bool | int | float]:
+        """Success and pass rate of the program; what is known of a tester's last cases."""
+        seen = state.review
+        return {
+            "success": self.solved(state),
+            "pass_rate": self.value(state),
+            "num_tests": state.num_tests,
+            "num_passed": state.num_passed,
+            "num_cases": seen.num_cases,
+            "num_judged": seen.num_judged,
+            "num_valid": seen.num_valid,
+            "num_wrong": seen.num_wrong,
+            "num_told": seen.num_told,
+        }

@@ -1,0 +1,106 @@
+"""The code rows of ../shared/data as problems: real rows, for tests beside the project; none of them is shipped."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pettingllms_envs.datasets.apps import code_problem
+from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.sandbox import LEETCODE_PRELUDE, CallTest, StdinTest
+
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+needs_samples = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not on this machine")
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    file = DATA / f"{name}.jsonl"
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+
+
+def tests_of(fn_name: str | None, inputs: list[Any], outputs: list[Any]) -> Any:
+    pairs = zip(inputs, outputs, strict=True)
+    if fn_name is None:
+        return tuple(StdinTest(given, wanted) for given, wanted in pairs)
+    return tuple(CallTest(given, wanted) for given, wanted in pairs)
+
+
+def lined(text: str) -> list[Any]:
+    """The arguments of a functional test of LiveCodeBench, one on a line."""
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
+
+
+def apps(row: dict[str, Any]) -> CodeProblem:
+    return code_problem(
+        source="apps",
+        id=row["id"],
+        statement=row["question"],
+        tests=list(zip(row["inputs"], row["outputs"], strict=True)),
+        fn_name=row["fn_name"],
+        starter_code=row["starter_code"] or "",
+        solutions=row["solutions"],
+        level=1,
+    )
+
+
+def code_contests(row: dict[str, Any]) -> CodeProblem:
+    public, private = row["public_tests"], row["private_tests"]
+    return CodeProblem(
+        source="code_contests",
+        id=row["id"],
+        statement=row["description"],
+        tests=tests_of(None, public["input"] + private["input"], public["output"] + private["output"]),
+        num_public=len(public["input"]),
+        solutions=(row["solution"],) if row["solution"] else (),
+        cpu=row["time_limit_s"],
+        memory=row["memory_limit_bytes"],
+    )
+
+
+def live_code_bench(row: dict[str, Any]) -> CodeProblem:
+    both = row["public_tests"] + row["private_tests"]
+    given, wanted = [test["input"] for test in both], [test["output"] for test in both]
+    if row["fn_name"]:
+        given, wanted = [lined(text) for text in given], [json.loads(text) for text in wanted]
+    return CodeProblem(
+        source="live_code_bench",
+        id=row["id"],
+        statement=row["question_content"],
+        tests=tests_of(row["fn_name"], given, wanted),
+        num_public=len(row["public_tests"]),
+        fn_name=row["fn_name"],
+        starter_code=row["starter_code"] or "",
+        prelude=LEETCODE_PRELUDE if row["fn_name"] else "",
+        solutions=(row["reference_solution"],) if row["reference_solution"] else (),
+        wrong=(row["wrong_solution"],) if row["wrong_solution"] else (),
+    )
+
+
+def leetcode(row: dict[str, Any]) -> CodeProblem:
+    return CodeProblem(
+        source="leetcode",
+        id=row["id"],
+        statement=row["question"],
+        tests=tests_of(row["fn_name"], row["inputs"], row["outputs"]),
+        fn_name=row["fn_name"],
+        starter_code=row["starter_code"],
+        prelude=LEETCODE_PRELUDE,
+        solutions=(row["solution"],),
+    )
+
+
+READERS = {
+    "apps_sample": apps,
+    "codecontests_sample": code_contests,
+    "livecodebench_sample": live_code_bench,
+    "leetcode_sample": leetcode,
+}
+
+
+def sample(name: str) -> list[CodeProblem]:
+    """All problems of a file that have tests."""
+    problems = map(READERS[name], rows(name))
+    return [problem for problem in problems if problem.tests]

@@ -1,0 +1,58 @@
+"""Every environment of coding, in each of its workflows, passes the conformance suite on problems of our own."""
+
+import importlib
+from functools import partial
+from typing import Any
+
+import pytest
+
+import pettingllms_envs
+from pettingllms_envs.registry import find
+from pettingllms_envs.testing import check
+
+
+NAMES = ("apps", "code_contests", "live_code_bench")
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {"workflow": "coder_tester"},
+    {"workflow": "coder_tester", "order": ("tester", "coder")},
+    {"workflow": "single"},
+    {"workflow": "single", "tools": True},
+    {"workflow": "self_refine"},
+)
+# Half a second a test, for one of CodeContests' wrong programs in each problem is one that takes too long.
+QUICK = {"cpu": 0.5, "train_tests": 6}
+
+
+@pytest.mark.parametrize("settings", SETTINGS[::2], ids=str)
+def test_apps_passes_every_check(settings: dict[str, Any]) -> None:
+    conforms("apps", **settings, **QUICK)
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_the_oracle_is_best_and_its_program_is_not_shown(name: str) -> None:
+    make = partial(pettingllms_envs.make, name, **QUICK)
+    report = check(make, seeds=range(4), only=["oracle", "rewards", "snapshots", "no solution shown"])
+    assert report.ok, report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_environment_passes_every_check(name: str, settings: dict[str, Any]) -> None:
+    conforms(name, **settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", ["validation", "test"])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_environment_passes_in_the_other_splits(name: str, split: str) -> None:
+    make = partial(pettingllms_envs.make, name)
+    report = check(make, options=[{"split": split}], only=["oracle", "floors", "rewards", "no solution shown"])
+    assert report.ok, report
+
+
+def conforms(name: str, **settings: Any) -> None:
+    parallel_env = importlib.import_module(find(name).module).parallel_env
+    report = check(partial(pettingllms_envs.make, name, **settings), make_parallel=partial(parallel_env, **settings))
+    assert report.ok, report
+    assert [result for result in report if result.status == "skipped"] == [], report
