@@ -127,21 +127,27 @@ def _show(args: argparse.Namespace, console: Console) -> int:
 
 def _prepare(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.datasets import hub
+    from pettingllms_envs.datasets.files import stem
     from pettingllms_envs.datasets.loading import check_split
-    from pettingllms_envs.datasets.preparing import prepare
+    from pettingllms_envs.datasets.preparing import check_output, prepare
     from pettingllms_envs.datasets.sources import find_source, is_on_hub
 
     data, split, layout = args.data
     revision = args.revision
-    if is_on_hub(data):
+    of_hub = is_on_hub(data)
+    named_after = data.partition("@")[0].replace("/", "__").replace(":", "__") if of_hub else stem(Path(data))
+    output = args.output or Path(named_after.replace(":", "__"))
+    check_output(output)
+    if of_hub:
         id, at, tail = data.partition("@")
+        if at and revision:
+            raise ValueError(f"{data} and --revision {revision}; expected one revision. Leave one of them out.")
         revision = hub.commit(id.partition(":")[0], tail if at else revision)
         data = id
     source = find_source(data, layout=layout, revision=revision)
     splits = [*args.split, *([split] if split else [])] or list(source.shares)
     for each in splits:
         check_split(source, each)
-    output = args.output or Path(Path(data.replace("/", "__").replace(":", "__")).name.partition(".")[0])
     with _Bars(source, splits) as bars:
         manifest = prepare(source, output, splits=splits, limit=args.limit, told=bars.told)
     at = f" at {manifest.revision}" if manifest.revision else ""

@@ -49,8 +49,7 @@ def prepare(
         ValueError: The output exists, there is no such split, or a file is damaged.
         OSError: It cannot be written.
     """
-    if output.exists():
-        raise ValueError(f"{output} exists; expected a folder to be made. Remove it, or name another output.")
+    check_output(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(output)
     unfinished = output.parent / f".{output.name}.{os.getpid()}.unfinished"
@@ -70,6 +69,12 @@ def prepare(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return manifest
+
+
+def check_output(output: Path) -> None:
+    """Raise a `ValueError` if the output exists: nothing is written over."""
+    if output.exists():
+        raise ValueError(f"{output} exists; expected a folder to be made. Remove it, or name another output.")
 
 
 def _part(source: Source, split: str, folder: Path, limit: int | None, told: Told) -> Part:

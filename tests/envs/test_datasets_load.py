@@ -78,6 +78,12 @@ def test_lines_that_are_no_rows_are_reported_by_their_place_and_the_others_read(
     assert loaded.bad[3] == Bad("my.jsonl", 4, "'problem' is a int; expected text")
 
 
+def test_an_integer_that_nothing_can_compare_makes_a_malformed_row(lines):
+    long = json.dumps({**CODE, "outputs": [10, 0]}).replace("[10, 0]", f"[10, {'9' * 5000}]")
+    loaded = load(lines("my.jsonl", CODE, long), layout="code")
+    assert loaded.bad == (Bad("my.jsonl", 1, "the line has an integer of more than 4300 digits"),)
+
+
 def test_the_first_malformed_row_is_an_error_if_asked(lines):
     path = lines("my.jsonl", MATH, {**MATH, "problem": ""}, "{")
     with pytest.raises(ValueError, match=r"row 1 of my\.jsonl: 'problem' is blank.*Mend the row, or skip"):
@@ -395,6 +401,18 @@ def test_the_command_prepares_as_much_as_asked(capsys, tmp_path, lines):
     assert "train: 5 problems (0 unjudged), 0 malformed rows, 0 left out" in captured.out
     assert "5 problems" in captured.err  # the bar
     assert len(load(tmp_path / "copy").problems) == 5
+
+
+@pytest.mark.parametrize(
+    ("data", "folder"), [("math={tmp}/my.jsonl", "my"), ("own:codeparrot/apps", "apps"), ("own:apps", "own__apps")]
+)
+def test_a_prepared_folder_is_named_after_its_data(data, folder, own, lines, monkeypatch, tmp_path):
+    lines("my.jsonl", *sums(5))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert cli.main(["data", "prepare", data.replace("{tmp}", str(tmp_path))]) == 0
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [folder]
+    assert cli.main(["data", "prepare", data.replace("{tmp}", str(tmp_path))]) == 2
 
 
 def test_every_known_set_has_a_layout():

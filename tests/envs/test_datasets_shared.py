@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,19 @@ def test_an_exam_is_found_among_training_problems_in_other_peoples_spelling():
     found = [(copy.train.id, copy.test.id) for copy in overlaps([*crowd, *others], exam)]
     assert all(one == other for one, other in found)
     assert {row.id for row in others} - {one for one, _ in found} == {"2025-II-12"}  # told in other words
+
+
+@pytest.mark.parametrize(("edited", "least"), [(0.05, 0.98), (0.1, 0.95), (0.2, 0.7)])
+def test_copies_are_found_by_how_many_of_their_words_were_edited(edited, least):
+    olympiad = posed(answered("olympiadbench_math_en.jsonl", layout="olympiad_bench"), "olympiad")
+    words = [word for each in olympiad for word in each.text.split()]
+    chance = random.Random(1)
+    copies = []
+    for each in olympiad:
+        told = [chance.choice(words) if chance.random() < edited else word for word in each.text.split()]
+        copies.append(Statement("copy", each.id, " ".join(told)))
+    found = {each.test.id for each in overlaps(copies, olympiad) if each.train.id == each.test.id}
+    assert len(found) >= least * len(olympiad)
 
 
 def test_problems_that_two_training_sets_took_from_one_source_are_found():
