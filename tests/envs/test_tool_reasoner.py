@@ -68,6 +68,14 @@ def test_each_role_reads_the_rules_and_its_own_way_to_reply_once() -> None:
     assert tool[2].endswith("It may import the standard library; it can read no input and no files.")
 
 
+@pytest.mark.parametrize("workflow", ["tool_reasoner", "single"])
+@pytest.mark.parametrize("imports", ["sympy", ("sympy", 3), None])
+def test_what_is_no_name_of_a_package_is_refused(workflow: str, imports: Any) -> None:
+    with pytest.raises(ValueError, match=r"imports is .*; expected names of packages, such as \('sympy',\)"):
+        posed(workflow=workflow, imports=imports)
+    assert posed(workflow=workflow, imports=["sympy"]).workflow.imports == ("sympy",)
+
+
 def test_the_tool_is_told_of_the_packages_that_the_sandbox_has_for_it() -> None:
     env = raw_env(imports=("math_verify", "sympy"))
     env.reset(seed=0)
