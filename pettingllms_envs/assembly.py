@@ -109,7 +109,7 @@ def _join(
     if "executor" in _settings(workflows[name]) and own.get("executor") is None:
         from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
 
-        own["executor"] = ToolExecutor(imports=tuple(own.get("imports", ())))
+        own["executor"] = ToolExecutor(imports=tuple(own.get("imports") or ()))
     joined: Workflow[Any] = workflows[name](task=task(**settings), num_turns=num_turns, **own)
     return joined
 

@@ -13,7 +13,7 @@ import pytest
 
 from pettingllms_envs.graders import workers
 from pettingllms_envs.graders.math import MathGrader, Verdict
-from pettingllms_envs.graders.verdicts import Question
+from pettingllms_envs.graders.verdicts import Finding, Question
 from pettingllms_envs.graders.workers import MathVerify
 from pettingllms_envs.sandbox import SandboxUnavailable
 
@@ -95,6 +95,12 @@ def test_every_answer_has_a_verdict_within_five_seconds(warm, answer, gold):
     verdict = grader.grade(answer, gold).verdict
     assert time.perf_counter() - began < patience()
     assert verdict != Verdict.CORRECT
+
+
+@pytest.mark.parametrize("letter", ["m", "g", "s", "h"])
+def test_a_letter_that_may_be_a_unit_is_not_dropped(warm, letter):
+    questions = [Question(f"6{letter}", "6", None), Question("6", f"6{letter}", None)]
+    assert warm([questions]) == [[Finding.DIFFERENT] * 2]
 
 
 def test_a_set_of_many_numbers_is_compared_as_numbers(warm):
