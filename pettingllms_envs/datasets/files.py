@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.datasets.rows import BadRow, Row
+from pettingllms_envs.datasets.rows import MAX_DIGITS, BadRow, Row
 
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
@@ -76,6 +76,8 @@ def _json_lines(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRo
 def _row(line: bytes) -> Row | BadRow:
     try:
         row = json.loads(line, parse_int=_integer)
+    except BadRow as reason:
+        return reason
     except RecursionError:
         return BadRow("the line is nested too deeply")
     except ValueError as error:
@@ -83,8 +85,10 @@ def _row(line: bytes) -> Row | BadRow:
     return row if isinstance(row, dict) else BadRow(f"the line is a {type(row).__name__}; expected an object")
 
 
-def _integer(digits: str) -> int | str:
-    return int(digits) if len(digits) <= 4300 else digits  # as text it is a bad number where a number is expected
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise BadRow(f"the line has an integer of more than {MAX_DIGITS} digits")
+    return int(digits)
 
 
 def _json_list(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:

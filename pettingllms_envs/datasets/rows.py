@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 Row = Mapping[str, Any]
 
 MAX_DIGITS = 4300
-"""The longest integer of a call test, in digits: the sandbox compares none that is longer."""
+"""The longest integer that is read, in digits: the sandbox compares none that is longer, nor does Python read one."""
 
 
 class BadRow(ValueError):

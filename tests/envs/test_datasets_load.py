@@ -78,6 +78,12 @@ def test_lines_that_are_no_rows_are_reported_by_their_place_and_the_others_read(
     assert loaded.bad[3] == Bad("my.jsonl", 4, "'problem' is a int; expected text")
 
 
+def test_an_integer_that_nothing_can_compare_makes_a_malformed_row(lines):
+    long = json.dumps({**CODE, "outputs": [10, 0]}).replace("[10, 0]", f"[10, {'9' * 5000}]")
+    loaded = load(lines("my.jsonl", CODE, long), layout="code")
+    assert loaded.bad == (Bad("my.jsonl", 1, "the line has an integer of more than 4300 digits"),)
+
+
 def test_the_first_malformed_row_is_an_error_if_asked(lines):
     path = lines("my.jsonl", MATH, {**MATH, "problem": ""}, "{")
     with pytest.raises(ValueError, match=r"row 1 of my\.jsonl: 'problem' is blank.*Mend the row, or skip"):
