@@ -25,7 +25,21 @@ from typing import NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import Refused, at_the_door, bench, check, info, listing, new, play, plug_ins, sandbox
+from pettingllms_envs.commands import (
+    Refused,
+    at_the_door,
+    bench,
+    check,
+    compare,
+    crossplay,
+    info,
+    listing,
+    new,
+    play,
+    plug_ins,
+    replay,
+    sandbox,
+)
 
 
 COMMANDS = {
@@ -34,6 +48,9 @@ COMMANDS = {
     "play": (play, "play in this terminal, or watch a game and record it"),
     "check": (check, "hold an environment to the contract"),
     "bench": (bench, "success, costs and every episode of any agents on an environment"),
+    "compare": (compare, "which of several runs does better, and whether that can be told"),
+    "crossplay": (crossplay, "mix the roles of runs, replace a role, or play alone at the same budget"),
+    "replay": (replay, "play recorded episodes again without a model, or score them anew"),
     "new": (new, "start a package with an environment of your own"),
     "sandbox": (sandbox, "what holds a model's programs on this machine, and whether it does"),
 }

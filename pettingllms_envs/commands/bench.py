@@ -25,7 +25,18 @@ from pettingllms_envs.commands import add_environment, at_the_door, made, refuse
 
 INTERRUPTED = 130
 LOCAL = ("oracle", "random", "null", "scripted", "recorded")
-OPTIONS = ("base_url", "key_env", "temperature", "top_p", "top_k", "max_tokens", "stop", "extra", "timeout", "patience")
+OPTIONS = (
+    "base_url",
+    "key_env",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "stop",
+    "extra",
+    "timeout",
+    "patience",
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +168,9 @@ def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     so_far = {"right": 0, "told": 0, "errors": 0, "tokens": 0}
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task(name, total=num)
 
         def on_row(row: Mapping[str, Any]) -> None:

@@ -1,9 +1,10 @@
 """A model behind an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, a hosted one.
 
-`POST <base_url>/chat/completions`, over connections that are kept. What is worth a second try gets one: connections that
-fail or break, time-outs, answers that are no JSON, 408, 425, 429 and all of 500 and above, after pauses that double, with
-jitter, and no sooner than `Retry-After` says. What is not (400, a prompt that is too long) fails that prompt alone; a
-wrong key or model ends the run. The seed is sent along, so a second try asks for the same reply as the first.
+`POST <base_url>/chat/completions`, over connections that are kept. What is worth a second try gets one: connections
+that fail or break, time-outs, answers that are no JSON, 408, 425, 429 and all of 500 and above, after pauses that
+double, with jitter, and no sooner than `Retry-After` says. What is not (400, a prompt that is too long) fails that
+prompt alone; a wrong key or model ends the run. The seed is sent along, so a second try asks for the same reply as the
+first.
 """
 
 from __future__ import annotations
@@ -141,8 +142,8 @@ class ChatApi:
         status, words = response.status_code, self._safe(response.text)[:MOST_SHOWN]
         if status in HOPELESS:
             raise AgentRefused(
-                f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, --model "
-                "and --key-env."
+                f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, "
+                "--model and --key-env."
             )
         if status >= 500 or status in TRY_AGAIN:
             return _Trouble(f"status {status}: {words}", _retry_after(response.headers.get("retry-after")))

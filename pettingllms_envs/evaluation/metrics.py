@@ -1,7 +1,7 @@
 """From rows to numbers: what `report.json` says, and the tables that are shown of it. Pure.
 
-Rows with an error are in no rate and no mean. How much they could matter is said by `least` and `most`: success if all of
-them had failed, and if all had succeeded.
+Rows with an error are in no rate and no mean. How much they could matter is said by `least` and `most`: success if all
+of them had failed, and if all had succeeded.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def tokens(row: Row) -> int | None:
 
 
 def parts(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
-    """Of each named part of the rewards, by scope: its sum over an episode, in the mean, and how many episodes had it."""
+    """Of each named part of the rewards, by scope: its mean sum over an episode, and how many episodes had it."""
     sums: dict[tuple[str, str], dict[int, float]] = {}
     for i, row in enumerate(rows):
         for step in row["steps"]:

@@ -95,7 +95,7 @@ def episode(
         error = {"kind": "environment", "message": f"{type(failed).__name__}: {failed}"}
     if error is not None:
         end = "error"
-        error |= {"agent": course.asked, "step": len(course.steps)}
+        error |= {"agent": course.asked, "step": len(course.steps), "reply": course.replied}
     row = course.row(sample, end, error)
     row["timing"] = {"began": round(began, 3), "seconds": round(time.perf_counter() - clock, 4)}
     return row
@@ -108,6 +108,7 @@ class Course:
         self.env, self.instance = env, instance
         self.steps: list[dict[str, Any]] = []
         self.asked: str | None = None
+        self.replied: str | None = None
         self._returns: dict[str, float] = {}
         self._outcome: dict[str, Any] | None = None
         self._turn: int | None = None
@@ -137,18 +138,16 @@ class Course:
 
     def step(self, agent: Agent, sample: int, rules: Rules) -> None:
         """Ask who is to act, and play the reply."""
-        env, name = self.env, self.env.agent_selection
+        name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
-        prompt = prompt_of(env.observe(name), agent=name)
-        number = len(self.steps)
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        step = {"agent": name, "turn": self._turn_of(name), "state": state_hash(env), "prompt": prompt}
+        step = self.described(name)
         clock = time.perf_counter()
         reply = agent.reply(
             Asked(
-                env=env,
+                env=self.env,
                 agent=name,
-                messages=messages_of(prompt),
+                messages=messages_of(step["prompt"]),
                 seed=seed,
                 instance=self.instance.index,
                 sample=sample,
@@ -160,10 +159,15 @@ class Course:
         self.play(reply.text, step | spoken(reply, seed))
         self.steps[-1]["timing"] = {"seconds": round(seconds, 4), "tries": reply.tries}
 
+    def described(self, agent: str) -> dict[str, Any]:
+        """What a step's record says of the moment before the reply."""
+        prompt = prompt_of(self.env.observe(agent), agent=agent)
+        return {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env), "prompt": prompt}
+
     def play(self, reply: str, step: dict[str, Any]) -> None:
         """Play a reply, and write down the step with what came of it."""
         env = self.env
-        self.asked = env.agent_selection
+        self.asked, self.replied = env.agent_selection, reply
         env.step(reply)
         rewards = {agent: float(reward) for agent, reward in env.rewards.items()}
         for agent, reward in rewards.items():
@@ -174,7 +178,7 @@ class Course:
         step |= {"rewards": rewards, "parts": parts}
         self.steps.append(step)
         self._look()
-        self.asked = None
+        self.asked = self.replied = None
 
     def row(self, sample: int, end: str, error: dict[str, Any] | None) -> dict[str, Any]:
         """What was written down, without `timing`."""

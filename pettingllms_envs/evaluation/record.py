@@ -29,6 +29,9 @@ RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
 
 Row = Mapping[str, Any]
 
+ANY_INSTANCE = frozenset({"workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"})
+"""Settings that leave the problems as they are: a seed is the same problem with them as without."""
+
 
 def digest(row: Row) -> str:
     """SHA-256, 64 hex digits, of all that a replay must find again: the row without `timing` and `digest`."""

@@ -91,9 +91,9 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, *, seed: int = 
 
 
 def mean_interval(shares: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Interval of the mean of shares in [0, 1], one for each problem: Wilson's where each is 0 or 1, else the bootstrap.
+    """Interval of the mean of shares in [0, 1], one for each problem.
 
-    Where all are equal, the bootstrap has nothing to draw; then Wilson's, as if each problem had been tried once.
+    Wilson's where each is 0 or 1, else the bootstrap. Where all are equal, the bootstrap has nothing to draw; then Wilson's, as if each problem had been tried once.
     """
     if not shares:
         return 0.0, 1.0
