@@ -85,6 +85,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play what is missing of the benchmark, and show its numbers."""
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
+    from pettingllms_envs.evaluation.play import Rules
 
     check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, max_steps=1)
     chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             agents=specs(args, benches.roles_of(env)),
             chosen=chosen,
             samples=args.samples,
-            rules=benches.Rules(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
+            rules=Rules(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
         )
         path = args.output or default_output(bench.config)
     played = watched(bench, path, args, console, name)

@@ -6,8 +6,8 @@
     evaluation.wilson(83, 200), evaluation.pass_at(4, 16, 3)
 
 The commands `pettingllms bench`, `compare`, `crossplay` and `replay` are its usual door. From the inside out:
-`statistics.py` and `metrics.py` (pure: rows to numbers), `agents.py`, `lineup.py` and `api.py` (who replies), `play.py` (an
-episode), `record.py` (the files), `runner.py` (many at once), `bench.py` (all of it together), `compare.py`,
+`statistics.py` and `metrics.py` (pure: rows to numbers), `agents.py`, `lineup.py`, `api.py` (who replies), `play.py`
+(an episode), `record.py` (the files), `runner.py` (many at once), `bench.py` (all of it together), `compare.py`,
 `crossplay.py`, `replay.py`, and `tables.py` (what a terminal shows).
 """
 

@@ -1,9 +1,9 @@
 """Which of several runs does better on the same problems, and whether that can be told at all. Pure.
 
 Each pair of runs is compared problem by problem, on those that every run has a result for. With one sample a problem
-the test is McNemar's, exact, and the interval Newcombe's for paired shares; with several, the exact test that flips the
-signs of the problems' differences, and a bootstrap over problems. The p are Holm's, the intervals Bonferroni's for the
-number of pairs. "Better" is said only where both agree.
+the test is McNemar's, exact, and the interval Newcombe's for paired shares; with several, the exact test that flips
+the signs of the problems' differences, and a bootstrap over problems. The p are Holm's, the intervals Bonferroni's for
+the number of pairs. "Better" is said only where both agree.
 """
 
 from __future__ import annotations

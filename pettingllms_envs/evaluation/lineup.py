@@ -215,10 +215,10 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
         own[role] = spec
     found: dict[str, Spec] = {}
     for agent, role in roles.items():
-        spec = own.get(agent) or own.get(role) or general
-        if spec is None:
+        played = own.get(agent) or own.get(role) or general
+        if played is None:
             raise ValueError(f"nobody plays the role {role!r}; expected an agent for it. Add {role}=oracle, say.")
-        found[agent] = spec
+        found[agent] = played
     return found
 
 

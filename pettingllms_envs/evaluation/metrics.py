@@ -54,7 +54,7 @@ def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
     `method` is `wilson`, or `bootstrap` over problems where there are several samples of each.
     """
     shares = by_problem(rows, lambda row: float(row["success"]))
-    figures = {"mean": sum(shares) / len(shares), "problems": len(shares), "episodes": len(rows)}
+    figures: Figures = {"mean": sum(shares) / len(shares), "problems": len(shares), "episodes": len(rows)}
     low, high = mean_interval(shares)
     method = "wilson" if set(shares) <= {0.0, 1.0} or len(set(shares)) == 1 else "bootstrap"
     figures |= {"low": low, "high": high, "confidence": 0.95, "method": method}

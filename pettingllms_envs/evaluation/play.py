@@ -218,14 +218,13 @@ class Course:
         outcome = next((info["outcome"] for info in infos if isinstance(info.get("outcome"), Mapping)), None)
         if outcome is not None:
             self._outcome = {name: _plain(value) for name, value in outcome.items()}
-        turn = next((info["turn"] for info in infos if isinstance(info.get("turn"), int)), None)
-        self._turn = turn if turn is not None else self._turn
+        self._turn = next((int(info["turn"]) for info in infos if isinstance(info.get("turn"), int)), self._turn)
 
     def _turn_of(self, agent: str) -> int:
         """The turn as the environment counts, or else how often the agent has been asked."""
         if self._turn is not None:
             return self._turn
-        return 1 + sum(step["agent"] == agent for step in self.steps)
+        return 1 + len([step for step in self.steps if step["agent"] == agent])
 
 
 def prompt_of(observation: Any, *, agent: str) -> dict[str, str]:
