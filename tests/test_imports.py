@@ -37,6 +37,8 @@ ROOMS = {
     "aec.py": {"gymnasium", "pettingzoo", CORE, "pettingllms_envs.spaces", "pettingllms_envs"},
     "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"},
     "workflows/*.py": {CORE, "pettingllms_envs.workflows"},
+    "evaluation/*.py": {"httpx2", "rich", "pettingllms_envs", "pettingllms_envs.evaluation"}
+    | {"pettingllms_envs.instances", "pettingllms_envs.testing.play"},
     "datasets/problems.py": {"pettingllms_envs.sandbox.values"},
     "graders/*.py": {CORE, "pettingllms_envs.sandbox", "pettingllms_envs.sandbox.values", "pettingllms_envs.graders"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
