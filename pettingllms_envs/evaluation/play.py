@@ -76,6 +76,7 @@ def episode(
 
     Raises:
         Stopped: `stopped()` was true.
+        Exception: What an agent raised besides `AgentFailed`: `AgentRefused`, or a fault of its own.
     """
     began, clock = time.time(), time.perf_counter()
     course = Course(env, instance)
@@ -89,9 +90,9 @@ def episode(
             course.step(agents[env.agent_selection], sample, rules)
     except AgentFailed as failed:
         error = {"kind": failed.kind, "message": str(failed)}
-    except Stopped:
-        raise
-    except Exception as failed:  # noqa: BLE001  # a stranger's environment may raise anything; the row says what
+    except Exception as failed:  # a stranger's environment may raise anything; the row says what
+        if course.is_asking or isinstance(failed, Stopped):
+            raise
         error = {"kind": "environment", "message": f"{type(failed).__name__}: {failed}"}
     if error is not None:
         end = "error"
@@ -109,6 +110,7 @@ class Course:
         self.steps: list[dict[str, Any]] = []
         self.asked: str | None = None
         self.replied: str | None = None
+        self.is_asking = False
         self._returns: dict[str, float] = {}
         self._outcome: dict[str, Any] | None = None
         self._turn: int | None = None
@@ -143,6 +145,7 @@ class Course:
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
         step = self.described(name)
         clock = time.perf_counter()
+        self.is_asking = True
         reply = agent.reply(
             Asked(
                 env=self.env,
@@ -154,6 +157,7 @@ class Course:
                 step=number,
             )
         )
+        self.is_asking = False
         seconds = time.perf_counter() - clock
         self._tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
         self.play(reply.text, step | spoken(reply, seed))
