@@ -91,9 +91,10 @@ def episode(
     except AgentFailed as failed:
         error = {"kind": failed.kind, "message": str(failed)}
     except Exception as failed:  # a stranger's environment may raise anything; the row says what
-        if course.is_asking or isinstance(failed, Stopped):
+        kind = getattr(failed, "kind", None) if course.is_asking else "environment"
+        if not isinstance(kind, str) or isinstance(failed, Stopped):
             raise
-        error = {"kind": "environment", "message": f"{type(failed).__name__}: {failed}"}
+        error = {"kind": kind, "message": f"{type(failed).__name__}: {failed}"}
     if error is not None:
         end = "error"
         error |= {"agent": course.asked, "step": len(course.steps), "reply": course.replied}

@@ -63,7 +63,7 @@ def write_line(row: Row) -> str:
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file, or of the `episodes.jsonl` of a run's folder.
+    """The rows of a `.jsonl` file, or of the `episodes.jsonl` of a run's folder.
 
     A last line that a killed run left half written is left out.
 
@@ -71,8 +71,7 @@ def read(file: Path) -> list[dict[str, Any]]:
         ValueError: A line is no row, or one of a format that this version does not know.
         OSError: There is no such file.
     """
-    file = file / EPISODES if file.is_dir() else file
-    return list(_rows(file))
+    return list(_rows(file if file.suffix == ".jsonl" else file / EPISODES))
 
 
 def read_header(file: Path) -> dict[str, Any]:
@@ -82,7 +81,7 @@ def read_header(file: Path) -> dict[str, Any]:
         ValueError: It is none, or of a format that this version does not know.
         OSError: There is none.
     """
-    file = (file if file.is_dir() else file.parent) / RUN
+    file = (file.parent if file.suffix == ".jsonl" else file) / RUN
     try:
         header: dict[str, Any] = json.loads(file.read_text("ascii"))
     except ValueError as error:

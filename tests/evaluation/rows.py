@@ -58,5 +58,7 @@ def run_of(name: str, successes: str, **more: Any) -> Run:
     rows = []
     for index, letters in enumerate(successes.split(",") if "," in successes else successes):
         for sample, letter in enumerate(letters):
-            rows.append(row(index, letter == "1", sample=sample, error="unreachable" if letter == "e" else None, **more))
+            rows.append(
+                row(index, letter == "1", sample=sample, error="unreachable" if letter == "e" else None, **more)
+            )
     return Run(name, header(), rows)

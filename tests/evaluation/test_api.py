@@ -164,7 +164,10 @@ def test_the_key_is_sent_and_never_shown(status: int, monkeypatch: pytest.Monkey
         ("api:m", r"has no server \(--base-url http"),
         ("api:m,base_url=localhost", r"base_url is 'localhost'; expected a URL such as http://"),
         ("api:m,base_url=http://h,key_env=sk-1", r"key_env is not shown here, lest it be the key itself"),
-        ("api:m,base_url=http://h,key_env=NO_SUCH", r"key_env is 'NO_SUCH', but there is no such environment variable"),
+        (
+            "api:m,base_url=http://h,key_env=NO_SUCH",
+            r"key_env is 'NO_SUCH', but there is no such environment variable",
+        ),
         ("api:m,base_url=http://h,temprature=1", r"got the option 'temprature'; .* Did you mean 'temperature'\?"),
         ("api:m,base_url=http://h,timeout=0", r"timeout is 0.0; expected seconds, more than 0"),
         ("api:m,base_url=http://h,send_seed=perhaps", r"send_seed is 'perhaps'; expected true or false"),

@@ -66,7 +66,10 @@ def test_within_a_budget_an_episode_that_took_more_has_failed() -> None:
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        (Run("b", header(settings={"size": 5}), [row(0, True)]), r"played with .*; expected the same, for their seeds"),
+        (
+            Run("b", header(settings={"size": 5}), [row(0, True)]),
+            r"played with .*; expected the same, for their seeds",
+        ),
         (Run("b", header(), [row(0, True, state="other")]), r"begin game_v0 0 \{\} in different states"),
         (Run("b", header(), [row(7, True)]), r"a and b have no problem in common"),
         (Run("a", header(), [row(0, True)]), r"the runs are a, a; expected two or more, of different names"),

@@ -107,12 +107,11 @@ def played(specs: dict[str, Spec], **more: Any) -> dict[str, Any]:
 def test_a_scripts_replies_are_given_one_after_the_other_and_begin_anew(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
     (tmp_path / "b.json").write_text('["four\\nfive"]')
-    row = played({"drafter_0": Spec("scripted", f"{tmp_path}/a.txt"), "planner_0": Spec("scripted", f"{tmp_path}/b.json")})
-    assert [step["reply"] for step in row["steps"]] == ["one", "four\nfive", "three", "four\nfive", "two"] + [
-        "four\nfive",
-        "one",
-        "four\nfive",
-    ]
+    row = played(
+        {"drafter_0": Spec("scripted", f"{tmp_path}/a.txt"), "planner_0": Spec("scripted", f"{tmp_path}/b.json")}
+    )
+    assert [step["reply"] for step in row["steps"][::2]] == ["one", "three", "two", "one"]
+    assert {step["reply"] for step in row["steps"][1::2]} == {"four\nfive"}
 
 
 @pytest.mark.parametrize("text", ["", '"one"', "[1]"])

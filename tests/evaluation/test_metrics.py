@@ -41,9 +41,9 @@ def test_two_seeds_of_one_problem_of_a_data_set_are_one_problem() -> None:
 
 
 def test_the_majority_is_taken_where_there_are_answers() -> None:
-    rows = [
-        row(0, answer == "7", sample=sample, answer=answer) for sample, answer in enumerate(("7", "7", "3"))
-    ] + [row(1, answer == "7", sample=sample, answer=answer) for sample, answer in enumerate(("7", "3", "3"))]
+    rows = [row(0, answer == "7", sample=sample, answer=answer) for sample, answer in enumerate(("7", "7", "3"))] + [
+        row(1, answer == "7", sample=sample, answer=answer) for sample, answer in enumerate(("7", "3", "3"))
+    ]
     assert metrics.report(header(), rows)["samples"]["majority"]["mean"] == 0.5
 
 

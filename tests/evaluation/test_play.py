@@ -89,7 +89,7 @@ def test_the_digest_knows_nothing_of_clocks_and_tells_everything_else() -> None:
 
 
 def test_a_row_survives_whatever_a_model_writes() -> None:
-    row = echo("\ud800 \x00 \u2028 \N{GRINNING FACE} \\ \"")
+    row = echo('\ud800 \x00 \u2028 \N{GRINNING FACE} \\ "')
     line = record.write_line(row)
     assert line.isascii()
     assert line.count("\n") == 1
@@ -100,7 +100,10 @@ def test_a_strangers_environment_is_played_with_what_it_has() -> None:
     row = echo("yes")
     assert row["instance"] == {"index": 0, "env": "echo_v1", "seed": 5, "options": {}, "problem": None}
     assert [step["agent"] for step in row["steps"]] == ["a_0", "b_0", "a_0", "b_0"]
-    assert [step["prompt"] for step in row["steps"][:2]] == [{"system": "", "text": "seed 5"}, {"system": "", "text": "yes"}]
+    assert [step["prompt"] for step in row["steps"][:2]] == [
+        {"system": "", "text": "seed 5"},
+        {"system": "", "text": "yes"},
+    ]
     assert [step["turn"] for step in row["steps"]] == [1, 1, 2, 2]
     assert row["returns"] == {"a_0": 2.0, "b_0": 2.0}
     assert (row["end"], row["success"], row["outcome"], row["state"]) == ("truncated", None, None, None)
@@ -112,10 +115,17 @@ def test_a_strangers_environment_is_played_with_what_it_has() -> None:
     [
         (Echo(raises="no"), "no", "RuntimeError: no such word", ("a_0", 0, "no")),
         (Echo(raises="reset"), "yes", "RuntimeError: no reset", (None, 0, None)),
-        (Echo(), "nan", "ValueError: the environment's reward for a_0 is nan; expected a finite number.", ("a_0", 0, "nan")),
+        (
+            Echo(),
+            "nan",
+            "ValueError: the environment's reward for a_0 is nan; expected a finite number.",
+            ("a_0", 0, "nan"),
+        ),
     ],
 )
-def test_an_environment_that_raises_leaves_an_error_and_no_failure(env: Echo, word: str, message: str, at: Any) -> None:
+def test_an_environment_that_raises_leaves_an_error_and_no_failure(
+    env: Echo, word: str, message: str, at: Any
+) -> None:
     row = echo(word, env)
     assert row["error"] == dict(zip(("agent", "step", "reply"), at, strict=True), kind="environment", message=message)
     assert (row["end"], row["success"]) == ("error", None)
@@ -173,7 +183,10 @@ def test_a_run_that_ends_leaves_no_row() -> None:
     ("text", "message"),
     [
         ("{}\n", r"line 1 is no episode; expected rows as docs/records.md has them"),
-        ('{"steps": [], "instance": {}, "format": 9}\n', r"line 1 has the format 9; expected 1. Read it with the version"),
+        (
+            '{"steps": [], "instance": {}, "format": 9}\n',
+            r"line 1 has the format 9; expected 1. Read it with the version",
+        ),
         ("nonsense\n", r"line 1 is no episode"),
     ],
 )

@@ -157,7 +157,9 @@ def test_what_was_played_is_not_played_again(tmp_path: Path) -> None:
 def test_a_run_is_taken_up_under_the_same_configuration_alone(tmp_path: Path) -> None:
     echoes(tmp_path / "a", Scripted(lambda asked: "yes"), num=2)
     other = record.header("bench", {"env": "echo_v1", "agents": {"a_0": "no", "b_0": 1}}, {})
-    with pytest.raises(ValueError, match=r"agents.a_0 is 'no', was 'yes'; agents.b_0 is 1, was None; expected the same"):
+    with pytest.raises(
+        ValueError, match=r"agents.a_0 is 'no', was 'yes'; agents.b_0 is 1, was None; expected the same"
+    ):
         Folder(tmp_path / "a", other)
     older = {**HEADER, "versions": HEADER["versions"] | {"pettingllms": "0.0.1"}}
     with pytest.raises(ValueError, match=r"pettingllms is 0.0.1, was "):
