@@ -13,13 +13,15 @@ from typing import Any
 import pettingllms_envs
 from pettingllms_envs.evaluation import metrics
 from pettingllms_envs.evaluation.lineup import Spec, from_identity, open_all
-from pettingllms_envs.evaluation.play import Instance, Rules
+from pettingllms_envs.evaluation.play import Instance, Rules, problem_of
 from pettingllms_envs.evaluation.record import ANY_INSTANCE, REPORT, Row, header, write_json
 from pettingllms_envs.evaluation.runner import Ended, Folder, Plan, instances_digest, run
 from pettingllms_envs.instances import published
 
 
 DEFAULT_LIMIT = 200
+MOST_PROBLEMS = 100_000
+"""Of a data set that does not say how many it has: so many are looked through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def choose(
     """The problems to play.
 
     The published test set of a game, if nothing is asked for that it does not have; else all problems of the split of
-    a data set (`metadata["num_instances"]`), of which a limit takes a sample, always the same; else the seeds from 0.
+    a data set (`metadata["num_instances"]`, or counted), of which a limit takes a sample, always the same; else the
+    seeds from 0.
 
     Args:
         env: The environment.
@@ -151,6 +154,7 @@ def choose(
         options.setdefault("split", "test")
     num = env.metadata.get("num_instances")
     num = num.get(options.get("split")) if isinstance(num, Mapping) else num
+    num = _num_problems(env, options) if num is None else num
     if num is None:
         seeds: Sequence[int] = range(DEFAULT_LIMIT if limit is None else limit)
         return Chosen("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
@@ -224,6 +228,19 @@ def layers() -> Mapping[str, Any] | None:
         return sandbox.describe()
     except sandbox.SandboxUnavailable as error:
         raise ValueError(str(error)) from error
+
+
+def _num_problems(env: Any, options: Mapping[str, Any]) -> int | None:
+    """How many problems a data set's environment has: the seed at which the first one comes again; None for others."""
+
+    def problem(seed: int) -> str | None:
+        env.reset(seed=seed, options=dict(options) or None)
+        return problem_of(env)
+
+    first = problem(0)
+    if first is None:
+        return None
+    return next((seed for seed in range(1, MOST_PROBLEMS) if problem(seed) == first), None)
 
 
 def _instance(index: int, *, seed: int, **options: Any) -> Instance:

@@ -66,7 +66,7 @@ def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
 
 
 def samples(rows: Sequence[Row]) -> Figures | None:
-    """avg@k, pass@j for j up to k, and majority@k where outcomes have an `answer`; None for one sample a problem.
+    """avg@k, pass@j for j up to k, and majority@k where there are answers; None for one sample a problem.
 
     k is the least number of samples that a problem has; avg@k takes all that there are.
     """
@@ -81,9 +81,9 @@ def samples(rows: Sequence[Row]) -> Figures | None:
         "avg": _figure([right / num for num, right in counts]),
         "pass": {str(j): _figure([pass_at(j, num, right) for num, right in counts]) for j in [*powers, k]},
     }
-    if any(row["outcome"].get("answer") is not None for row in rows):
+    if any(row.get("answer") is not None for row in rows):
         votes = [
-            majority([row["outcome"].get("answer") for row in group], [bool(row["success"]) for row in group])
+            majority([row.get("answer") for row in group], [bool(row["success"]) for row in group])
             for group in problems.values()
         ]
         figures["majority"] = _figure(votes)

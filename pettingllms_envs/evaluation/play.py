@@ -118,12 +118,13 @@ class Course:
         self._tokens = 0
         self._over: str = ""
         self._problem: str | None = None
+        self._answer: str | None = None
 
     def reset(self) -> None:
         """Begin the instance."""
         self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
         self._returns = dict.fromkeys(self.env.agents, 0.0)
-        self._problem = _problem(self.env)
+        self._problem = problem_of(self.env)
         self._look()
 
     def end(self, rules: Rules) -> str:
@@ -204,6 +205,7 @@ class Course:
             "turns": self._turn if self._turn is not None else len(self.steps),
             "success": None if success is None or error is not None else bool(success),
             "outcome": outcome,
+            "answer": self._answer,
             "returns": self._returns,
             "state": None if error is not None else state_hash(self.env),
             "error": error,
@@ -223,6 +225,7 @@ class Course:
         outcome = next((info["outcome"] for info in infos if isinstance(info.get("outcome"), Mapping)), None)
         if outcome is not None:
             self._outcome = {name: _plain(value) for name, value in outcome.items()}
+        self._answer = _answer(self.env, outcome)
         self._turn = next((int(info["turn"]) for info in infos if isinstance(info.get("turn"), int)), self._turn)
 
     def _turn_of(self, agent: str) -> int:
@@ -288,13 +291,21 @@ def _parts(env: Any) -> dict[str, dict[str, float]] | None:
     return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
 
 
-def _problem(env: Any) -> str | None:
-    """The id of the data set's row that is played, where the task's state says: `state.problem.id`."""
-    snapshot = getattr(env.unwrapped, "snapshot", None)
-    play = None if snapshot is None else getattr(snapshot(), "play", None)
-    problem = getattr(getattr(play, "task", None), "problem", None)
-    found = getattr(problem, "id", None)
+def problem_of(env: Any) -> str | None:
+    """The id of the data set's problem that is played, where the task's state says: `state.problem.id`."""
+    found = getattr(getattr(_task_state(env), "problem", None), "id", None)
     return None if found is None else str(found)
+
+
+def _answer(env: Any, outcome: Mapping[str, Any] | None) -> str | None:
+    """The answer so far, to be counted for a majority: the outcome's, or `state.answer` of the task."""
+    found = (outcome or {}).get("answer", getattr(_task_state(env), "answer", None))
+    return None if found is None else str(found)
+
+
+def _task_state(env: Any) -> Any:
+    snapshot = getattr(env.unwrapped, "snapshot", None)
+    return None if snapshot is None else getattr(getattr(snapshot(), "play", None), "task", None)
 
 
 def _plain(value: Any) -> bool | int | float | str | None:

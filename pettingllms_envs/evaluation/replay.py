@@ -90,8 +90,8 @@ def replay(env: Any, row: Row) -> Replayed:
     except Exception as error:  # noqa: BLE001  # another version of an environment may raise anything
         differ(number, agent, f"the environment raised {type(error).__name__}: {error}")
     again_row = _finished(course, row, over)
-    for name in ("instance", "end", "turns", "success", "outcome", "returns", "state"):
-        if "training" not in row or row[name] is not None:  # a training run does not know them all
+    for name in ("instance", "end", "turns", "success", "outcome", "answer", "returns", "state"):
+        if name in row and ("training" not in row or row[name] is not None):  # a training run does not know them all
             differ(None, None, difference(row[name], again_row[name], name))
     return Replayed(again_row, differences[0] if differences else None, off_prompt)
 

@@ -26,7 +26,6 @@ def row(index: int, success: bool | None, *, sample: int = 0, **more: Any) -> di
         "timing": {"seconds": 0.5, "tries": more.get("tries", 1)},
     }
     outcome = {"success": bool(success), "regret": 0.0 if success else 1.0}
-    outcome |= {"answer": more["answer"]} if "answer" in more else {}
     return {
         "format": 1,
         "instance": {
@@ -42,6 +41,7 @@ def row(index: int, success: bool | None, *, sample: int = 0, **more: Any) -> di
         "turns": 1,
         "success": None if error else success,
         "outcome": outcome,
+        "answer": more.get("answer"),
         "returns": {"planner_0": more.get("reward", 0.0)},
         "state": None,
         "error": {"kind": error, "message": "no", "agent": "planner_0", "step": 0, "reply": None} if error else None,

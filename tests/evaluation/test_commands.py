@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -201,22 +203,32 @@ def test_another_configuration_is_refused(run: Run) -> None:
 
 
 class Problems:
-    """As much of an environment over a data set as chooses problems."""
+    """As much of an environment over a data set as chooses problems: seed s is problem s modulo their number."""
 
-    metadata = {
-        "reset_options": {"split": ("train", "test"), "year": ()},
-        "num_instances": {"train": 50, "test": 30},
-    }
+    NUM = {"train": 50, "test": 30}
+    unwrapped = property(lambda self: self)
+
+    def __init__(self, *, says: bool) -> None:
+        known = {"num_instances": self.NUM} if says else {}
+        self.metadata = {"reset_options": {"split": ("train", "test"), "year": ()}, **known}
+
+    def reset(self, seed: int, options: Any) -> None:
+        self._problem = SimpleNamespace(id=f"problem {seed % self.NUM[options['split']]}")
+
+    def snapshot(self) -> Any:
+        return SimpleNamespace(play=SimpleNamespace(task=SimpleNamespace(problem=self._problem)))
 
 
-def test_all_problems_of_a_data_set_are_played_or_always_the_same_sample_of_them() -> None:
-    chosen = choose(Problems(), "aime_v0", {})
+@pytest.mark.parametrize("says", [True, False])
+def test_all_problems_of_a_data_set_are_played_or_always_the_same_sample_of_them(says: bool) -> None:
+    env = Problems(says=says)
+    chosen = choose(env, "aime_v0", {})
     assert (chosen.source, [each.seed for each in chosen.instances]) == ("data set", list(range(30)))
     assert chosen.instances[0].options == {"split": "test"}
-    some = [each.seed for each in choose(Problems(), "aime_v0", {}, limit=10).instances]
-    assert some == [each.seed for each in choose(Problems(), "aime_v0", {}, limit=10).instances] == sorted(set(some))
+    some = [each.seed for each in choose(env, "aime_v0", {}, limit=10).instances]
+    assert some == [each.seed for each in choose(env, "aime_v0", {}, limit=10).instances] == sorted(set(some))
     assert some != list(range(10))
-    assert len(choose(Problems(), "aime_v0", {}, split="train", limit=99).instances) == 50
+    assert len(choose(env, "aime_v0", {}, split="train", limit=99).instances) == 50
 
 
 def test_other_settings_have_other_problems_than_the_published_ones() -> None:
