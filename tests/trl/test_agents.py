@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import signal
+import socket
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -222,3 +227,49 @@ def current_platform() -> Any:
     from vllm.platforms import current_platform as found
 
     return found
+
+
+@pytest.fixture(scope="module")
+def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("vllm", reason="needs the extra `vllm`")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = (
+        f"--model {base_path} --served-model-name tiny --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager "
+        "--max-model-len 1024"
+    )
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    log = tmp_path_factory.mktemp("serve") / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
+            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()],
+            env=os.environ | environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_vllm_serve_plays_a_benchmark_and_repeats_it_under_its_seed(vllm_serve: str, tmp_path: Path) -> None:
+    # The client waits for the server to start, as it waits for one that was started anew.
+    bench = bench_of("api", "tiny", base_url=vllm_serve, temperature=1.0)
+    bench = replace(bench, samples=8)
+    one = benches.play(bench, tmp_path / "8", concurrency=8)
+    two = benches.play(bench, tmp_path / "3", concurrency=3)
+    assert one.report["episodes"] == {"planned": 48, "ended": 48, "errors": {}, "missing": 0}
+    assert one.report["agents"]["planner_0"]["completion_tokens"] > 48
+    assert one.report["agents"]["planner_0"]["models"] == ["tiny"]
+    assert [row["digest"] for row in one.ended.rows] == [row["digest"] for row in two.ended.rows]
+    assert len({step["reply"] for row in one.ended.rows for step in row["steps"]}) > 80
+    long = replace(bench, settings={"size": 30, "num_turns": 1}, samples=1)  # more letters than the model can read
+    errors = benches.play(long, tmp_path / "long", concurrency=8).report["episodes"]["errors"]
+    assert errors == {"refused": 6}
