@@ -212,7 +212,9 @@ def missing(console: Console, played: Any) -> int:
         say(console, f"{ended.num_missing} of {episodes['planned']} episodes were not played: {ended.why}")
     if errors or ended.num_missing:
         say(console, "The same command plays them again.")
-    return INTERRUPTED if ended.interrupted else int(bool(errors or ended.num_missing))
+    if ended.interrupted or ended.refused:
+        return INTERRUPTED if ended.interrupted else 2
+    return int(bool(errors or ended.num_missing))
 
 
 def check_at_least(args: argparse.Namespace, **least: int) -> None:

@@ -126,12 +126,14 @@ class Ended:
         num_missing: Episodes without a row.
         why: Why some are missing; empty if none are.
         interrupted: Whether by Ctrl-C.
+        refused: Whether because an agent cannot be had at all: a wrong key, an unknown model.
     """
 
     rows: list[dict[str, Any]]
     num_missing: int
     why: str = ""
     interrupted: bool = False
+    refused: bool = False
 
 
 def run(
@@ -163,7 +165,7 @@ def run(
         if (instance.index, sample) not in rows
     ]
     table = _Table(plan, agents, waiting, min(concurrency, len(waiting)))
-    why, interrupted, in_a_row = "", False, 0
+    why, interrupted, hopeless, in_a_row = "", False, False, 0
     with folder.writing() as write:
         try:
             for row in table.rows():
@@ -175,18 +177,18 @@ def run(
                     why = f"the last {in_a_row} episodes were all errors, the last: {row['error']['message']}"
                     break
         except AgentRefused as refused:
-            why = str(refused)
+            why, hopeless = str(refused), True
         except KeyboardInterrupt:
             why, interrupted = "interrupted", True
         finally:
             table.stop()
     write_rows(folder.path / EPISODES, rows.values())
-    missing = plan.num_episodes - len(rows)
     return Ended(
         rows=sorted(rows.values(), key=place),
-        num_missing=missing,
+        num_missing=plan.num_episodes - len(rows),
         why=why,
         interrupted=interrupted,
+        refused=hopeless,
     )
 
 

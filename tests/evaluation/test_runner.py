@@ -96,6 +96,7 @@ def test_a_wrong_model_ends_the_run_at_once(tmp_path: Path) -> None:
         played = benches.play(wrong, tmp_path / "a", concurrency=4)
     assert played.ended.rows == []
     assert played.ended.num_missing == 24
+    assert played.ended.refused
     assert played.ended.why.startswith(f"{server.url}/chat/completions refused (404) the model 'tiny'")
     assert len(server.bodies) <= 4
 
@@ -240,3 +241,26 @@ def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path
         row["digest"]: row for row in rows
     }  # those that were there are there still, with their own clocks
     assert again == sum(len(row["steps"]) for row in rows) - sum(len(row["steps"]) for row in kept)
+
+
+def test_ctrl_c_at_the_keyboard_ends_the_command_at_once_and_politely(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with serving(latency=1.0) as server:
+        output = tmp_path / "a"
+        process = subprocess.Popen(
+            command(server, output),
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        until = time.monotonic() + 60
+        while not server.bodies:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "")
+    assert "40 of 40 episodes were not played: interrupted" in out
+    assert "The same command plays them again." in out
