@@ -34,6 +34,7 @@ def test_what_two_runs_could_tell_three_may_not() -> None:
     pairs = compare([first, second, run_of("c", "0" * 6 + "1" * 14)]).pairs
     assert [pair.adjusted for pair in pairs] == pytest.approx([3 * 2 / 64, 1.0, 3 * 2 / 64])
     assert {pair.verdict for pair in pairs} == {"cannot tell"}
+    assert (pairs[0].low, pairs[0].high) == paired_interval(14, 6, 0, 0, 1 - 0.05 / 3)
 
 
 def test_comparing_with_the_first_alone_asks_fewer_questions() -> None:

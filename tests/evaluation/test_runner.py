@@ -155,6 +155,16 @@ def test_what_was_played_is_not_played_again(tmp_path: Path) -> None:
     assert sorted(told) == list(range(10))
 
 
+def test_a_row_is_in_the_file_before_anybody_is_told(tmp_path: Path) -> None:
+    in_file: list[int] = []
+    held = Folder(tmp_path / "a", HEADER)
+    plan = Plan(make_env=Echo, instances=[Instance(i, i) for i in range(5)])
+    agents = dict.fromkeys(("a_0", "b_0"), Scripted(lambda asked: "yes"))
+    run(plan, agents, held, concurrency=1, on_row=lambda row: in_file.append(len(record.read(tmp_path / "a"))))
+    held.close()
+    assert in_file == [1, 2, 3, 4, 5]
+
+
 def test_a_run_is_taken_up_under_the_same_configuration_alone(tmp_path: Path) -> None:
     echoes(tmp_path / "a", Scripted(lambda asked: "yes"), num=2)
     other = record.header("bench", {"env": "echo_v1", "agents": {"a_0": "no", "b_0": 1}}, {})
