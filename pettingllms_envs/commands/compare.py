@@ -42,7 +42,7 @@ def read_run(text: str) -> Any:
     name, equals, folder = text.partition("=")
     path = Path(folder) if equals and not Path(text).exists() else Path(text)
     name = name if equals and path == Path(folder) else path.resolve().name
-    return Run(name, record.read_header(path), record.read(path))
+    return Run(name, record.read_header(path), record.read(path, whole=False))
 
 
 def show(console: Console, comparison: Any) -> None:

@@ -197,6 +197,20 @@ def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str, message:
         record.read(file)
 
 
+def test_a_file_is_put_in_order_and_of_two_rows_of_an_episode_the_last_one_stays(tmp_path: Path) -> None:
+    rows = [silent_drafter() for _ in range(4)]
+    for row, (index, sample) in zip(rows, ((1, 0), (0, 1), (0, 0), (1, 0)), strict=True):
+        row["instance"]["index"], row["sample"] = index, sample
+    rows[3]["steps"][0]["reply"] = "again"
+    file = tmp_path / "episodes.jsonl"
+    file.write_text("".join(map(record.write_line, rows)) + '{"half')
+    light = record.tidy(file)
+    assert file.read_text() == "".join(map(record.write_line, (rows[2], rows[1], rows[3])))
+    assert light == record.read(file, whole=False)
+    assert "prompt" not in light[0]["steps"][0]
+    assert record.tidy(file, keep=lambda row: row["sample"] == 1) == [light[1]]
+
+
 def test_a_line_that_a_kill_left_half_written_is_left_out(tmp_path: Path) -> None:
     line = record.write_line(silent_drafter())
     (tmp_path / "episodes.jsonl").write_text(line + line[:100])

@@ -23,7 +23,7 @@ from transformers import Qwen3ForCausalLM
 
 import pettingllms_envs
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import lineup, play
+from pettingllms_envs.evaluation import lineup, play, record
 from pettingllms_envs.evaluation.lineup import Spec
 from pettingllms_trl.agents import Gathering, Prompt, PromptTooLong, _Seeded, open_transformers
 
@@ -269,7 +269,7 @@ def test_vllm_serve_plays_a_benchmark_and_repeats_it_under_its_seed(vllm_serve: 
     assert one.report["agents"]["planner_0"]["completion_tokens"] > 48
     assert one.report["agents"]["planner_0"]["models"] == ["tiny"]
     assert [row["digest"] for row in one.ended.rows] == [row["digest"] for row in two.ended.rows]
-    assert len({step["reply"] for row in one.ended.rows for step in row["steps"]}) > 80
+    assert len({step["reply"] for row in record.read(tmp_path / "8") for step in row["steps"]}) > 80
     long = replace(bench, settings={"size": 30, "num_turns": 1}, samples=1)  # more letters than the model can read
     errors = benches.play(long, tmp_path / "long", concurrency=8).report["episodes"]["errors"]
     assert errors == {"refused": 6}
