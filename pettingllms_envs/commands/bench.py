@@ -167,7 +167,7 @@ def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str
     """A progress bar, and the function that is told of each row."""
     from pettingllms_envs.evaluation.statistics import wilson
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     so_far = {"right": 0, "told": 0, "errors": 0, "tokens": 0}
     with Progress(
         *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal

@@ -83,7 +83,7 @@ def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -
     from pettingllms_envs.evaluation import compare, crossplay, lineup
 
     with at_the_door():
-        partners = dict(zip(args.partners, (lineup.parse(text)[1] for text in args.partners), strict=True))
+        partners = {text: lineup.assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
         cells = crossplay.ablation(bench, partners)
     played, status = {}, 0
     for (role, partner), changed in cells.items():

@@ -103,6 +103,19 @@ def test_what_may_pass_is_tried_again_after_pauses_that_grow(trouble: Any) -> No
     assert {request.content for request in seen} == {seen[0].content}
 
 
+def test_a_server_that_stays_away_is_told_of_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    trouble = httpx2.ConnectError("refused")
+    client, _ = answers(*[trouble] * 8, fine())
+    agent = api(client)
+    agent.reply(asked())
+    assert [record.message for record in caplog.records] == [
+        "http://host/v1/chat/completions does not answer: ConnectError: refused. It is tried again."
+    ]
+    caplog.clear()
+    api(answers(*[trouble] * 3, fine())[0]).reply(asked())
+    assert caplog.records == []
+
+
 def test_pauses_follow_from_the_seed() -> None:
     found = []
     for seed in (7, 7, 8):
@@ -180,7 +193,7 @@ def test_an_endpoint_that_cannot_be_is_refused(text: str, message: str) -> None:
 
 def test_a_real_server_with_faults_answers_every_prompt_as_without(client: httpx2.Client) -> None:
     def replies(server: ChatServer) -> list[str]:
-        agent = ChatApi(Endpoint(base_url=server.url, model="tiny"), client)
+        agent = ChatApi(Endpoint(base_url=server.url, model="tiny"), client, sleep=lambda seconds: None)
         return [agent.reply(asked(seed=seed)).text for seed in range(20)]
 
     with serving() as clean:

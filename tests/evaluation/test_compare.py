@@ -2,9 +2,9 @@
 
 import pytest
 
+from made_rows import header, row, run_of
 from pettingllms_envs.evaluation.compare import Run, compare
 from pettingllms_envs.evaluation.statistics import paired_interval
-from rows import header, row, run_of
 
 
 def test_two_runs_on_the_same_problems_are_paired() -> None:

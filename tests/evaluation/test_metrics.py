@@ -2,9 +2,9 @@
 
 import pytest
 
+from made_rows import header, row, run_of
 from pettingllms_envs.evaluation import metrics
 from pettingllms_envs.evaluation.statistics import bootstrap, wilson
-from rows import header, row, run_of
 
 
 def test_an_error_is_in_no_rate_and_what_it_could_have_changed_is_said() -> None:

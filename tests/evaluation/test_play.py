@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
+from echo_env import Echo
 from pettingllms_envs.evaluation import record
 from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Null, Oracle, Reply, Scripted
 from pettingllms_envs.evaluation.play import Instance, Rules, Stopped, derived_seed, episode
-from strangers import Echo
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
+from echo_env import Echo
 from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Oracle, Random, Scripted
 from pettingllms_envs.evaluation.play import Instance, Rules, episode
 from pettingllms_envs.evaluation.record import write_line
 from pettingllms_envs.evaluation.replay import Difference, changed, replay, same_bytes
-from strangers import Echo
 
 
 def row_of(name: str = "plan_path", *, planner: Any = None, seed: int = 3, **settings: Any) -> dict[str, Any]:

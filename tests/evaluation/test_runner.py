@@ -16,13 +16,13 @@ import pytest
 
 import pettingllms_envs
 from chat_server import ChatServer, Faults, serving
+from echo_env import Echo
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import record
 from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Reply, Scripted
 from pettingllms_envs.evaluation.lineup import Spec
 from pettingllms_envs.evaluation.play import Instance, Rules
 from pettingllms_envs.evaluation.runner import Folder, Plan, run
-from strangers import Echo
 
 
 ROOT = Path(__file__).parents[2]
