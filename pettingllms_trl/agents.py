@@ -27,6 +27,8 @@ from transformers import (
     LogitsProcessor,
     LogitsProcessorList,
     PreTrainedTokenizerBase,
+    StoppingCriteria,
+    StoppingCriteriaList,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -157,12 +159,14 @@ class Gathering:
     """A thread that takes prompts together, as many as there are, and answers them.
 
     Args:
-        answer: Answers some prompts, in whatever order; each gets its reply or an error.
+        answer: Answers some prompts, in whatever order; each gets its reply or an error. Once the event is set nobody
+            waits for them any more.
         most: So many at once.
     """
 
-    def __init__(self, answer: Callable[[Sequence[Prompt]], None], most: int) -> None:
+    def __init__(self, answer: Callable[[Sequence[Prompt], threading.Event], None], most: int) -> None:
         self._answer, self._most = answer, most
+        self._stopped = threading.Event()
         self._waiting: queue.SimpleQueue[Prompt | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="sampling", daemon=True)
         self._thread.start()
@@ -172,7 +176,8 @@ class Gathering:
         self._waiting.put(prompt)
 
     def close(self) -> None:
-        """Answer what waits, and no more."""
+        """Answer nobody any more."""
+        self._stopped.set()
         self._waiting.put(None)
         self._thread.join()
 
@@ -189,7 +194,7 @@ class Gathering:
                     break
                 prompts.append(following)
             try:
-                self._answer(prompts)
+                self._answer(prompts, self._stopped)
             except Exception as error:  # noqa: BLE001  # raised where the reply is waited for
                 for prompt in prompts:
                     if not prompt.reply.done():
@@ -268,8 +273,8 @@ class _Served:
                 model = PeftModel.from_pretrained(model, path, adapter_name=name)
         self._model = model.to(device).eval()
 
-    def answer(self, prompts: Sequence[Prompt]) -> None:
-        """Sample the replies, in batches of one adapter and one sampling."""
+    def answer(self, prompts: Sequence[Prompt], stopped: threading.Event) -> None:
+        """Sample the replies, in batches of one adapter and one sampling; once stopped, no token more."""
         groups: dict[str, list[Prompt]] = {}
         for prompt in prompts:
             alike = {name: value for name, value in prompt.sampling.items() if name != "max_tokens"}
@@ -280,12 +285,12 @@ class _Served:
                 self._model.set_adapter(self._adapters[adapter])
             if adapter is None and isinstance(self._model, PeftModel):
                 with self._model.disable_adapter():
-                    self._sample(group)
+                    self._sample(group, stopped)
             else:
-                self._sample(group)
+                self._sample(group, stopped)
 
     @torch.no_grad()
-    def _sample(self, prompts: Sequence[Prompt]) -> None:
+    def _sample(self, prompts: Sequence[Prompt], stopped: threading.Event) -> None:
         """One batch. (B, T)"""
         device = self._model.device
         batch = self.tokenizer.pad({"input_ids": [list(prompt.ids) for prompt in prompts]}, return_tensors="pt")
@@ -301,6 +306,7 @@ class _Served:
             num_beams=1,
             eos_token_id=self._eos,
             pad_token_id=self.tokenizer.pad_token_id,
+            stopping_criteria=StoppingCriteriaList([_Unless(stopped)]),
             logits_processor=_processors(sampling, [prompt.seed for prompt in prompts], device),
             **({"stop_strings": stop, "tokenizer": self.tokenizer} if stop else {}),
         )
@@ -337,6 +343,16 @@ def _processors(sampling: Mapping[str, Any], seeds: Sequence[int], device: Any) 
         processors.append(TopPLogitsWarper(sampling["top_p"]))
     processors.append(_Seeded(seeds, device))
     return processors
+
+
+class _Unless(StoppingCriteria):
+    """Ends all rows once an event is set."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        self._stopped = stopped
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:  # (B, T), (B, V)
+        return torch.full((len(input_ids),), self._stopped.is_set(), device=input_ids.device)
 
 
 class _Seeded(LogitsProcessor):

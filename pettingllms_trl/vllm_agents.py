@@ -99,19 +99,16 @@ class Engine:
             self._refuse(self._broken)
 
     def close(self) -> None:
-        """End when all is answered."""
+        """Answer nobody any more."""
         self._waiting.put(None)
         self._thread.join()
 
     def _work(self) -> None:
         try:
-            going = True
-            while going or self._asked:
-                going = self._take() and going
-                if self._asked:
-                    for output in self._engine.step():
-                        if output.finished:
-                            self._answered(output)
+            while self._take():
+                for output in self._engine.step():
+                    if output.finished:
+                        self._answered(output)
         except Exception as error:  # noqa: BLE001  # raised where the replies are waited for
             self._broken = error
             for prompt in self._asked.values():

@@ -216,6 +216,8 @@ class _Told:
         choice = answer["choices"][0]
         message = choice["message"]
         text, reasoning = message["content"], message.get("reasoning_content") or message.get("reasoning")
+        if isinstance(text, list):  # parts of several types
+            text = "".join(part["text"] for part in text if part["type"] == "text")
         usage = answer.get("usage") or {}
         if not isinstance(text, str | None) or not isinstance(reasoning, str | None) or not isinstance(usage, dict):
             raise TypeError

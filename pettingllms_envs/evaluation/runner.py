@@ -36,6 +36,9 @@ MOST_ERRORS_IN_A_ROW = 20
 """A run whose last so many episodes were all errors (or as many as are played at once, if those are more) is ended:
 its server is gone, or its environment broken."""
 
+OF_ONE_PROMPT = ("refused", "diverged")
+"""Kinds of errors that say nothing of the next episode."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -174,7 +177,10 @@ def run(
             for row in table.rows():
                 write(row)
                 on_row(row)
-                in_a_row = in_a_row + 1 if row["error"] else 0
+                if row["error"] is None:
+                    in_a_row = 0
+                elif row["error"]["kind"] not in OF_ONE_PROMPT:
+                    in_a_row += 1
                 if in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
                     why = f"the last {in_a_row} episodes were all errors, the last: {row['error']['message']}"
                     break

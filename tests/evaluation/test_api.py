@@ -74,6 +74,16 @@ def test_a_model_that_says_nothing_has_replied() -> None:
     assert api(answers(fine(None))[0]).reply(asked()).text == ""
 
 
+def test_a_reply_in_parts_is_their_text() -> None:
+    parts = [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "text", "text": "Moves: "},
+        {"type": "text", "text": "U"},
+    ]
+    response = httpx2.Response(200, json={"choices": [{"message": {"content": parts}}]})
+    assert api(answers(response)[0]).reply(asked()).text == "Moves: U"
+
+
 def test_a_server_that_wants_no_seed_gets_none() -> None:
     client, seen = answers(fine())
     api(client, send_seed=False).reply(asked())

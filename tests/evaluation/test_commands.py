@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +20,8 @@ from pettingllms_envs import cli
 from pettingllms_envs.evaluation import record
 from pettingllms_envs.evaluation.bench import choose
 
+
+ROOT = Path(__file__).parents[2]
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -238,3 +244,26 @@ def test_other_settings_have_other_problems_than_the_published_ones() -> None:
     assert (chosen.source, chosen.instances[2].seed, chosen.instances[2].options) == ("seeds", 2, {"split": "test"})
     assert choose(env, "plan_path_v0", {}, options={"level": 2}).source == "seeds"
     assert len(choose(env, "plan_path_v0", {}, split="train").instances) == 200
+
+
+def test_the_documented_program_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "benchmarking.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    said = program.rpartition("# ")[2].strip()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
+    assert done.stdout.strip() == said
+    assert len(record.read(tmp_path / "outputs" / "walk")) == 50
+
+
+def test_every_command_and_option_that_is_documented_is_there(run: Run) -> None:
+    text = (ROOT / "docs" / "benchmarking.md").read_text()
+    helps = ""
+    for command in ("bench", "compare", "crossplay", "replay"):
+        assert f"pettingllms {command} " in text
+        parser = cli._parser({})
+        helps += parser._subparsers._group_actions[0].choices[command].format_help()  # type: ignore[union-attr, index]
+    for option in set(re.findall(r"--[a-z][a-z-]*", text)):
+        assert option in helps, option

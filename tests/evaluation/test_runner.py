@@ -110,6 +110,14 @@ def test_a_run_whose_every_episode_fails_is_ended(tmp_path: Path) -> None:
     assert ended.why == "the last 20 episodes were all errors, the last: nobody there"
 
 
+def test_prompts_that_are_refused_one_after_the_other_end_nothing(tmp_path: Path) -> None:
+    def word(asked: Asked) -> str:
+        raise AgentFailed("refused", "too long")
+
+    ended = echoes(tmp_path / "a", Scripted(word), num=60)
+    assert (len(ended.rows), ended.why) == (60, "")
+
+
 def test_errors_between_successes_end_nothing_and_are_played_again_next_time(tmp_path: Path) -> None:
     broken = [True]
 

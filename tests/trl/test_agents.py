@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -154,7 +155,7 @@ def test_options_that_there_are_not_are_refused(model_path: str, options: dict[s
 
 
 def test_a_fault_of_the_sampler_is_raised_where_the_reply_is_waited_for() -> None:
-    def broken(prompts: Any) -> None:
+    def broken(prompts: Any, stopped: Any) -> None:
         raise RuntimeError("out of memory")
 
     gathering = Gathering(broken, 2)
@@ -163,6 +164,19 @@ def test_a_fault_of_the_sampler_is_raised_where_the_reply_is_waited_for() -> Non
     with pytest.raises(RuntimeError, match="out of memory"):
         prompt.reply.result(10)
     gathering.close()
+
+
+def test_nobody_waits_for_a_long_reply_when_a_run_is_ended(model_path: str) -> None:
+    long = {"a_0": Spec("transformers", model_path, {"max_tokens": 900, "temperature": 1.0, "stop": ["no such word"]})}
+    models = open_transformers(long, 1)
+    with ThreadPoolExecutor(1) as threads:
+        began = time.monotonic()
+        reply = threads.submit(models.agents["a_0"].reply, asked("Hello"))
+        time.sleep(0.2)
+        models.close()
+        seconds = time.monotonic() - began
+        assert reply.result(1).completion_tokens < 900
+    assert seconds < 5
 
 
 def bench_of(kind: str, path: str, **options: Any) -> benches.Bench:
