@@ -4,6 +4,7 @@
     pettingllms info plan_path
     pettingllms play sokoban --level 2 --role planner --record game.gif
     pettingllms check sudoku
+    pettingllms bench plan_path --agents oracle
     pettingllms new my_game
     pettingllms data list
     pettingllms sandbox
@@ -25,7 +26,22 @@ from typing import NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import Refused, at_the_door, check, data, info, listing, new, play, plug_ins, sandbox
+from pettingllms_envs.commands import (
+    Refused,
+    at_the_door,
+    bench,
+    check,
+    compare,
+    crossplay,
+    data,
+    info,
+    listing,
+    new,
+    play,
+    plug_ins,
+    replay,
+    sandbox,
+)
 
 
 COMMANDS = {
@@ -33,6 +49,10 @@ COMMANDS = {
     "info": (info, "an environment's roles, settings, options, rewards and prompts"),
     "play": (play, "play in this terminal, or watch a game and record it"),
     "check": (check, "hold an environment to the contract"),
+    "bench": (bench, "success, costs and every episode of any agents on an environment"),
+    "compare": (compare, "which of several runs does better, and whether that can be told"),
+    "crossplay": (crossplay, "mix the roles of runs, replace a role, or play alone at the same budget"),
+    "replay": (replay, "play recorded episodes again without a model, or score them anew"),
     "new": (new, "start a package with an environment of your own"),
     "data": (data, "data sets of problems: list, show, prepare a copy, check for test problems"),
     "sandbox": (sandbox, "what holds a model's programs on this machine, and whether it does"),
