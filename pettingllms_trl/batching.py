@@ -71,7 +71,9 @@ def cut(
         zip(parts, shared.num_rows, shared.num_tokens, strict=True)
     ):
         passes = []
-        pieces = _passes(batch, rows, max_rows) if shared.passes is None else rows.split(list(shared.passes[step]))
+        pieces = (
+            _passes(batch, rows, max_rows) if shared.passes is None else torch.split(rows, list(shared.passes[step]))
+        )
         for part in pieces:
             piece = take(batch, part, trim=len(part) < len(rows))
             piece["num_tokens"] = tokens(batch, part)

@@ -74,7 +74,7 @@ def attend(
         query, key, value: (1, H, T, D), fewer heads of keys and values where several queries share one.
         attention_mask: As `restriction` gave it.
         dropout, scaling: As in `scaled_dot_product_attention`.
-        shared_prefix: What sees what. `None`: every token all that come before it in the row.
+        shared_prefix: What sees what.
 
     Returns:
         (1, T, H, D), and no weights.
@@ -83,14 +83,14 @@ def attend(
         ValueError: The layer asks for something that is not done here.
     """
     unknown = sorted(name for name, given in kwargs.items() if given is not None and name not in HARMLESS)
+    if shared_prefix is None:
+        raise ValueError("attention without a layout, expected one from the model's forward")
     if unknown or kwargs.get("is_causal") is False:
         raise ValueError(f"attention with {', '.join(unknown) or 'is_causal=False'}, expected none of it")
     if attention_mask is None and kwargs.get("sliding_window"):
         raise ValueError("attention with a sliding_window, but no mask of one")
     query, key, value = (heads.transpose(1, 2)[0] for heads in (query, key, value))  # (T, H, D)
     run = _Kernel(dropout, scaling, attention_mask)
-    if shared_prefix is None:
-        return run(query[None], key[None], value[None]), None
     rows, prompts, branches = shared_prefix.rows, shared_prefix.prompts, shared_prefix.branches
     if prompts is None:
         found = run(_at(query, rows), _at(key, rows), _at(value, rows)).flatten(0, 1)

@@ -45,6 +45,14 @@ class Layout:
     branches: torch.Tensor
     starts: torch.Tensor
 
+    def as_one(self) -> Layout:
+        """The row as a single sequence, in which everything sees all before it: what a model makes of it that does
+        not heed the layout."""
+        places = torch.arange(len(self.back), device=self.back.device)
+        return Layout(
+            rows=places[None], back=places, prompts=None, branches=places[None], starts=self.starts.new_zeros(1)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Packed:

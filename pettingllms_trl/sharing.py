@@ -182,7 +182,7 @@ class SharesPrefixes(GRPOTrainer):
                 attention_mask=torch.ones_like(packed.ids),
                 position_ids=packed.positions,
                 shift_labels=packed.labels,
-                shared_prefix=packed.layout if apart else None,
+                shared_prefix=packed.layout if apart else packed.layout.as_one(),
                 fused_lm_head=True,
             )
         entropies = None if outputs.entropy is None else packed.of_completions(outputs.entropy)
