@@ -123,6 +123,8 @@ def _passes(
     passes: list[list[list[int]]] = []
     for start in range(0, len(units), num_processes):
         column = list(units[start : start + num_processes])
+        # The last may be fewer than there are processes: then each goes to several.
+        column = [part for unit in column for part in _parts(unit, num_processes // len(column))]
         if start // num_processes % 2:
             column.reverse()  # or one process would always have the longest
         column += [()] * (num_processes - len(column))

@@ -413,11 +413,27 @@ def test_teams_have_the_gradients_of_rows_read_one_by_one(name: str, model_path:
     assert_alike(*runs)
 
 
+BOUNDED = {
+    **LOSSES,
+    "entropy_coef": {"entropy_coef": 0.05},
+    "entropy_coef-grpo": {"entropy_coef": 0.05, "loss_type": "grpo"},
+    "sequence": {"importance_sampling_level": "sequence", "loss_type": "grpo"},
+    "mask_truncated_completions": {"mask_truncated_completions": True},
+}
+
+
 @pytest.mark.parametrize("shared_prefix", [False, True])
-def test_the_bound_on_tokens_changes_nothing_but_rounding(
-    shared_prefix: bool, model_path: str, tmp_path: Path
+@pytest.mark.parametrize("name", BOUNDED)
+def test_many_small_passes_have_the_gradients_of_one_large_pass(
+    name: str, shared_prefix: bool, model_path: str, tmp_path: Path
 ) -> None:
-    common = {"shared_prefix": shared_prefix, "steps_per_generation": 2}
+    # One micro-step, for rows of a small pass would weigh otherwise in means over each of several (bnpo, entropies).
+    common = {
+        "shared_prefix": shared_prefix,
+        "steps_per_generation": 1,
+        "gradient_accumulation_steps": 1,
+        **BOUNDED[name],
+    }
     runs = [
         of_team(MultiAgentGRPOTrainer, model_path, tmp_path, options={**common, "max_tokens_per_microbatch": most})
         for most in (60, 10_000)
