@@ -52,20 +52,20 @@ def deal_by_tokens(
         budget: Most tokens of a pass on one process. A row that is larger has a pass of its own.
         is_shared: A pass is one row without padding, each prompt once. Else it is padded to its longest.
         num_steps: Micro-steps per generation.
-        num_updates: Optimizer steps per generation; none shall be without rows. Where there are too few groups for
-            that, or for all processes to be at work, they are divided.
+        num_updates: Optimizer steps per generation. Where there are fewer groups they are divided, that none of the
+            steps be without rows.
         num_processes: Of each pass, each process has as many rows; `None` fills up.
     """
-    units = _divide(_groups(sizes, order) if is_shared else [(row,) for row in order], sizes, budget, is_shared)
-    needed = min(num_updates * num_processes, len(order))
-    if len(units) < needed:
-        units = [part for unit in units for part in _parts(unit, math.ceil(needed / len(units)))]
+    # Which rows a micro-step has depends neither on the budget nor on the processes, nor does then what is learned.
+    units = _groups(sizes, order) if is_shared else [(row,) for row in order]
+    if len(units) < num_updates:
+        units = [part for unit in units for part in _parts(unit, math.ceil(num_updates / len(units)))]
     steps: list[list[Unit]] = [[] for _ in range(num_steps)]
     for i, unit in enumerate(units):
         steps[i * num_steps // len(units)].append(unit)
     hands, passes = [], []
     for own in steps:
-        by_length = sorted(own, key=lambda unit: _length(unit, sizes))
+        by_length = sorted(_divide(own, sizes, budget, is_shared), key=lambda unit: _length(unit, sizes))
         of_pass = _passes(by_length, sizes, budget, is_shared, num_processes)
         filled = [_filled(each) for each in of_pass]
         hands.append(tuple(tuple(row for each in filled for row in each[p]) for p in range(num_processes)))

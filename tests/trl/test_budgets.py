@@ -65,7 +65,7 @@ def test_every_row_comes_once_and_every_pass_keeps_its_budget(
 
 @pytest.mark.parametrize(
     ("num_processes", "expected"),
-    [(1, [[[0, 1, 2, 3]], [[4, 5]], [[6, 7]]]), (2, [[[0, 1, 2, 3], [4, 5]], [[6], [7]]])],
+    [(1, [[[0, 1, 2, 3]], [[4, 5]], [[6, 7]]]), (2, [[[0, 1, 2, 3], [4, 5]], [[7], [6]]])],
 )
 def test_groups_that_fit_stay_whole_and_others_are_divided_evenly(
     num_processes: int, expected: list[list[list[int]]]
@@ -124,3 +124,29 @@ def test_a_row_weighs_the_same_however_passes_are_cut(token_mean: bool) -> None:
     found = [[piece["loss_scale"] for piece in passes] for passes in steps]
     assert found == ([[1 / 6, 5 / 6], [1.0]] if token_mean else [[0.4, 0.8], [0.8]])
     torch.testing.assert_close(steps[0][1]["completion_ids"], batch["completion_ids"][1:3, :3])
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.parametrize("num_groups", [1, 2, 9])
+def test_a_micro_step_has_the_same_rows_whatever_the_budget_and_the_processes(
+    num_groups: int, is_shared: bool
+) -> None:
+    sizes = groups(num_groups, 4)
+    order = shuffled(len(sizes), "any")
+    found = {
+        tuple(
+            frozenset(row for hand in step for row in hand if row is not None)
+            for step in deal_by_tokens(
+                sizes,
+                order,
+                budget=budget,
+                is_shared=is_shared,
+                num_steps=4,
+                num_updates=2,
+                num_processes=num_processes,
+            ).hands
+        )
+        for budget in (20, 60, 10_000)
+        for num_processes in (1, 2, 3)
+    }
+    assert len(found) == 1
