@@ -5,6 +5,7 @@
     pettingllms play sokoban --level 2 --role planner --record game.gif
     pettingllms check sudoku
     pettingllms new my_game
+    pettingllms view outputs/my_run --serve
     pettingllms sandbox
 
 Other packages add commands (see `pettingllms_envs.commands`): `train` and `sft` are the trainer's.
@@ -24,7 +25,7 @@ from typing import NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import Refused, at_the_door, check, info, listing, new, play, plug_ins, sandbox
+from pettingllms_envs.commands import Refused, at_the_door, check, info, listing, new, play, plug_ins, sandbox, view
 
 
 COMMANDS = {
@@ -33,6 +34,7 @@ COMMANDS = {
     "play": (play, "play in this terminal, or watch a game and record it"),
     "check": (check, "hold an environment to the contract"),
     "new": (new, "start a package with an environment of your own"),
+    "view": (view, "a page with a run's numbers and every episode of it"),
     "sandbox": (sandbox, "what holds a model's programs on this machine, and whether it does"),
 }
 
