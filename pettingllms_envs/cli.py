@@ -4,6 +4,7 @@
     pettingllms info plan_path
     pettingllms play sokoban --level 2 --role planner --record game.gif
     pettingllms check sudoku
+    pettingllms bench plan_path --agents oracle
     pettingllms new my_game
     pettingllms view outputs/my_run --serve
     pettingllms sandbox
@@ -25,7 +26,19 @@ from typing import NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import Refused, at_the_door, check, info, listing, new, play, plug_ins, sandbox, view
+from pettingllms_envs.commands import (
+    Refused,
+    at_the_door,
+    bench,
+    check,
+    info,
+    listing,
+    new,
+    play,
+    plug_ins,
+    sandbox,
+    view,
+)
 
 
 COMMANDS = {
@@ -33,6 +46,7 @@ COMMANDS = {
     "info": (info, "an environment's roles, settings, options, rewards and prompts"),
     "play": (play, "play in this terminal, or watch a game and record it"),
     "check": (check, "hold an environment to the contract"),
+    "bench": (bench, "success, costs and every episode of any agents on an environment"),
     "new": (new, "start a package with an environment of your own"),
     "view": (view, "a page with a run's numbers and every episode of it"),
     "sandbox": (sandbox, "what holds a model's programs on this machine, and whether it does"),

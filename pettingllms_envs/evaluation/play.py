@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,11 +113,13 @@ class Course:
         self._turn: int | None = None
         self._tokens = 0
         self._over: str = ""
+        self._problem: str | None = None
 
     def reset(self) -> None:
         """Begin the instance."""
         self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
         self._returns = dict.fromkeys(self.env.agents, 0.0)
+        self._problem = _problem(self.env)
         self._look()
 
     def end(self, rules: Rules) -> str:
@@ -185,7 +187,7 @@ class Course:
                 "env": str(self.env.metadata.get("name", type(self.env.unwrapped).__name__)),
                 "seed": self.instance.seed,
                 "options": dict(self.instance.options),
-                "problem": _problem(self.env),
+                "problem": self._problem,
             },
             "sample": sample,
             "steps": self.steps,
@@ -298,8 +300,3 @@ def _plain(value: Any) -> bool | int | float | str | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return str(value)
-
-
-def texts(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The replies of a row's steps, in order."""
-    return [step["reply"] for step in steps]

@@ -15,7 +15,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -41,6 +40,14 @@ def digest(row: Row) -> str:
 def place(row: Row) -> tuple[int, int]:
     """Index of the row's instance in its run, and number of the sample: what tells the rows of a run apart."""
     return row["instance"]["index"], row["sample"]
+
+
+def problem(row: Row) -> str:
+    """What tells problems apart, in one run and between runs: the id of the data set's, else seed and options."""
+    instance = row["instance"]
+    if instance["problem"] is not None:
+        return f"{instance['env']} {instance['problem']}"
+    return f"{instance['env']} {instance['seed']} {json.dumps(instance['options'], sort_keys=True)}"
 
 
 def write_line(row: Row) -> str:
@@ -101,21 +108,23 @@ def write_json(file: Path, value: Mapping[str, Any]) -> None:
     write_whole(file, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def header(kind: str, config: Mapping[str, Any], versions: Mapping[str, str], *, sandbox: bool) -> dict[str, Any]:
+def header(
+    kind: str, config: Mapping[str, Any], versions: Mapping[str, str], sandbox: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What `run.json` says.
 
     Args:
         kind: What made the rows, `"bench"` or another word.
         config: All that decides what the rows say, in plain JSON data.
         versions: Of further libraries, those of the agents.
-        sandbox: Whether the environment runs programs; then the machine's layers are probed, which takes 0.4 s.
+        sandbox: What holds the programs of an environment that runs any, as `sandbox.describe()` says.
     """
     return {
         "format": FORMAT,
         "kind": kind,
         "config": dict(config),
         "versions": {**_versions(), **versions},
-        "sandbox": _layers() if sandbox else None,
+        "sandbox": None if sandbox is None else dict(sandbox),
         "machine": {
             "system": platform.platform(),
             "processor": platform.machine(),
@@ -175,12 +184,3 @@ def _sources() -> Iterator[tuple[str, bytes]]:
     root = Path(str(resources.files("pettingllms_envs")))
     for file in root.rglob("*.py"):
         yield file.relative_to(root).as_posix(), file.read_bytes()
-
-
-def _layers() -> dict[str, Any]:
-    from pettingllms_envs import sandbox  # with asyncio and ctypes, which other evaluations do without
-
-    return {
-        "python": sys.version.split()[0],
-        "layers": {probed.name: probed.works or probed.why for probed in sandbox.probe()},
-    }
