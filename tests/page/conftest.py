@@ -87,7 +87,7 @@ def write_run(folder: Path, made: list[dict[str, Any]], kind: str = "bench") -> 
     config = {"env": made[0]["instance"]["env"], "settings": {}, "roles": roles}
     folder.mkdir(parents=True, exist_ok=True)
     record.write_rows(folder / "episodes.jsonl", made)
-    record.write_json(folder / "run.json", record.header(kind, config, {}, sandbox=False))
+    record.write_json(folder / "run.json", record.header(kind, config, {}))
     return folder
 
 
