@@ -227,6 +227,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         self._serving = self._serve(args, model)
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
+        self._rollout_log = self._logged_rollouts()
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()
