@@ -18,12 +18,12 @@ class Boards:
     """Plays the episodes of one run again.
 
     Args:
-        env: Name of the environment, as the run has it.
-        settings: What it was made with.
+        settings: What each environment was made with, by name; those not named, with their defaults.
     """
 
-    def __init__(self, env: str, settings: Mapping[str, Any]) -> None:
-        self._env = _made(env, dict(settings))
+    def __init__(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
+        self._settings = settings
+        self._envs: dict[str, TextEnv | None] = {}
         self._tiles: dict[Any, int] = {}
 
     @property
@@ -33,9 +33,13 @@ class Boards:
 
     def of(self, row: Mapping[str, Any]) -> list[Picture | None]:
         """The board before each step, and the one at the end; None from where the replies lead elsewhere now."""
+        name = row["instance"]["env"]
+        if name not in self._envs:
+            self._envs[name] = _made(name, dict(self._settings.get(name, {})))
+        env = self._envs[name]
         pictures: list[Picture | None] = []
-        if self._env is not None:
-            pictures.extend(self._replayed(self._env, row))
+        if env is not None:
+            pictures.extend(self._replayed(env, row))
         return pictures + [None] * (len(row["steps"]) + 1 - len(pictures))
 
     def _replayed(self, env: TextEnv, row: Mapping[str, Any]) -> Iterator[Picture]:

@@ -47,7 +47,7 @@ def page(run: Path) -> str:
     """The page of a run, as text; see `build`."""
     header = record.read_header(run)
     config: Mapping[str, Any] = header["config"]
-    boards = Boards(config.get("env") or "", config.get("settings") or {})
+    boards = Boards({config.get("env") or "": config.get("settings") or {}})
     systems: dict[str, int] = {}
     columns: list[list[Any]] = [[] for _ in INDEX]
     blocks: list[str] = []
