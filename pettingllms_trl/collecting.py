@@ -189,7 +189,9 @@ class Collects(Survives, Plays):
             "loss_type": self.loss_type,
             "seed": self.args.seed,
         }
-        about = rollout_log.header(self._environment_name, roles, settings)
+        probes = [pool[0] for pool in self._envs.values()]
+        made_with = probes[0].metadata.get("settings", {}) if len(probes) == 1 else {}
+        about = rollout_log.header(self._environment_name, made_with, roles, settings)
         return rollout_log.RolloutLog(Path(self.args.output_dir) / "rollouts", about)
 
     def _record(

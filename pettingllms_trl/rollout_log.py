@@ -57,18 +57,21 @@ def rows(
     ]
 
 
-def header(environment: str, roles: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, Any]:
+def header(
+    environment: str, settings: Mapping[str, Any], roles: Mapping[str, str], config: Mapping[str, Any]
+) -> dict[str, Any]:
     """What `run.json` says.
 
     Args:
         environment: Name of the environment, or several with commas.
+        settings: What a single one was made with, where it says so.
         roles: Of the agents.
         config: Settings of the training, in plain values.
     """
     return {
         "format": FORMAT,
         "kind": "rollouts",
-        "config": {"env": environment, "settings": {}, "roles": dict(roles), **config},
+        "config": {"env": environment, "settings": dict(settings), "roles": dict(roles), **config},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         "sandbox": None,
         "machine": {"system": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()},

@@ -18,7 +18,11 @@ from pettingllms_trl.rollout_log import RolloutLog, rows
 from strangers import Relay
 
 
-def trainer(model: str, path: Path, *, env: Any = plan_path_v0.env, **options: Any) -> MultiAgentGRPOTrainer:
+def small() -> Any:
+    return plan_path_v0.env(size=5, num_turns=2)
+
+
+def trainer(model: str, path: Path, *, env: Any = small, **options: Any) -> MultiAgentGRPOTrainer:
     args = MultiAgentGRPOConfig(
         str(path),
         per_device_train_batch_size=8,
@@ -28,7 +32,7 @@ def trainer(model: str, path: Path, *, env: Any = plan_path_v0.env, **options: A
         bf16=False,
         **{"log_rollouts": True, "max_steps": 2, "save_strategy": "no", "report_to": "none", **options},
     )
-    return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(64), "level": [1] * 64}))
+    return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(64)}))
 
 
 def candidate(text: str, ids: tuple[int, ...], reward: float, **more: Any) -> Candidate:
@@ -106,7 +110,9 @@ def test_a_trainings_rollouts_are_read_and_shown_as_an_evaluations_are(model_pat
         "drafter_0": "drafter",
         "planner_0": "planner",
     }
-    replayed = plan_path_v0.env()
+    settings = record.read_header(tmp_path / "rollouts")["config"]["settings"]
+    assert settings == {"workflow": "draft_plan", "num_turns": 2, "alpha": 1.0, "size": 5}
+    replayed = plan_path_v0.env(**settings)
     first = found[0]
     replayed.reset(seed=first["instance"]["seed"], options=first["instance"]["options"])
     for step in first["steps"]:
