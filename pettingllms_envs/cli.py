@@ -36,6 +36,7 @@ from pettingllms_envs.commands import (
     new,
     play,
     plug_ins,
+    push,
     sandbox,
     view,
 )
@@ -49,6 +50,7 @@ COMMANDS = {
     "bench": (bench, "success, costs and every episode of any agents on an environment"),
     "new": (new, "start a package with an environment of your own"),
     "view": (view, "a page with a run's numbers and every episode of it"),
+    "push": (push, "upload a run to the Hub as a data set; it asks first"),
     "sandbox": (sandbox, "what holds a model's programs on this machine, and whether it does"),
 }
 

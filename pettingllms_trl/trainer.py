@@ -45,6 +45,7 @@ from pettingllms_trl.layouts import instead
 from pettingllms_trl.passes import Pass, of_micro_step
 from pettingllms_trl.policies import Policy, route
 from pettingllms_trl.processes import accumulating, average_gradients, check_processes, check_sharding
+from pettingllms_trl.publishing import Publishes
 from pettingllms_trl.references import MovesReferences
 from pettingllms_trl.replaying import Replays, replay
 from pettingllms_trl.reward_functions import RewardFunction, RewardFunctions
@@ -56,7 +57,7 @@ from pettingllms_trl.serving import check_served
 from pettingllms_trl.voices import check_chat_template
 
 
-class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
+class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
     [Stronger Together](https://huggingface.co/papers/2510.11062)).
