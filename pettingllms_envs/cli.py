@@ -7,6 +7,7 @@
     pettingllms bench plan_path --agents oracle
     pettingllms new my_game
     pettingllms data list
+    pettingllms view outputs/my_run --serve
     pettingllms sandbox
 
 Other packages add commands (see `pettingllms_envs.commands`): `train` and `sft` are the trainer's.
@@ -39,8 +40,10 @@ from pettingllms_envs.commands import (
     new,
     play,
     plug_ins,
+    push,
     replay,
     sandbox,
+    view,
 )
 
 
@@ -55,6 +58,8 @@ COMMANDS = {
     "replay": (replay, "play recorded episodes again without a model, or score them anew"),
     "new": (new, "start a package with an environment of your own"),
     "data": (data, "data sets of problems: list, show, prepare a copy, check for test problems"),
+    "view": (view, "a page with a run's numbers and every episode of it"),
+    "push": (push, "upload a run to the Hub as a data set; it asks first"),
     "sandbox": (sandbox, "what holds a model's programs on this machine, and whether it does"),
 }
 

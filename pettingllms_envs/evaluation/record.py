@@ -128,7 +128,7 @@ def read_header(file: Path) -> dict[str, Any]:
 def write_whole(file: Path, text: str) -> None:
     """Write a file so that a kill leaves the old one or the new one, never half of it."""
     other = file.with_name(file.name + ".new")
-    with open(other, "w", encoding="ascii") as stream:
+    with open(other, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
