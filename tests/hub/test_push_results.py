@@ -17,7 +17,8 @@ from taking_hub import FakeHub, serving
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeHub]:
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # this one is on this machine
     with serving() as fake:
         yield fake
 
