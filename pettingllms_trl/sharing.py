@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from torch import nn
 from trl import GRPOTrainer
 
@@ -67,7 +68,8 @@ class SharesPrefixes(GRPOTrainer):
         """Whether a policy's sequences are laid in one row. Makes it active."""
         self._activate(name)
         if name not in self._shareable:
-            why = self._why_not()
+            # All processes do the same, also where one of them rounds otherwise.
+            why = next((found for found in gather_object([self._why_not()]) if found is not None), None)
             self._shareable[name] = why is None
             if why:
                 warnings.warn(
