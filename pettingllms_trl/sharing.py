@@ -92,9 +92,8 @@ class SharesPrefixes(GRPOTrainer):
 
     def _differs(self) -> str | None:
         """Try a few tokens both ways. Draws no random numbers."""
-        config = self.accelerator.unwrap_model(self.model)
-        config = weights.weights_of(config, self._policies[self._active]).config.get_text_config()
-        ids, mask = trial(config.vocab_size, self.accelerator.device)
+        vocabulary = self._own_weights(self._active).config.get_text_config().vocab_size
+        ids, mask = trial(vocabulary, self.accelerator.device)
         training = self.model.training
         self.model.eval()
         try:
@@ -123,11 +122,13 @@ class SharesPrefixes(GRPOTrainer):
     def _attending(self, name: str) -> Iterator[None]:
         """For a pass of a policy's sequences, to the end of its backward, in which checkpoints compute layers anew."""
         if self._shareable.get(name, False):
-            model = self.accelerator.unwrap_model(self.model)
-            with attending([weights.weights_of(model, self._policies[name])]):
+            with attending([self._own_weights(name)]):
                 yield
         else:
             yield
+
+    def _own_weights(self, name: str) -> weights.Model:
+        return weights.weights_of(self.accelerator.unwrap_model(self.model), self._policies[name])
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -176,7 +177,7 @@ class SharesPrefixes(GRPOTrainer):
             apart: `False`: every token sees all before it in the row, other candidates, too.
         """
         packed = pack(ids, mask, width)
-        own = weights.weights_of(self.accelerator.unwrap_model(self.model), self._policies[self._active])
+        own = self._own_weights(self._active)
         models = [own, model] if isinstance(model, nn.Module) else [own]
         with attending(models), self.accelerator.autocast():
             outputs = model(
