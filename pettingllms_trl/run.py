@@ -38,8 +38,8 @@ Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
 def prompt_of(observation: Any, *, agent: str) -> list[Message]:
     """An observation as chat messages: `{"text": ..., "system": ...}` (system optional), or a plain string.
 
-    Lone surrogates, which a partner's reply or a data set may have brought in, and which no tokenizer takes, are U+FFFD
-    in them.
+    Lone surrogates, which a partner's reply or a data set may have brought in, and which no tokenizer takes, are
+    U+FFFD in them.
 
     Raises:
         TypeError: It is neither.

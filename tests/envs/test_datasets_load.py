@@ -425,6 +425,6 @@ def test_whoever_plays_data_is_told_of_its_malformed_rows(tmp_path: Path, caplog
     path.write_text('{"problem": "2 + 2?", "answer": "4"}\n{"problem": "", "answer": "1"}\n{"problem": "3?"}\n')
     assert [problem.answer for problem in problems(str(path), "test", "math")] == ["4"]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: 2 malformed rows are not played, the first one row 1 of mine__test.jsonl: 'problem' is blank; expected"
-        " a statement. datasets.load() lists them."
+        f"{path}: 2 malformed rows are not played, the first one is row 1 of mine__test.jsonl: 'problem' is blank;"
+        " expected a statement. datasets.load() lists them."
     ]
