@@ -12,14 +12,20 @@ from pettingllms_envs.evaluation.agents import Message
 def prompt_of(observation: Any, *, agent: str) -> dict[str, str]:
     """An observation as `{"system": ..., "text": ...}`: a `str`, or a mapping with a text and perhaps a system prompt.
 
+    Lone surrogates, which a reply or a data set may have brought in, and which no server and no tokenizer takes, are
+    U+FFFD in it.
+
     Raises:
         TypeError: It is neither.
     """
     if isinstance(observation, str):
-        return {"system": "", "text": observation}
+        return {"system": "", "text": _encodable(observation)}
     if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
         system = observation.get("system")
-        return {"system": system if isinstance(system, str) else "", "text": observation["text"]}
+        return {
+            "system": _encodable(system) if isinstance(system, str) else "",
+            "text": _encodable(observation["text"]),
+        }
     raise TypeError(
         f"agent {agent!r} observes a {type(observation).__name__}; expected text: a str, or a dict with a str under "
         "'text' and perhaps one under 'system'. Wrap the environment so that observe() returns what a model can read."
@@ -57,6 +63,14 @@ def answer_of(env: Any, outcome: Mapping[str, Any] | None) -> str | None:
     """The answer so far, to be counted for a majority: the outcome's, or `state.answer` of the task."""
     found = (outcome or {}).get("answer", getattr(_task_state(env), "answer", None))
     return None if found is None else str(found)
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _task_state(env: Any) -> Any:
