@@ -158,6 +158,24 @@ def test_run_gives_what_was_printed_and_why_it_ended(sandbox, isolation):
     assert (stopped.verdict, stopped.stdout, stopped.exit_code) == (Verdict.TIMEOUT, b"before\n", None)
 
 
+@pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
+@pytest.mark.parametrize(
+    ("program", "verdict", "detail"),
+    [
+        ("def f(x):\n    print('x is', x)\n    return y", Verdict.RUNTIME_ERROR, "NameError"),
+        ("def f(x):\n    print('x is', x)\n    raise MemoryError", Verdict.MEMORY, None),
+        ("print('x is')", Verdict.RUNTIME_ERROR, "NameError"),
+    ],
+)
+def test_what_a_function_prints_does_not_hide_why_it_failed(sandbox, isolation, program, verdict, detail):
+    (result,) = sandbox.run_tests(program, [CallTest([1], 1)], fn_name="f", isolation=isolation).results
+    assert result.verdict == verdict
+    assert detail is None or result.detail == detail
+    lines = result.stderr.decode().splitlines()
+    assert lines[0].startswith("x is")
+    assert lines[-1].startswith(("NameError", "MemoryError"))
+
+
 def test_a_function_or_a_method_of_solution_is_called(sandbox):
     tests = [CallTest([[1, 2, 2]], 2), CallTest([[5]], 5)]
     method = (
