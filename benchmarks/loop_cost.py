@@ -70,12 +70,12 @@ def cost(name: str, repeats: int) -> Cost:
     whole, bare = [], []
     episodes: list[Episode] = []
     for _ in range(repeats):
-        begin = time.perf_counter()
+        begin = time.process_time()
         episodes = run()
-        whole.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
+        whole.append(time.process_time() - begin)
+        begin = time.process_time()
         walk_again(env, episodes)
-        bare.append(time.perf_counter() - begin)
+        bare.append(time.process_time() - begin)
     decisions = sum(len(episode.decisions) for episode in episodes)
     return Cost(name, decisions, 1e6 * min(whole) / decisions, 1e6 * min(bare) / decisions)
 

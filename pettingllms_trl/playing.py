@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -20,13 +20,15 @@ from pettingllms_trl.generation import sample
 from pettingllms_trl.layouts import Layouts
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.processes import gathered, on_all
-from pettingllms_trl.records import Completion, Episode, Message
+from pettingllms_trl.records import Completion, Episode
 from pettingllms_trl.reward_functions import Judgement, RewardFunctions
 from pettingllms_trl.rollout import Rollout, merge, play
 from pettingllms_trl.run import Choice
 from pettingllms_trl.serving import Serving
 from pettingllms_trl.stock import MakeEnv, Row
+from pettingllms_trl.tokens import CHECKED_EVERY, Ids, Prompt, Read, Write, Writer, is_plain
 from pettingllms_trl.vllm_sampling import Tongue
+from pettingllms_trl.voices import Voice
 from pettingllms_trl.weights import weights_of
 
 
@@ -42,6 +44,8 @@ class Plays(Layouts):
     """Of the latest rollouts, by the completion's id; with the completion, so that no other takes its id."""
     _weigh: Weigh | None
     _serving: Serving
+    _writers: Mapping[str, Write]  # of each policy that has weights here
+    _readers: Mapping[str, Read]
 
     def _serve(self, args: MultiAgentGRPOConfig, model: Any) -> Serving:
         of_agent = {a: n for a, n in self.routing.of_agent.items() if self._policies[n].api is None}
@@ -64,16 +68,40 @@ class Plays(Layouts):
         return serving
 
     def _tongue_of(self, name: str) -> Tongue:
+        write, read = self._writers[name], self._readers[name]
+        return Tongue(
+            tokenize=lambda messages: write([messages])[0],
+            decode=lambda ids: read([ids])[0],
+            stop_token_ids=self._voices[name].eos_token_ids,
+        )
+
+    def _writer_of(self, name: str) -> Write:
+        """How a policy's prompts become token ids: as TRL's do."""
         voice = self._voices[name]
 
-        def tokenize(messages: Sequence[Message]) -> Sequence[int]:
+        def template(prompts: Sequence[Prompt]) -> Sequence[Ids]:
             self._speak_as(name)
-            return self._tokenize_prompts([list(messages)])[0][0]
+            ids: Sequence[Ids] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
+            return ids
 
-        return Tongue(
-            tokenize=tokenize,
-            decode=lambda ids: voice.processing_class.decode(ids, skip_special_tokens=True),
-            stop_token_ids=voice.eos_token_ids,
+        if not is_plain(voice.processing_class):
+            return template
+        return Writer(
+            template,
+            self._render(voice),
+            voice.processing_class,
+            voice.processing_class.get_chat_template(self.chat_template),
+            check_every=1 if self.args.check_groups else CHECKED_EVERY,
+        )
+
+    def _render(self, voice: Voice) -> Callable[[Prompt], str]:
+        """Messages to the text that a policy's chat template makes of them."""
+        return lambda messages: voice.processing_class.apply_chat_template(
+            list(messages),
+            tokenize=False,
+            add_generation_prompt=True,
+            chat_template=self.chat_template,
+            **self.chat_template_kwargs,
         )
 
     def play(
@@ -196,13 +224,7 @@ class Plays(Layouts):
         voice = self._voices[policy.name]
         tokenizer, added = voice.tokenizer, voice.tokenizer.added_tokens_decoder
         between = BetweenTurns(
-            render=lambda messages: voice.processing_class.apply_chat_template(
-                messages,
-                tokenize=False,
-                add_generation_prompt=True,
-                chat_template=self.chat_template,
-                **self.chat_template_kwargs,
-            ),
+            render=self._render(voice),
             encode=lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
             special={*voice.eos_token_ids, *tokenizer.all_special_ids, *added},
             longest=self.args.max_conversation_length or self._room_for_a_prompt(policy),
@@ -236,16 +258,16 @@ class Plays(Layouts):
             with nullcontext() if policy.is_trained else self._as_it_is(policy):
                 self._activate(name)
                 with self._sampling_as(override):
-                    sampled = self._generated([requests[i] for i in own], override.stop or ())
+                    sampled = self._generated(name, [requests[i] for i in own], override.stop or ())
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]
 
-    def _generated(self, requests: Sequence[Request], stop: Sequence[str]) -> Sequence[Sampled]:
+    def _generated(self, name: str, requests: Sequence[Request], stop: Sequence[str]) -> Sequence[Sampled]:
         return sample(
             requests,
-            tokenize=lambda prompts: self._tokenize_prompts(prompts)[0],
+            tokenize=self._writers[name],
             generate=lambda prompt_ids: self._generate_single_turn(prompt_ids, None, {}, 1),
-            decode=lambda ids: self.processing_class.batch_decode(ids, skip_special_tokens=True),
+            decode=self._readers[name],
             stop=stop,
         )
 

@@ -55,6 +55,7 @@ from pettingllms_trl.reweighing import weigher
 from pettingllms_trl.schedules import Alternate, Schedule, check_windows, learners
 from pettingllms_trl.selection import check_resampling
 from pettingllms_trl.serving import check_served
+from pettingllms_trl.tokens import reader
 from pettingllms_trl.voices import check_chat_template
 
 
@@ -225,6 +226,8 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
             )
         check_sharding(routing, self.accelerator)
         check_chat_template(self._tokenizer)
+        self._writers = {name: self._writer_of(name) for name in self._voices}
+        self._readers = {name: reader(voice.processing_class) for name, voice in self._voices.items()}
         self._follow = self._conversations()
         self._serving = self._serve(args, model)
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))

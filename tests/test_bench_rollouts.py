@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import bench_rollouts
-from bench_rollouts import LARGE, Case, Compared, Played, in_real_time, main, simulate
+from bench_rollouts import LARGE, QUICK, TOOLS, Case, Compared, Played, goals, in_real_time, main, simulate
 from loop_cost import Cost, cost, rollout_of
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload
 
@@ -142,6 +142,31 @@ def test_the_goal_is_half_as_fast_again_and_half_as_idle(free: tuple, lockstep: 
     assert compared.met is met
 
 
+@pytest.mark.parametrize(
+    ("figures", "missed"),
+    [
+        ({}, []),
+        ({"busy": 9.4}, ["busy", "busy", "busy"]),
+        ({"lockstep": 13.9}, ["1.4x lock-step (8B, quick environments)"]),
+        ({"serial": 19.0}, ["2.0x lock-step with one tool"]),
+    ],
+    ids=["all met", "idle", "not faster", "no faster with tools"],
+)
+def test_each_goal_is_judged_by_the_median_of_its_case(figures: dict[str, float], missed: list[str]) -> None:
+    given = {"busy": 9.5, "lockstep": 14.0, "serial": 20.0, **figures}
+    compared = Compared(
+        Case(SLOW, 1, TINY),
+        Played(10.0, given["busy"], 0, []),
+        Played(given["lockstep"], 5.0, 0, []),
+        Played(given["serial"], 5.0, 0, []),
+    )
+    reached = goals({name: [compared] for name in ("8B", QUICK, TOOLS)})
+    assert len(reached) == 5
+    failed = [name for name, met in reached.items() if not met]
+    assert len(failed) == len(missed)
+    assert all(text in name for text, name in zip(missed, failed, strict=True))
+
+
 def test_real_threads_and_the_wall_clock_play_the_same() -> None:
     speed = Speed(name="wall", step_s=0.0005, row_s=0.0, prefill_s=0.0, max_num_seqs=8)
     compared = in_real_time(Case(speed, 3, replace(TINY, env_s=(0.001, 0.002))))
@@ -172,6 +197,7 @@ def test_the_report_says_all_and_strict_fails_on_a_missed_goal(
     assert "alone: 1.00x lock-step's throughput" in out
     assert "wall clock: " in out
     assert "sokoban: " in out
+    assert "middle prompt, " in out
     assert "MISSED" in out
     with pytest.raises(SystemExit):
         main(["--seeds", "0"])

@@ -1,0 +1,248 @@
+"""Prompts to token ids and sampled ids to text: TRL's own, without writing and reading again what does not change.
+
+A role's prompts differ in their last message. What its chat template puts around that message is found out with a
+mark in its place, and written and encoded once:
+
+    <|start|>system: You play a drafter.<|end|><|start|>  user: MARK  <|end|><|start|>assistant:
+    `------------------ encoded once ------------------'  `every time'  `---- encoded once -----'
+
+A tokenizer cuts a text at its special tokens before all else, so the ids of the parts are those of the whole; the two
+special tokens beside the middle are encoded with it, so that it does not stand at the end of a text where it had not.
+Where this does not hold for sure, or the template might look into the message, TRL's way is taken for that prompt.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeGuard
+
+from jinja2 import Environment, TemplateSyntaxError, nodes
+from transformers import PreTrainedTokenizerFast
+
+from pettingllms_trl.records import Message
+
+
+MARK = "MESSAGE-7d01be"
+MOST_KNOWN = 256
+"""Beginnings of prompts whose surroundings are kept; of an environment where each instance has one of its own, few."""
+CHECKED_EVERY = 64
+_CHANGING = re.compile(r"strftime_now|\bnow\(|\|\s*random|content[^%}]*\|\s*(?:length|count)\b(?!\s*(?:>|==|!=)\s*0)")
+_GENERATION = re.compile(r"{%-?\s*(?:end)?generation\s*-?%}")
+
+Ids = Sequence[int]
+Prompt = Sequence[Message]
+Write = Callable[[Sequence[Prompt]], Sequence[Ids]]
+Read = Callable[[Sequence[Ids]], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What stands around a prompt's last message.
+
+    Args:
+        before: Ids up to the special token before it, that one included.
+        lead: Text from that token to the message, the token included.
+        trail: Text from the message to the next special token, that one included.
+        after: Ids from that token, it included.
+    """
+
+    before: tuple[int, ...]
+    lead: str
+    trail: str
+    after: tuple[int, ...]
+
+
+class Writer:
+    """Prompts of one policy to token ids, equal to those of `template`.
+
+    Args:
+        template: Several prompts to their ids by the chat template, each time anew.
+        render: Messages to the text that the template makes of them.
+        tokenizer: That encodes it.
+        source: The template.
+        check_every: So many prompts are written, and one of them is compared with what `template` makes of it.
+    """
+
+    def __init__(
+        self,
+        template: Write,
+        render: Callable[[Prompt], str],
+        tokenizer: Any,
+        source: str,
+        *,
+        check_every: int = CHECKED_EVERY,
+    ) -> None:
+        self._template, self._render, self._tokenizer = template, render, tokenizer
+        self._anchors = _anchors(tokenizer)
+        self._known: dict[Prompt | tuple[Any, ...], _Around | None] = {}
+        asked = _looks_for(source)
+        self._whole, self._inside = asked or (frozenset(), ())
+        self._usable = asked is not None and not _CHANGING.search(source)
+        self._check_every, self._num_written = check_every, 0
+
+    def __call__(self, prompts: Sequence[Prompt]) -> list[Ids]:
+        """Token ids of each prompt."""
+        around = [self._around(prompt) if self._usable else None for prompt in prompts]
+        by_template = [i for i, each in enumerate(around) if each is None]
+        ids: dict[int, Ids] = {}
+        if by_template:
+            ids.update(zip(by_template, self._template([prompts[i] for i in by_template]), strict=True))
+        if len(ids) < len(prompts):
+            ids.update(self._written(prompts, around))
+        return [ids[i] for i in range(len(prompts))]
+
+    def _written(self, prompts: Sequence[Prompt], around: Sequence[_Around | None]) -> dict[int, Ids]:
+        texts = {
+            i: each.lead + prompts[i][-1]["content"] + each.trail for i, each in enumerate(around) if each is not None
+        }
+        once = list(dict.fromkeys(texts.values()))  # episodes of one instance begin alike
+        encoded = dict(zip(once, self._encode(once), strict=True))
+        ids: dict[int, Ids] = {}
+        for i, text in texts.items():
+            each = around[i]
+            assert each is not None
+            ids[i] = [*each.before, *_inner(encoded[text], each), *each.after]
+        checked = [i for n, i in enumerate(ids, self._num_written) if n % self._check_every == 0]
+        self._num_written += len(ids)
+        if checked:
+            expected = self._template([prompts[i] for i in checked])
+            if any(list(ids[i]) != list(right) for i, right in zip(checked, expected, strict=True)):
+                warnings.warn(
+                    "the chat template writes a prompt in another way than those before, so from here on it is asked "
+                    "for every prompt. What was sampled until now was trained on with the ids that it was sampled "
+                    "after.",
+                    stacklevel=3,
+                )
+                self._usable = False
+                every = self._template([prompts[i] for i in ids])
+                return dict(zip(ids, every, strict=True))
+        return ids
+
+    def _around(self, prompt: Prompt) -> _Around | None:
+        """What stands around the last message; `None`: the template is to be asked."""
+        content = prompt[-1]["content"]
+        if prompt[-1]["role"] != "user" or any(m["role"] == "assistant" for m in prompt):
+            return None
+        if not content or content[0].isspace() or content[-1].isspace() or self._might_be_looked_for(content):
+            return None
+        key = tuple(chain.from_iterable((m["role"], m["content"]) for m in prompt[:-1]))
+        if key not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[key] = self._find(prompt[:-1])
+        return self._known[key]
+
+    def _might_be_looked_for(self, content: str) -> bool:
+        return content in self._whole or any(text in content for text in self._inside)
+
+    def _find(self, beginning: Prompt) -> _Around | None:
+        """See `_around`. With a mark in the place of the message, written down twice and encoded as a whole."""
+        marked = [*beginning, {"role": "user", "content": MARK}]
+        before, found, after = self._render(marked).partition(MARK)
+        if not found or MARK in after:
+            return None
+        other = "- {a} <b>'s\n\n  Łódź 12"
+        if self._render([*beginning, {"role": "user", "content": other}]) != before + other + after:
+            return None
+        cut = max(chain((m.start() for m in self._anchors.finditer(before)), [-1]))
+        stop = self._anchors.search(after)
+        if cut < 0 or stop is None:
+            return None
+        lead, trail = before[cut:], after[: stop.end()]
+        (whole, inner) = self._encode([before + MARK + after, lead + MARK + trail])
+        start = len(self._encode([before[:cut]])[0]) + 1
+        end = start + len(inner) - 2
+        around = _Around(tuple(whole[:start]), lead, trail, tuple(whole[end:]))
+        same = [*around.before, *_inner(inner, around), *around.after] == list(whole)
+        return around if same and list(whole) == list(self._template([marked])[0]) else None
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        backend = self._tokenizer.backend_tokenizer
+        backend.no_padding()
+        backend.no_truncation()
+        backend.encode_special_tokens = False
+        return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def _inner(ids: Ids, around: _Around) -> Ids:
+    """Without the special tokens at both ends, which belong to what is around."""
+    assert (ids[0], ids[-1]) == (around.before[-1], around.after[0]), "a special token was read as something else"
+    return ids[1:-1]
+
+
+def reader(processing_class: Any) -> Read:
+    """Sampled ids of several completions to their texts, as `batch_decode(..., skip_special_tokens=True)` gives them.
+
+    Of a fast tokenizer by one call of its backend: transformers looks at every single id in Python first.
+    """
+    if not is_plain(processing_class) or processing_class.clean_up_tokenization_spaces:
+        return lambda completions: processing_class.batch_decode(list(completions), skip_special_tokens=True)
+    backend = processing_class.backend_tokenizer
+    return lambda completions: backend.decode_batch(list(completions), skip_special_tokens=True)
+
+
+def is_plain(tokenizer: Any) -> bool:
+    """Whether it does what transformers' fast tokenizers do: none of their methods is another's, no processor."""
+    own = ("__call__", "_encode_plus", "apply_chat_template", "batch_decode", "decode", "_decode")
+    return isinstance(tokenizer, PreTrainedTokenizerFast) and all(
+        getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in own
+    )
+
+
+def _anchors(tokenizer: Any) -> re.Pattern[str]:
+    """Special tokens at which every text is cut, whatever stands beside them: none that another could swallow."""
+    nothing = re.compile(r"(?!)")
+    if not is_plain(tokenizer) or tokenizer.split_special_tokens:
+        return nothing
+    added = list(tokenizer.backend_tokenizer.get_added_tokens_decoder().values())
+    texts = [token.content for token in added]
+    sure = [
+        token.content
+        for token in added
+        if token.special and not (token.normalized or token.lstrip or token.rstrip or token.single_word)
+        if not any(_swallows(other, token.content) for other in texts if other != token.content)
+    ]
+    return re.compile("|".join(map(re.escape, sorted(sure, key=len, reverse=True)))) if sure else nothing
+
+
+def _swallows(other: str, token: str) -> bool:
+    """Whether a text may be cut at `other` where it has `token`: it has it in itself, or the two can overlap."""
+    overlap = range(1, min(len(other), len(token)))
+    return token in other or any(other[-n:] == token[:n] or token[-n:] == other[:n] for n in overlap)
+
+
+def _looks_for(source: str) -> tuple[frozenset[str], tuple[str, ...]] | None:
+    """What a template might ask of a message.
+
+    Returns:
+        Texts that it may find to be the whole of it, and texts that it may look for inside. What consists of spaces
+        it strips off the ends. `None`: it cannot be said.
+    """
+    try:
+        tree = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(_GENERATION.sub("", source))
+    except TemplateSyntaxError:
+        return None
+    whole = {const.value for compare in tree.find_all(nodes.Compare) for const in compare.find_all(nodes.Const)}
+    inside = [text for text in set(_sought(tree)) if isinstance(text, str) and text.strip()]
+    least = (one for one in inside if not any(other in one for other in inside if other != one))
+    return frozenset(text for text in whole if isinstance(text, str)), tuple(least)
+
+
+def _sought(tree: nodes.Template) -> Iterator[Any]:
+    """Constants that stand before `in`, are given to a method, a filter or a test, or are set aside under a name."""
+    for compare in tree.find_all(nodes.Compare):
+        if any(operand.op in ("in", "notin") for operand in compare.ops):
+            yield from (const.value for const in (compare.expr, *compare.expr.find_all(nodes.Const)) if _is(const))
+    filters = (each for each in tree.find_all(nodes.Filter) if each.name != "join")
+    asking: Iterator[Any] = chain(tree.find_all(nodes.Call), tree.find_all(nodes.Test), filters)
+    for each in asking:
+        yield from (argument.value for argument in each.args if _is(argument))
+    yield from (assign.node.value for assign in tree.find_all(nodes.Assign) if _is(assign.node))
+
+
+def _is(node: nodes.Node) -> TypeGuard[nodes.Const]:
+    return isinstance(node, nodes.Const)
