@@ -15,9 +15,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from loop_cost import cost, profile
+from figures import Figure, write
+from loop_cost import Cost, cost, profile
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload
 
 from pettingllms_trl.records import Episode
@@ -191,12 +193,41 @@ def summary(name: str, compared: Sequence[Compared]) -> str:
     return f"{line}; {statistics.median(serial):.1f}x the throughput of serial lock-step" if serial else line
 
 
+def figures(compared: dict[str, list[Compared]], real: list[Compared], costs: list[Cost], step: float) -> list[Figure]:
+    """Seconds of a rollout, a draw a round; simulated but for the wall clock's and the loop's own."""
+    saved = []
+    for number, (name, group) in enumerate((*compared.items(), ("wall clock", real))):
+        met = all(c.met for c in group) if number == 0 else None
+        for peer, sides in (("lock-step", [c.lockstep for c in group]), ("serial", [c.serial for c in group])):
+            seconds = tuple(side.seconds for side in sides if side is not None)
+            if seconds:
+                is_goal = met is not None and peer == "lock-step"
+                saved.append(
+                    Figure(
+                        name=f"a rollout, {name} / {peer}",
+                        unit="s",
+                        ours=tuple(c.free.seconds for c in group),
+                        peer_name=peer if peer == "lock-step" else "lock-step, environments in turn",
+                        peer=seconds,
+                        goal=f">= {FASTER}x, idle <= {IDLE} of its" if is_goal else "",
+                        met=met if is_goal else None,
+                        computed=name != "wall clock",
+                    )
+                )
+    for c in costs:
+        goal, met = f"< {OWN_SHARE:.0%} of a rollout", c.share(step) < OWN_SHARE
+        name = f"the loop's own, a decision of {c.name}"
+        saved.append(Figure(name=name, unit="us", ours=(c.own_us,), goal=goal, met=met))
+    return saved
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="draws of lengths and times (5)")
     parser.add_argument("--repeats", type=int, default=7, help="rollouts timed for the loop's own cost (7)")
     parser.add_argument("--profile", metavar="ENV", help="print what takes longest in a rollout of it, and end")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--strict", action="store_true", help="exit status 1 unless every goal is met")
     options = parser.parse_args(arguments)
     if options.seeds < 1 or options.repeats < 1:
@@ -217,6 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("", *(c.line(step) for c in costs), sep="\n")
     met = all(c.met for c in goal) and all(c.share(step) < OWN_SHARE for c in costs)
     print(f"\n{FASTER}x, {IDLE} of the idle seconds, loop below {OWN_SHARE:.0%}: {'met' if met else 'MISSED'}")
+    write(options.json, figures(compared, real, costs, step))
     return int(options.strict and not met)
 
 
