@@ -270,13 +270,7 @@ def figures(
             goal=hang,
             met=hang_met,
         ),
-        Figure(
-            name="replies judged differently",
-            unit="",
-            ours=(len(found.differences),),
-            peer_name=name,
-            better="neither",
-        ),
+        Figure(name="replies judged otherwise than TRL", unit="", ours=(len(found.differences),), better="neither"),
     ]
 
 

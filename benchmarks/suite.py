@@ -34,6 +34,7 @@ from machine import kind, machine
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 REFERENCE = peers.FOLDER / "PettingLLMs"
+NOT_RUN = "not run"
 GPU_SHAPES = ("512x64x8", "1024x128x8", "2048x512x8", "300x1500x8")
 
 
@@ -186,9 +187,8 @@ class Ran:
 def run(suite: Suite, reference: Path | None) -> Ran:
     """Run the command as often as it says, its output on ours."""
     if suite.needs and importlib.util.find_spec(suite.needs) is None:
-        return Ran(
-            suite=suite, failed=f"not run: {suite.needs} is not installed here (pip install '.[{suite.needs}]')"
-        )
+        missing = f"{suite.needs} is not installed here (pip install '.[{suite.needs}]')"
+        return Ran(suite=suite, failed=f"{NOT_RUN}: {missing}")
     interpreter = str(peers.prepare()) if suite.peers else sys.executable
     script, *arguments = suite.command
     if suite.peers and reference is not None:
@@ -329,7 +329,7 @@ def finish(
     if file is not None:
         save(file, ran, here)
         print(f"Saved in {file}.")
-    broken = [each for each in ran if each.failed and not each.failed.startswith("not run")]
+    broken = [each for each in ran if each.failed and not each.failed.startswith(NOT_RUN)]
     return int(bool(worse or broken))
 
 
