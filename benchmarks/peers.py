@@ -29,7 +29,7 @@ def requirements(text: str) -> tuple[list[str], list[str]]:
         `requirements("a==1\\n# What both sides stand on\\nb==2")` is `(["a==1"], ["b==2"])`.
     """
     peers, _, base = text.partition("# What both sides stand on")
-    return [[line for line in part.splitlines() if "==" in line and line[0] != "#"] for part in (peers, base)]  # type: ignore[return-value]
+    return _pins(peers), _pins(base)
 
 
 def prepare() -> Path:
@@ -66,3 +66,7 @@ def not_installed() -> list[str]:
 
 def _pip(python: Path) -> list[str]:
     return [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+
+
+def _pins(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "==" in line]

@@ -203,25 +203,21 @@ def test_strict_ends_with_status_1_unless_every_goal_was_measured_and_met(row, s
     assert ("MISSED" in capsys.readouterr().out) == (status == 1 and not getattr(row, "absent", ""))
 
 
-def test_the_file_has_every_round_the_settings_and_the_goals(tmp_path, capsys):
+def test_the_file_has_every_round_and_the_goals(tmp_path, capsys):
     file = tmp_path / "bench.json"
     finish([compared([30, 20], [10, 10], ratio=2), Tail("reset", 9, 1.0, 2.0, 3.0)], HERE, file, strict=False)
     saved = json.loads(file.read_text())
-    assert saved["machine"] == {"load": [0.5, 0.5, 0.5]}
-    assert saved["rows"][0] == {
+    assert saved["figures"][0] == {
         "name": "game step, ours / peer",
-        "peer": "settings of peer",
-        "ours": "settings of ours",
-        "peer_us": [30, 20],
-        "ours_us": [10, 10],
-        "ratios": [3.0, 2.0],
-        "median_ratio": 2.5,
-        "goal_ratio": 2,
-        "goal_us": None,
-        "absent": "",
+        "unit": "us",
+        "ours": [10, 10],
+        "peer_name": "peer",
+        "peer": [30, 20],
+        "goal": ">= 2x",
         "met": True,
+        "ratios": [3.0, 2.0],
     }
-    assert saved["rows"][1]["p99_ms"] == 2.0
+    assert saved["figures"][1] == {"name": "reset, p99", "unit": "ms", "ours": [2.0], "goal": "<= 5 ms", "met": True}
     assert "settings of peer" in capsys.readouterr().out
 
 
