@@ -83,7 +83,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """How long the resets of an environment take in milliseconds, one by one, garbage collection included."""
+    """How long the resets of an environment take in milliseconds of CPU, one by one, garbage collection included."""
 
     name: str
     resets: int
@@ -135,10 +135,10 @@ def tail(name: str, split: str, seeds: Iterable[int]) -> Tail:
     env = pettingllms_envs.make(name)
     took = []
     for seed in seeds:
-        begin = time.perf_counter()
+        begin = time.process_time()
         env.reset(seed=seed, options={"split": split})
         env.last()
-        took.append(1000 * (time.perf_counter() - begin))
+        took.append(1000 * (time.process_time() - begin))
     return Tail(f"reset, {name}, {split}", len(took), percentile(took, 50), percentile(took, 99), max(took))
 
 
