@@ -34,6 +34,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.prefix_attention import attending
 from pettingllms_trl.prefixes import pack
 
 
@@ -367,10 +368,11 @@ def with_layout(split: bool | None) -> Callable[[PreTrainedModel, torch.Tensor, 
     return score
 
 
+WAYS_DIFFER = {torch.float32: 1e-4, torch.bfloat16: 0.1}
+
+
 def compare_ways(setting: Setting, shape: Shape, rounds: int) -> dict[str, float]:
     """How many times the speed of rows each way has: of log-probabilities, forward and backward."""
-    from pettingllms_trl.prefix_attention import attending
-
     with tempfile.TemporaryDirectory() as folder:
         _, model = of_ours(setting, folder)
     batch = make_batch(setting, shape)
@@ -379,6 +381,7 @@ def compare_ways(setting: Setting, shape: Shape, rounds: int) -> dict[str, float
     if not setting.checkpointing:
         ways["cache"] = with_cache
     seconds: dict[str, list[float]] = {name: [] for name in ways}
+    expected: list[torch.Tensor] = []
     for _ in range(rounds + 1):
         for name, score in ways.items():
             model.zero_grad(set_to_none=False)
@@ -386,6 +389,12 @@ def compare_ways(setting: Setting, shape: Shape, rounds: int) -> dict[str, float
             with attending([model]) if name in ("whole", "split") else nullcontext():
                 score(model, ids, shape).sum().backward()
             seconds[name].append(setting.now() - began)
+            found = [parameter.grad.clone() for parameter in model.parameters()]
+            expected = expected or found
+            if any(
+                (a - b).norm() > WAYS_DIFFER[setting.dtype] * b.norm() for a, b in zip(found, expected, strict=True)
+            ):
+                raise RuntimeError(f"{name} gives other gradients than rows; expected the same, or speed says nothing")
     return {
         name: statistics.median(a / b for a, b in zip(seconds["rows"][1:], own[1:], strict=True))
         for name, own in seconds.items()

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 from transformers.masking_utils import causal_mask_function
 
@@ -96,7 +97,14 @@ def attend(
         found = run(_at(query, rows), _at(key, rows), _at(value, rows)).flatten(0, 1)
     else:
         of_prompts = run(_at(query, prompts), _at(key, prompts), _at(value, prompts))
-        of_branches = run(_at(query, branches), _at(key, rows), _at(value, rows), shared_prefix.starts)
+
+        def attend_from_branches(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+            return run(_at(query, branches), _at(key, rows), _at(value, rows), shared_prefix.starts)
+
+        # Keys and values of a prompt stand here K times. Made anew for the backward, they are never kept.
+        of_branches = checkpoint(
+            attend_from_branches, query, key, value, use_reentrant=False, preserve_rng_state=dropout > 0
+        )
         found = torch.cat([of_prompts.flatten(0, 1), of_branches.flatten(0, 1)])
     return found.index_select(0, shared_prefix.back)[None], None
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from torch import nn
 from trl import GRPOTrainer
 
@@ -67,7 +68,8 @@ class SharesPrefixes(GRPOTrainer):
         """Whether a policy's sequences are laid in one row. Makes it active."""
         self._activate(name)
         if name not in self._shareable:
-            why = self._why_not()
+            # All processes do the same, also where one of them rounds otherwise.
+            why = next((found for found in gather_object([self._why_not()]) if found is not None), None)
             self._shareable[name] = why is None
             if why:
                 warnings.warn(
@@ -90,9 +92,8 @@ class SharesPrefixes(GRPOTrainer):
 
     def _differs(self) -> str | None:
         """Try a few tokens both ways. Draws no random numbers."""
-        config = self.accelerator.unwrap_model(self.model)
-        config = weights.weights_of(config, self._policies[self._active]).config.get_text_config()
-        ids, mask = trial(config.vocab_size, self.accelerator.device)
+        vocabulary = self._own_weights(self._active).config.get_text_config().vocab_size
+        ids, mask = trial(vocabulary, self.accelerator.device)
         training = self.model.training
         self.model.eval()
         try:
@@ -121,11 +122,13 @@ class SharesPrefixes(GRPOTrainer):
     def _attending(self, name: str) -> Iterator[None]:
         """For a pass of a policy's sequences, to the end of its backward, in which checkpoints compute layers anew."""
         if self._shareable.get(name, False):
-            model = self.accelerator.unwrap_model(self.model)
-            with attending([weights.weights_of(model, self._policies[name])]):
+            with attending([self._own_weights(name)]):
                 yield
         else:
             yield
+
+    def _own_weights(self, name: str) -> weights.Model:
+        return weights.weights_of(self.accelerator.unwrap_model(self.model), self._policies[name])
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -174,7 +177,7 @@ class SharesPrefixes(GRPOTrainer):
             apart: `False`: every token sees all before it in the row, other candidates, too.
         """
         packed = pack(ids, mask, width)
-        own = weights.weights_of(self.accelerator.unwrap_model(self.model), self._policies[self._active])
+        own = self._own_weights(self._active)
         models = [own, model] if isinstance(model, nn.Module) else [own]
         with attending(models), self.accelerator.autocast():
             outputs = model(

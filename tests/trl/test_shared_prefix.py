@@ -40,6 +40,8 @@ from transformers import (
 from trl import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
+import pettingllms_trl.playing
+import test_equals_trl_sampler
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.prefix_attention import attending
@@ -334,17 +336,14 @@ def assert_alike(found: twins.Run, expected: twins.Run) -> None:
 
 
 QUICK = (
-    *(f"{loss}-beta=0.1" for loss in LOSSES),
     "dapo-beta=0.0",
-    "stale",
+    "grpo-beta=0.1",
+    "vespo-stale",
     "mask_truncated_completions-grpo",
     "off_policy_mask_threshold",
-    "top_entropy_quantile",
-    "entropy_coef",
     "use_adaptive_entropy-crossing",
     "sync_ref_model",
     "temperature",
-    "pad_to_multiple_of",
 )
 
 
@@ -368,8 +367,16 @@ def test_every_loss_has_the_gradients_of_rows_read_one_by_one(
     assert_alike(*runs)
 
 
-@pytest.mark.parametrize("peft", [False, True], ids=["full", "lora"])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("loss", "peft"),
+    [
+        pytest.param(
+            loss, peft, marks=() if peft == (loss == "grpo") and loss in ("dapo", "grpo") else pytest.mark.slow
+        )
+        for loss in LOSSES
+        for peft in (False, True)
+    ],
+)
 def test_every_loss_has_the_gradients_of_trls_own_trainer(
     loss: str, peft: bool, model_path: str, tmp_path: Path
 ) -> None:
@@ -380,6 +387,25 @@ def test_every_loss_has_the_gradients_of_trls_own_trainer(
     found = of_run(MultiAgentGRPOTrainer, model_path, tmp_path, options, peft=peft)
     for one, other in zip(found.gradients, expected.gradients, strict=True):
         assert difference(one, other) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=() if case in ("dapo-token_mask", "stale") else pytest.mark.slow)
+        for case in test_equals_trl_sampler.CASES
+    ],
+)
+def test_the_correction_of_a_samplers_log_probabilities_is_that_of_rows_read_one_by_one(
+    case: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pettingllms_trl.playing, "Serving", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: True)
+    options = {**test_equals_trl_sampler.CASES[case], "use_vllm": True}
+    runs = [of_run(each, model_path, tmp_path, options) for each in (MultiAgentGRPOTrainer, RowByRow)]
+    assert_alike(*runs)
+    if options.get("vllm_importance_sampling_correction", True):
+        assert runs[0].log[0]["sampling/importance_sampling_ratio/min"] != 1.0
 
 
 TEAMS: dict[str, dict[str, Any]] = {
@@ -422,8 +448,14 @@ BOUNDED = {
 }
 
 
-@pytest.mark.parametrize("shared_prefix", [False, True])
-@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize(
+    ("name", "shared_prefix"),
+    [
+        pytest.param(name, shared, marks=() if name in ("dapo", "entropy_coef-grpo") else pytest.mark.slow)
+        for name in BOUNDED
+        for shared in (False, True)
+    ],
+)
 def test_many_small_passes_have_the_gradients_of_one_large_pass(
     name: str, shared_prefix: bool, model_path: str, tmp_path: Path
 ) -> None:
