@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     args = parser.parse_args(arguments)
-    metered = Metered()
+    metered, began = Metered(), time.time_ns()
     code.default = lambda: metered  # type: ignore[assignment]
     print("| environment, workflow | ours, CPU ms a turn (least-most) | all | tests a turn | a test | wall |")
     print("|---|---|---|---|---|---|")
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             before = time.process_time(), below(), metered.cpu, metered.tests, time.perf_counter()
             with ThreadPoolExecutor(args.threads) as pool:
                 shares = [range(thread, args.episodes, args.threads) for thread in range(args.threads)]
-                mark = f"{name} {settings} {number}"
+                mark = f"{began} {name} {settings} {number}"
                 turns = sum(pool.map(partial(play, name, settings, mark), shares))
             after = time.process_time(), below(), metered.cpu, metered.tests, time.perf_counter()
             ours, started, programs, tests, wall = (b - a for a, b in zip(before, after, strict=True))

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|\.\d+|\\[a-zA-Z]+|.", re.DOTALL)
+_TOKEN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+|\\[a-zA-Z]+|.", re.DOTALL)
 _POINTS = (0.6180339, 0.7548776)
 """Each spreads the letters' values over the interval from 0.4 to 1.9: positive, for roots, and small, for powers."""
 _AMBIGUOUS = "eEiIdO"
@@ -20,6 +20,7 @@ _GREEK = tuple(
     rf"\{name}"
     for name in ("alpha", "beta", "gamma", "delta", "theta", "lambda", "mu", "phi", "omega", "rho", "sigma", "tau")
 )
+_BEGINNINGS = ("(", "{", r"\frac", r"\sqrt", r"\pi", *_GREEK)
 _CANCELLED = 1e-6
 _FAR = 1e-3
 _MAX_EXPONENT = 1000.0
@@ -42,6 +43,10 @@ def differ(gold: str, answer: str, tolerance: float | None = None) -> bool:
         if abs(one - other) > max(_FAR * max(abs(one), abs(other)), 2 * (tolerance or 0.0)):
             return True
     return False
+
+
+def _is_digit(character: str) -> bool:
+    return "0" <= character <= "9"  # `isdigit` holds for "\N{SUPERSCRIPT ONE}", which is no number to `float`
 
 
 class _Unclear(Exception):
@@ -91,9 +96,9 @@ class _Reader:
         value, divided, joined, number = 1.0, False, False, False
         while True:
             token = self.peek()
-            if number and (token == r"\frac" or token[:1].isdigit()):
+            if number and (token == r"\frac" or _is_digit(token[:1])):
                 raise _Unclear  # a mixed number, perhaps
-            number = token[:1].isdigit()
+            number = _is_digit(token[:1])
             value *= self.power()
             token = self.peek()
             if token in ("/", "*", r"\cdot", r"\times"):
@@ -118,7 +123,12 @@ class _Reader:
 
     def _begins(self) -> bool:
         token = self.peek()
-        return token in ("(", "{") or token[:1].isalnum() or token in (r"\frac", r"\sqrt", r"\pi", *_GREEK)
+        return (
+            token in ("(", "{")
+            or _is_digit(token[:1])
+            or token[:1].isalpha()
+            or token in (r"\frac", r"\sqrt", r"\pi", *_GREEK)
+        )
 
     def power(self) -> float:
         base = self.atom()
@@ -144,7 +154,7 @@ class _Reader:
         if token in ("(", "{"):
             return self.group(token, ")" if token == "(" else "}")
         self.take()
-        if token[:1].isdigit() or token[:1] == ".":
+        if _is_digit(token[:1]) or token[:1] == ".":
             if not token.strip(".") or (digit and len(token) > 1):
                 raise _Unclear
             return float(token)

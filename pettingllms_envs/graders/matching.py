@@ -155,17 +155,15 @@ def _leaf(gold: str, answer: str, limit: float | None, equal: Equal) -> bool:
     if gold in _INFINITE or answer in _INFINITE:
         same = gold.lstrip("+") == answer.lstrip("+")
         return same or ((one is None and other is None) and equal(gold, answer, limit))
-    if _is_word(gold) or _is_word(answer):
-        return _letters(gold) == _letters(answer)
+    if _WORD.fullmatch(gold) or _WORD.fullmatch(answer):
+        words = _LETTERS.fullmatch(gold), _LETTERS.fullmatch(answer)
+        return None not in words and _letters(gold) == _letters(answer)
     return not differ(gold, answer, limit) and equal(gold, answer, limit)
 
 
 _INFINITE = (r"\infty", r"+\infty", r"-\infty")
 _WORD = re.compile(r"\\text\{[^{}]*\}|[A-Za-z]{4,}")
-
-
-def _is_word(text: str) -> bool:
-    return _WORD.fullmatch(text) is not None
+_LETTERS = re.compile(r"\\text\{[^{}]*\}|[A-Za-z]+")
 
 
 def _letters(text: str) -> str:

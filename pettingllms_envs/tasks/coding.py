@@ -223,13 +223,14 @@ class Coding:
         return write_program(move)
 
     def outcome(self, state: CodingState) -> Mapping[str, bool | int | float]:
-        """Success and pass rate of the program; what is known of a tester's last cases."""
+        """Success and pass rate of the program, golden tests that are not shown; what is known of a tester's cases."""
         seen = state.review
         return {
             "success": self.solved(state),
             "pass_rate": self.value(state),
             "num_tests": state.num_tests,
             "num_passed": state.num_passed,
+            "num_hidden": len(state.problem.tests) - state.problem.num_public,
             "num_cases": seen.num_cases,
             "num_judged": seen.num_judged,
             "num_valid": seen.num_valid,

@@ -31,7 +31,7 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.workflows.single import SingleState
 from pettingllms_envs.workflows.tool_plan import fenced, read_program
-from pettingllms_envs.workflows.tool_reasoner import AnsweringTask, check_executor, importable, ran
+from pettingllms_envs.workflows.tool_reasoner import AnsweringTask, check_executor, importable, packages, ran
 
 
 REASONER = Role("reasoner", "You are the reasoner. Your first answer ends the episode.")
@@ -53,7 +53,8 @@ class SingleReasoner(Generic[State]):
         executor: Runs the programs, a `pettingllms_envs.core.PythonExecutor`; not used without `tools`.
 
     Raises:
-        ValueError: `tools` without an executor, or `num_turns` is not a whole number of at least 1.
+        ValueError: `tools` without an executor, `imports` are no names, or `num_turns` is not a whole number of at
+            least 1.
     """
 
     task: AnsweringTask[State]
@@ -70,6 +71,7 @@ class SingleReasoner(Generic[State]):
         check_num_turns(self.num_turns)
         if self.tools:
             check_executor(self.name, self.executor)
+        object.__setattr__(self, "imports", packages(self.imports))
 
     def start(self, task_state: State) -> SingleState[State]:
         """Turn 1 on this instance."""

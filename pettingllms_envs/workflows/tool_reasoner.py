@@ -104,7 +104,7 @@ class ToolReasoner(Generic[State]):
         executor: Runs the tool's programs, a `pettingllms_envs.core.PythonExecutor`.
 
     Raises:
-        ValueError: There is no executor, or `num_turns` is not a whole number of at least 1.
+        ValueError: There is no executor, `imports` are no names, or `num_turns` is not a whole number of at least 1.
     """
 
     task: AnsweringTask[State]
@@ -119,6 +119,7 @@ class ToolReasoner(Generic[State]):
     def __post_init__(self) -> None:
         check_num_turns(self.num_turns)
         check_executor(self.name, self.executor)
+        object.__setattr__(self, "imports", packages(self.imports))
 
     def start(self, task_state: State) -> ReasonerState[State]:
         """Turn 1 on this instance, the tool to act."""
@@ -211,6 +212,13 @@ def check_executor(workflow: str, executor: Any) -> None:
             f"the workflow {workflow} got {given}; expected one that runs a model's Python where it can do no harm."
             " Pass executor=pettingllms_envs.sandbox.ToolExecutor()."
         )
+
+
+def packages(imports: object) -> tuple[str, ...]:
+    """The names of packages, or ValueError."""
+    if not isinstance(imports, tuple | list) or not all(isinstance(name, str) for name in imports):
+        raise ValueError(f"imports is {imports!r}; expected names of packages, such as ('sympy',). Give a tuple.")
+    return tuple(imports)
 
 
 def importable(imports: tuple[str, ...]) -> str:

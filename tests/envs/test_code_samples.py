@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+import pettingllms_envs
 from code_problems import SIGNED, SQUARE, UNIQUE, block, playing
-from code_samples import READERS, needs_samples, rows, sample
+from code_samples import DATA, READERS, needs_samples, rows, sample
 from pettingllms_envs import sandbox
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.code import grade
@@ -81,6 +82,31 @@ def test_the_oracle_of_the_team_agrees_on_real_problems(name: str) -> None:
         assert env.infos["coder_0"]["outcome"]["success"], problem
         if env.standing() == "solved":
             assert env.infos["coder_0"]["outcome"]["num_cases"] >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "file", "split", "num_problems"),
+    [
+        ("apps", "codeparrot__apps__train", "train", 2),
+        ("apps", "codeparrot__apps__test", "test", 9),
+        ("code_contests", "deepmind__code_contests__test", "test", 20),
+        ("live_code_bench", "livecodebench__code_generation_lite__test6", "test", 28),
+    ],
+)
+def test_the_oracle_solves_every_problem_of_the_hubs_columns(
+    name: str, file: str, split: str, num_problems: int
+) -> None:
+    data = str(DATA / "hub_layout" / f"{file}.jsonl")
+    env = pettingllms_envs.make(name, data=data, num_turns=1)
+    seen = set()
+    for seed in range(num_problems):
+        env.reset(seed=seed, options={"split": split})
+        seen.add(env.snapshot().play.task.problem.id)
+        while not env.standing():
+            env.step(env.oracle())
+        assert env.infos["coder_0"]["outcome"]["success"], env.snapshot().play.task
+    assert len(seen) == num_problems
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ def test_an_episode_of_three_turns_is_paid_as_worked_by_hand() -> None:
         "pass_rate": 1.0,
         "num_tests": 4,
         "num_passed": 4,
+        "num_hidden": 3,
         "num_cases": 1,
         "num_judged": 1,
         "num_valid": 1,

@@ -2,7 +2,11 @@
 
 import io
 import json
+import os
 import random
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,9 @@ from pettingllms_envs.tasks.apps import Apps
 from pettingllms_envs.tasks.coding import MAX_PROGRAM, CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, PROGRAM_FORMAT, answer_table, problem_text
 from pettingllms_envs.workflows.coder_tester import CoderTester
+
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -268,3 +275,20 @@ def test_info_says_what_every_setting_and_role_is(
     assert "max_cases 4 Test cases that the tester may write in a turn, 1 to 16." in rows
     assert any(row.startswith("train_tests None On how many golden tests") for row in rows)
     assert any(row.startswith("tester_0 You are the tester.") for row in rows)
+
+
+# --- what the documentation says
+
+
+def test_the_episode_in_the_documentation_is_played_as_it_stands_there() -> None:
+    page = (ROOT / "docs" / "coding.md").read_text(encoding="utf-8")
+    found = re.search(r"```python\n(import pettingllms_envs.*?)\n```\n\n````text\n(.*?)````", page, re.S)
+    assert found is not None
+    played = subprocess.run(
+        [sys.executable, "-c", found[1]],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert played.stdout == found[2]

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pettingllms_envs import graders
 from pettingllms_envs.core import TEAM, Execution
 from pettingllms_envs.math_v0 import raw_env
-from pettingllms_envs.sandbox import ToolExecutor
+from pettingllms_envs.sandbox import SandboxFailed, ToolExecutor
 from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
 from posed import PROGRAMS, SUM, block, parts, posed
@@ -65,6 +66,14 @@ def test_each_role_reads_the_rules_and_its_own_way_to_reply_once() -> None:
     assert (len(tool), len(reasoner)) == (3, 4)
     assert "box" not in tool[2]
     assert tool[2].endswith("It may import the standard library; it can read no input and no files.")
+
+
+@pytest.mark.parametrize("workflow", ["tool_reasoner", "single"])
+@pytest.mark.parametrize("imports", ["sympy", ("sympy", 3), None])
+def test_what_is_no_name_of_a_package_is_refused(workflow: str, imports: Any) -> None:
+    with pytest.raises(ValueError, match=r"imports is .*; expected names of packages, such as \('sympy',\)"):
+        posed(workflow=workflow, imports=imports)
+    assert posed(workflow=workflow, imports=["sympy"]).workflow.imports == ("sympy",)
 
 
 def test_the_tool_is_told_of_the_packages_that_the_sandbox_has_for_it() -> None:
@@ -264,6 +273,29 @@ def test_the_oracles_program_and_box_solve_the_problem_in_the_sandbox() -> None:
     env.step(env.oracle())
     assert env.terminations == {"tool_0": True, "reasoner_0": True}
     assert env.infos["tool_0"]["outcome"] == {"success": True, "answered": True, "timeout": False}
+
+
+def test_a_sandbox_or_a_grader_that_fails_is_an_error_and_no_reward_and_the_episode_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise SandboxFailed("twice")
+
+    env = posed(executor=fails)
+    start = env.snapshot()
+    with pytest.raises(SandboxFailed):
+        env.step(RIGHT)
+    assert env.snapshot() == start
+    env = posed()
+    env.step("no program")
+    start = env.snapshot()
+    with monkeypatch.context() as broken:
+        broken.setattr(graders.math, "grade", fails)
+        with pytest.raises(SandboxFailed):
+            env.step(FIVE)
+    assert env.snapshot() == start
+    env.step(FIVE)
+    assert parts(env) == reasoner(1)
 
 
 def test_the_workflow_alone_has_no_executor() -> None:

@@ -195,6 +195,9 @@ def test_values_at_two_points_tell_wrong_answers_from_right_ones(one, other):
         (r"\frac{1}{0}", "7"),
         ("2^{" * 50 + "}" * 50, "7"),
         ("3.0001", "3"),
+        ("\N{SUPERSCRIPT ONE}0", "7"),
+        ("\N{ARABIC-INDIC DIGIT THREE}0", "7"),
+        (".", "7"),
     ],
 )
 def test_values_say_nothing_where_they_are_close_or_cannot_be_read(one, other):

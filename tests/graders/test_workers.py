@@ -13,7 +13,7 @@ import pytest
 
 from pettingllms_envs.graders import workers
 from pettingllms_envs.graders.math import MathGrader, Verdict
-from pettingllms_envs.graders.verdicts import Question
+from pettingllms_envs.graders.verdicts import Finding, Question
 from pettingllms_envs.graders.workers import MathVerify
 from pettingllms_envs.sandbox import SandboxUnavailable
 
@@ -97,6 +97,12 @@ def test_every_answer_has_a_verdict_within_five_seconds(warm, answer, gold):
     assert verdict != Verdict.CORRECT
 
 
+@pytest.mark.parametrize("letter", ["m", "g", "s", "h"])
+def test_a_letter_that_may_be_a_unit_is_not_dropped(warm, letter):
+    questions = [Question(f"6{letter}", "6", None), Question("6", f"6{letter}", None)]
+    assert warm([questions]) == [[Finding.DIFFERENT] * 2]
+
+
 def test_a_set_of_many_numbers_is_compared_as_numbers(warm):
     numbers = range(250)
     gold = ",".join(map(str, numbers))
@@ -139,6 +145,7 @@ def test_the_verdicts_are_the_same_while_the_machine_is_busy(warm):
             each.wait()
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_the_verdicts_are_the_same_in_a_fork_of_this_process(warm):
     read, write = os.pipe()
     child = os.fork()

@@ -591,6 +591,30 @@ def test_tools_may_import_packages_that_are_asked_for(sandbox, package, confinem
     assert sandbox.run(program).detail == "ModuleNotFoundError"
 
 
+def test_a_resident_module_is_run_once_and_every_program_finds_it_as_it_was():
+    resident = "import time\nmade = time.monotonic_ns()\ncounted = 0"
+    program = "import resident\nprint(resident.counted, resident.made)\nresident.counted += 1"
+    with Sandbox(num_slots=1, resident=resident) as box:
+        try:
+            box.start()
+        except SandboxUnavailable as error:
+            pytest.skip(str(error))
+        first, second = (box.run(program).stdout.split() for _ in range(2))
+    assert first[0] == second[0] == b"0"
+    assert first[1] == second[1]
+
+
+def test_a_resident_module_that_fails_is_a_fault_of_the_sandboxs_and_not_of_the_programs():
+    with Sandbox(num_slots=1, resident="import no_such_module") as box:
+        try:
+            box.start()
+        except SandboxUnavailable as error:
+            pytest.skip(str(error))
+        result = box.run("print(7)")
+    assert result.verdict == Verdict.SANDBOX_ERROR
+    assert "no_such_module" in result.detail
+
+
 def test_the_other_side_imports_the_standard_library_and_itself_alone():
     folder = Path(module.__file__).parent / "inside"
     for file in folder.glob("*.py"):
