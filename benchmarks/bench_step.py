@@ -25,7 +25,7 @@ from datasets import Dataset
 from figures import Figure, write
 from peft import LoraConfig
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
+from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
@@ -195,6 +195,7 @@ def arguments(folder: Path, *, num_steps: int, length: int, passes: int) -> dict
 
 def measure(trainer: GRPOTrainer, clock: Clock, seen: Steps) -> list[Step]:
     """The steps of a training, without the first, which warms everything up."""
+    trainer.remove_callback(PrinterCallback)
     clock.wrap(trainer.model, "generate", "generation")
     clock.wrap(trainer.model, "forward", "forward")
     clock.wrap(trainer.accelerator, "backward", "backward")

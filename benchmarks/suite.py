@@ -108,7 +108,7 @@ SUITES = (
     Suite(
         name="step",
         what="what a training step spends outside the model, beside TRL",
-        command=("bench_step.py", "--steps", "3"),
+        command=("bench_step.py", "--steps", "2"),
         minutes=4,
         needs="trl",
     ),
