@@ -35,8 +35,11 @@ def requirements(text: str) -> tuple[list[str], list[str]]:
 def prepare() -> Path:
     """Make the environment of peers.txt where there is none, or where the file has changed; its interpreter.
 
-    What both sides stand on has to install. Each peer is then installed by itself, so that one that fails is missed by
-    its own rows alone.
+    Each peer is installed by itself, so that one that fails is missed by its own rows alone; it is tried again the next
+    time.
+
+    Raises:
+        subprocess.CalledProcessError: What both sides stand on did not install.
     """
     text = (HERE / "peers.txt").read_text()
     python, seal = python_of(), FOLDER / "peers" / "peers.txt"
@@ -54,7 +57,8 @@ def prepare() -> Path:
             last = [line for line in done.stderr.splitlines() if line.strip()][-1:] or ["no reason was given"]
             failed.append(f"{peer} did not install: {last[0]}")
     (FOLDER / "peers" / FAILED).write_text("\n".join(failed))
-    seal.write_text(text)
+    if not failed:
+        seal.write_text(text)
     return python
 
 

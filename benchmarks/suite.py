@@ -189,7 +189,10 @@ def run(suite: Suite, reference: Path | None) -> Ran:
     if suite.needs and importlib.util.find_spec(suite.needs) is None:
         missing = f"{suite.needs} is not installed here (pip install '.[{suite.needs}]')"
         return Ran(suite=suite, failed=f"{NOT_RUN}: {missing}")
-    interpreter = str(peers.prepare()) if suite.peers else sys.executable
+    try:
+        interpreter = str(peers.prepare()) if suite.peers else sys.executable
+    except subprocess.CalledProcessError as error:
+        return Ran(suite=suite, failed=f"{NOT_RUN}: the peers' environment was not made: {error}")
     script, *arguments = suite.command
     if suite.peers and reference is not None:
         arguments += ["--reference", str(reference)]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 
@@ -188,6 +189,13 @@ def test_a_benchmark_is_run_as_often_as_it_says_and_its_failure_is_its_own(
     assert twice.figures[0].ours == (1.0, 1.0)
     failed = run(Suite(name="b", what="", command=("bad.py",), minutes=0), None)
     assert failed.failed == "bad.py ended with status 3 before it had figures"
+
+    def no_network() -> Path:
+        raise subprocess.CalledProcessError(1, "pip")
+
+    monkeypatch.setattr(suite.peers, "prepare", no_network)
+    offline = run(Suite(name="o", what="", command=("good.py",), minutes=0, peers=True), None)
+    assert offline.failed.startswith(f"{NOT_RUN}: the peers' environment was not made")
     missing = run(Suite(name="m", what="", command=("good.py",), minutes=0, needs="no_such_module"), None)
     assert missing.failed.startswith(f"{NOT_RUN}: no_such_module is not installed")
 
@@ -242,7 +250,12 @@ def test_a_peer_that_does_not_install_is_missed_by_its_own_rows_alone(
     assert missing.endswith("did not install: ERROR: no matching distribution")
     assert len(calls) == 5  # the environment, the base, three peers
     peers.prepare()
-    assert len(calls) == 5  # once
+    assert len(calls) == 10  # what failed is tried again
+    monkeypatch.setattr(Failed, "returncode", 0)
+    peers.prepare()
+    peers.prepare()
+    assert len(calls) == 15  # and what did not, is not
+    assert peers.not_installed() == []
 
 
 @pytest.mark.parametrize(
