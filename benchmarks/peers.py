@@ -35,8 +35,8 @@ def requirements(text: str) -> tuple[list[str], list[str]]:
 def prepare() -> Path:
     """Make the environment of peers.txt where there is none, or where the file has changed; its interpreter.
 
-    Each peer is installed by itself, so that one that fails is missed by its own rows alone; it is tried again the next
-    time.
+    Each peer is installed by itself, so that one that fails is missed by its own rows alone; next time it is
+    tried again.
 
     Raises:
         subprocess.CalledProcessError: What both sides stand on did not install.

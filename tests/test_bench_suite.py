@@ -239,7 +239,7 @@ def test_a_peer_that_does_not_install_is_missed_by_its_own_rows_alone(
     def fake(command: list[str], **_: object) -> object:
         calls.append(command)
         if "venv" in command:
-            Path(command[-1]).mkdir(parents=True)
+            Path(command[-1]).mkdir(parents=True, exist_ok=True)
         return Failed() if any(word.startswith("gem-llm") for word in command) else Done()
 
     monkeypatch.setattr(peers, "FOLDER", tmp_path / ".bench")
