@@ -16,10 +16,10 @@ OMP_NUM_THREADS ?= 1
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
 
-.PHONY: help quickstart test lint format venv clean
+.PHONY: help quickstart test bench bench-gpu lint format venv clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
 	@echo '  Arguments go in ARGS, the Python to use in PYTHON: make test ARGS="-k groups" PYTHON=python3.12'
 
 quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no network
@@ -27,6 +27,12 @@ quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no
 
 test: $(INSTALLED) ## run the tests
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(ARGS)
+
+bench: $(INSTALLED) ## measure everything beside its peers, half an hour (ARGS="--only envs,update")
+	@$(BIN)/python benchmarks/suite.py $(ARGS)
+
+bench-gpu: $(INSTALLED) ## the same for what a GPU changes, on one, a quarter of an hour
+	@$(BIN)/python benchmarks/suite.py --gpu $(ARGS)
 
 lint: $(INSTALLED) ## check style, format and types
 	@$(BIN)/python -m ruff check .
@@ -40,8 +46,8 @@ format: $(INSTALLED) ## rewrite the files as lint wants them
 venv: $(INSTALLED) ## make .venv, as every target does when it is missing
 	@:
 
-clean: ## remove .venv, caches and build products (outputs/ stays)
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean: ## remove .venv, .bench, caches and build products (outputs/ stays)
+	@rm -rf $(VENV) .bench build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt

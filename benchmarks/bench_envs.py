@@ -1,6 +1,6 @@
 """What our environments cost beside their peers: pairs timed in turn in one process, ratios per round, goals.
 
-    PYTHONPATH=. /path/to/peers/bin/python benchmarks/bench_envs.py --reference /path/to/PettingLLMs --save bench.json
+    PYTHONPATH=. /path/to/peers/bin/python benchmarks/bench_envs.py --reference /path/to/PettingLLMs --json bench.json
 
 README.md in this folder says what is measured and how the peers are installed. Every row is printed, one that could
 not be measured too; with --strict a missed goal or a missing peer ends with exit status 1.
@@ -9,23 +9,19 @@ not be measured too; with --strict a missed goal or a missing peer ends with exi
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import gc
-import json
 import math
 import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from figures import Figure, write
+from machine import machine
 from pairs import Pair, Slice, all_pairs
 
 import pettingllms_envs
@@ -70,26 +66,24 @@ class Compared:
         spread = f"{ratio:.1f}x ({min(self.ratios):.1f}-{max(self.ratios):.1f})"
         return self.pair.name, _us(peer), _us(ours), spread, goal, _verdict(self.met)
 
-    def record(self) -> dict[str, Any]:
-        """All of it, for a JSON file."""
-        return {
-            "name": self.pair.name,
-            "peer": self.pair.peer.settings,
-            "ours": self.pair.ours.settings,
-            "peer_us": self.peer_us,
-            "ours_us": self.ours_us,
-            "ratios": self.ratios,
-            "median_ratio": statistics.median(self.ratios) if self.ratios else None,
-            "goal_ratio": self.pair.ratio,
-            "goal_us": self.pair.limit_us,
-            "absent": self.absent,
-            "met": self.met,
-        }
+    def figure(self) -> Figure:
+        """What is saved of it."""
+        goal = f">= {self.pair.ratio:g}x" + (f", <= {self.pair.limit_us:g} us" if self.pair.limit_us else "")
+        return Figure(
+            name=self.pair.name,
+            unit="us",
+            ours=self.ours_us,
+            peer_name=self.pair.peer.label,
+            peer=self.peer_us,
+            goal=goal,
+            met=self.met,
+            absent=self.absent,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """How long the resets of an environment take in milliseconds, one by one, garbage collection included."""
+    """How long the resets of an environment take in milliseconds of CPU, one by one, garbage collection included."""
 
     name: str
     resets: int
@@ -109,9 +103,10 @@ class Tail:
         goal = f"p99 <= {self.limit_ms:g} ms"
         return self.name, "-", f"p99 {_us(1000 * self.p99_ms)}", spread, goal, _verdict(self.met)
 
-    def record(self) -> dict[str, Any]:
-        """All of it, for a JSON file."""
-        return dataclasses.asdict(self) | {"met": self.met}
+    def figure(self) -> Figure:
+        """What is saved of it."""
+        goal = f"<= {self.limit_ms:g} ms"
+        return Figure(name=f"{self.name}, p99", unit="ms", ours=(self.p99_ms,), goal=goal, met=self.met)
 
 
 def compare(pair: Pair, rounds: int, first_seed: int) -> Compared:
@@ -140,10 +135,10 @@ def tail(name: str, split: str, seeds: Iterable[int]) -> Tail:
     env = pettingllms_envs.make(name)
     took = []
     for seed in seeds:
-        begin = time.perf_counter()
+        begin = time.process_time()
         env.reset(seed=seed, options={"split": split})
         env.last()
-        took.append(1000 * (time.perf_counter() - begin))
+        took.append(1000 * (time.process_time() - begin))
     return Tail(f"reset, {name}, {split}", len(took), percentile(took, 50), percentile(took, 99), max(took))
 
 
@@ -171,28 +166,6 @@ def how_to_install(name: str) -> str:
     return f"pip install {pins[0]}"
 
 
-def machine() -> dict[str, Any]:
-    """Where and on what this ran."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    git = ["git", "-C", str(HERE)]
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False).stdout
-    names = [line.split("==")[0] for line in (HERE / "peers.txt").read_text().splitlines() if "==" in line]
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "commit": commit + ("+changes" if changed else ""),
-        "reference": COMMIT,
-        "versions": {name: _version(name) for name in names},
-    }
-
-
 def table(rows: Iterable[Sequence[str]]) -> str:
     """The rows under each other, each cell as wide as its column's widest."""
     lines = [("", "peer", "ours", "peer / ours, median (least-most)", "goal", ""), *rows]
@@ -207,14 +180,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--resets", type=int, default=2000, help="seeds per environment and split for the p99 (2000)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose name has this text in it")
     parser.add_argument("--reference", type=Path, metavar="DIR", help="checkout of the reference implementation")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write everything measured as JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--strict", action="store_true", help="exit status 1 unless every goal was measured and met")
     options = parser.parse_args(arguments)
     if not 1 <= options.rounds < SEEDS_PER_PAIR // SEEDS_PER_ROUND or not 1 <= options.resets <= SEEDS_PER_PAIR:
         parser.error(
             f"got --rounds {options.rounds} and --resets {options.resets}; expected 1 to 99 and 1 to a million"
         )
-    here = machine()
+    here = machine() | {"reference": COMMIT}
     print("\n".join(f"{name}: {value}" for name, value in here.items()), end="\n\n")
     rows: list[Compared | Tail] = []
     pairs = all_pairs(options.reference)
@@ -230,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(*rows[-1].cells(), sep=" | ", flush=True)
     if not rows:
         parser.error(f"--only {options.only!r} is in no row's name; leave it out to see them all")
-    return finish(rows, here, options.save, options.strict)
+    return finish(rows, here, options.json, options.strict)
 
 
 def finish(rows: Sequence[Compared | Tail], here: dict[str, Any], save: Path | None, strict: bool) -> int:
@@ -240,16 +213,8 @@ def finish(rows: Sequence[Compared | Tail], here: dict[str, Any], save: Path | N
     print("\n".join(dict.fromkeys(f"  {side.label}: {side.settings}" for side in sides)))
     met = sum(row.met for row in rows)
     print(f"\n{met} of {len(rows)} goals met; load {here['load'][0]:.1f} at the start, {os.getloadavg()[0]:.1f} now.")
-    if save:
-        save.write_text(json.dumps({"machine": here, "rows": [row.record() for row in rows]}, indent=1) + "\n")
+    write(save, [row.figure() for row in rows])
     return int(strict and met < len(rows))
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _us(microseconds: float) -> str:

@@ -30,6 +30,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from figures import Figure, write
+
 from pettingllms_envs.graders.math import MathGrader, boxed
 from pettingllms_envs.graders.workers import MathVerify
 
@@ -239,6 +241,39 @@ def goals(rate: float, ratio: float, ended: float | None) -> list[tuple[str, boo
     ]
 
 
+def figures(
+    rate: float, found: Found, ended: float | None, theirs_ended: float | None, num_replies: int
+) -> list[Figure]:
+    """What is saved. A reply that was not graded in time counts as `PATIENCE`."""
+    (simple, simple_met), (ratio, ratio_met), (hang, hang_met) = goals(rate, found.ratio, ended)
+    ours, theirs = 1e3 * found.ours.cpu / num_replies, 1e3 * found.theirs.cpu / num_replies
+    unit, name = "verdicts/CPU s", "TRL accuracy_reward"
+    return [
+        Figure(
+            name="simple verdicts", unit=unit, ours=(rate,), better="more", goal=simple.split(":")[0], met=simple_met
+        ),
+        Figure(
+            name="a reply of a group, graded",
+            unit="CPU ms",
+            ours=(ours,),
+            peer_name=name,
+            peer=(theirs,),
+            goal=ratio.split(":")[0],
+            met=ratio_met,
+        ),
+        Figure(
+            name="a hanging reply, in a thread",
+            unit="s",
+            ours=(ended or PATIENCE,),
+            peer_name=name + ("" if theirs_ended else ", not ended by then"),
+            peer=(theirs_ended or PATIENCE,),
+            goal=hang,
+            met=hang_met,
+        ),
+        Figure(name="replies judged otherwise than TRL", unit="", ours=(len(found.differences),), better="neither"),
+    ]
+
+
 def read_golds(path: Path) -> list[str]:
     """The answers of a JSONL file."""
     return [str(json.loads(line)["answer"]) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -251,6 +286,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--golds", type=Path)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--strict", action="store_true")
     arguments = parser.parse_args()
     rate = simple_rate(arguments.pairs, arguments.seed)
@@ -273,6 +309,7 @@ def main() -> int:
     met = goals(rate, found.ratio, ended)
     for text, is_met in met:
         print(f"{'met ' if is_met else 'MISSED'}  {text}")
+    write(arguments.json, figures(rate, found, ended, theirs_ended, num_replies))
     return int(arguments.strict and not all(is_met for _, is_met in met))
 
 

@@ -4,7 +4,9 @@
 
 The same `play` is run on the same draws three times: without barriers; in lock-step, where the engine is given all
 instances' requests together and the environments are stepped in parallel meanwhile; and in lock-step with the
-environments stepped one after the other, as the reference does. README.md in this folder says what is modelled.
+environments stepped one after the other, as the reference does. A second part plays episodes of one agent, without
+barriers and by the loop that TRL's `environment_factory` runs in (`trl_loop.py`), where TRL is installed. README.md in
+this folder says what is modelled.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from loop_cost import cost, profile
+from figures import Figure, write
+from loop_cost import Cost, cost, profile
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload
 from token_cost import token_costs
 
@@ -218,12 +222,90 @@ def summary(name: str, compared: Sequence[Compared]) -> str:
     return f"{line}; {statistics.median(serial):.1f}x the throughput of serial lock-step" if serial else line
 
 
+@dataclass(frozen=True, slots=True)
+class BesideTRL:
+    """Seconds of the same episodes without barriers, and by TRL's loop."""
+
+    name: str
+    free: tuple[float, ...]
+    trl: tuple[float, ...]
+
+    def line(self) -> str:
+        """For the report."""
+        ratios = [theirs / ours for ours, theirs in zip(self.free, self.trl, strict=True)]
+        spread = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
+        return f"{self.name}: {spread} the throughput of TRL's environment_factory loop"
+
+
+def beside_trl(seeds: Sequence[int]) -> list[BesideTRL]:
+    """Episodes of one agent each, K of every instance, as TRL has them, on the same draws.
+
+    Raises:
+        ImportError: TRL is not installed.
+    """
+    from trl_loop import Episodes
+
+    found = []
+    for name, env_s in (("environments of 30 ms to 2 s", (0.03, 2.0)), ("of 0.1 to 1 ms", (0.0001, 0.001))):
+        free, theirs = [], []
+        for seed in seeds:
+            workload = Workload(instances=512, candidates=1, env_s=env_s, seed=seed)
+            played = Case(LARGE, 64, workload).simulated(in_waves=False)
+            episodes = Episodes(LARGE, workload)
+            theirs.append(episodes.run())
+            assert episodes.engine.tokens == played.tokens, "they shall differ in nothing but time"
+            free.append(played.seconds)
+        found.append(BesideTRL(f"512 episodes, 8B, {name}", tuple(free), tuple(theirs)))
+    return found
+
+
+def figures(
+    compared: dict[str, list[Compared]],
+    real: list[Compared],
+    costs: list[Cost],
+    step: float,
+    trl: list[BesideTRL] | None = None,
+) -> list[Figure]:
+    """Seconds of a rollout, a draw a round; simulated but for the wall clock's and the loop's own."""
+    saved = []
+    for number, (name, group) in enumerate((*compared.items(), ("wall clock", real))):
+        met = all(c.met for c in group) if number == 0 else None
+        for peer, sides in (("lock-step", [c.lockstep for c in group]), ("serial", [c.serial for c in group])):
+            seconds = tuple(side.seconds for side in sides if side is not None)
+            if seconds:
+                is_goal = met is not None and peer == "lock-step"
+                saved.append(
+                    Figure(
+                        name=f"a rollout, {name} / {peer}",
+                        unit="s",
+                        ours=tuple(c.free.seconds for c in group),
+                        peer_name=peer if peer == "lock-step" else "lock-step, environments in turn",
+                        peer=seconds,
+                        goal=f">= {FASTER}x, idle <= {IDLE} of its" if is_goal else "",
+                        met=met if is_goal else None,
+                        computed=name != "wall clock",
+                    )
+                )
+    for c in costs:
+        goal, met = f"< {OWN_SHARE:.0%} of a rollout", c.share(step) < OWN_SHARE
+        name = f"the loop's own, a decision of {c.name}"
+        saved.append(Figure(name=name, unit="us", ours=(c.own_us,), goal=goal, met=met))
+    peer = "TRL's environment_factory loop"
+    for each in trl or ():
+        title = f"a rollout, {each.name}"
+        saved.append(Figure(name=title, unit="s", ours=each.free, peer_name=peer, peer=each.trl, computed=True))
+    if trl is None:
+        saved.append(Figure(name="a rollout, 512 episodes", unit="s", peer_name=peer, absent="TRL is not installed"))
+    return saved
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="draws of lengths and times (5)")
     parser.add_argument("--repeats", type=int, default=7, help="rollouts timed for the loop's own cost (7)")
     parser.add_argument("--profile", metavar="ENV", help="print what takes longest in a rollout of it, and end")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--strict", action="store_true", help="exit status 1 unless every goal is met")
     options = parser.parse_args(arguments)
     if options.seeds < 1 or options.repeats < 1:
@@ -248,6 +330,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **goals(compared),
     }
     print("", *(f"{goal}: {'met' if reached else 'MISSED'}" for goal, reached in met.items()), sep="\n")
+    try:
+        trl = beside_trl(range(min(options.seeds, 3)))
+        print(*(each.line() for each in trl), sep="\n")
+    except ImportError as error:
+        trl = None
+        print(f"TRL's loop was not measured: {error} (pip install '.[trl]')")
+    write(options.json, figures(compared, real, costs, step, trl))
     return int(options.strict and not all(met.values()))
 
 

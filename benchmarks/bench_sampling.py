@@ -24,6 +24,7 @@ from typing import Any
 import pettingzoo
 import torch
 from datasets import Dataset
+from figures import Figure, write
 from peft import LoraConfig
 from tiny import make_tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -169,8 +170,8 @@ def answer(engine: Any, requests: Sequence[Request], name: str) -> int:
     return sum(len(completion.ids) for _, sampled in answered for completion in sampled.completions)
 
 
-def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, float]:
-    """Tokens per second of each sampler, on the same prompts and weights in turn: the median of some rounds."""
+def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tuple[float, ...]]:
+    """Tokens per second of each sampler, on the same prompts and weights in turn, round by round."""
     requests = [Request(agent, prompt, NUM_CANDIDATES) for agent, prompt in prompts(num_prompts)]
     found: dict[str, list[float]] = {"vLLM": [], "generate": []}
     trainer._serving.renew(trainer.model, trainer.state.global_step)
@@ -184,7 +185,7 @@ def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, flo
         num_tokens = sum(len(completion.ids) for sampled in answers for completion in sampled.completions)
         found["generate"].append(num_tokens / (time.perf_counter() - began))
         trainer.use_vllm = True
-    return {name: statistics.median(values[1:]) for name, values in found.items()}  # the first one warms up
+    return {name: tuple(values[1:]) for name, values in found.items()}  # the first one warms up
 
 
 def main() -> int:
@@ -193,9 +194,10 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3, help="of the samplers' race")
     parser.add_argument("--only", default="", help="layouts with this text in their names")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     given = parser.parse_args()
     logging.set_verbosity_error()
-    largest, kept = 0.0, []
+    largest, kept, figures = 0.0, [], list[Figure]()
     with tempfile.TemporaryDirectory() as folder:
         path = make_model(Path(folder) / "model")
         for name, layout in LAYOUTS.items():
@@ -206,6 +208,16 @@ def main() -> int:
             trainer.train()
             steps = [trainer.differences[step] for step in range(given.steps)]
             largest = max([largest, *steps])
+            figures.append(
+                Figure(
+                    name=f"sampler beside trainer, {name}, largest difference of log-probabilities",
+                    unit="",
+                    ours=(max(steps),),
+                    better="neither",
+                    goal=f"<= {GOAL:g}",
+                    met=max(steps) <= GOAL,
+                )
+            )
             print(
                 f"{name}: largest |log-prob(train) - log-prob(vLLM)| of {given.steps} steps {max(steps):.1e};", end=" "
             )
@@ -214,9 +226,21 @@ def main() -> int:
             if name in ("L2", "L3") and given.rounds:
                 for num_prompts in (1, 4, 16):
                     race = speeds(trainer, num_prompts=num_prompts, rounds=given.rounds)
-                    rates = ", ".join(f"{sampler} {rate:,.0f}" for sampler, rate in race.items())
-                    gain = race["vLLM"] / race["generate"]
+                    figures.append(
+                        Figure(
+                            name=f"sampling, {name}, {num_prompts} prompts x {NUM_CANDIDATES}",
+                            unit="tokens/s",
+                            ours=race["vLLM"],
+                            peer_name="TRL, transformers generate",
+                            peer=race["generate"],
+                            better="more",
+                        )
+                    )
+                    medians = {sampler: statistics.median(rounds) for sampler, rounds in race.items()}
+                    rates = ", ".join(f"{sampler} {rate:,.0f}" for sampler, rate in medians.items())
+                    gain = medians["vLLM"] / medians["generate"]
                     print(f"   tokens/s, {num_prompts} prompts x {NUM_CANDIDATES}: {rates} ({gain:.2f}x)", flush=True)
+    write(given.json, figures)
     return int(largest > GOAL)
 
 

@@ -30,6 +30,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from figures import Figure, write
+
 from pettingllms_envs.sandbox import Sandbox, SandboxUnavailable, StdinTest
 
 
@@ -227,11 +229,43 @@ def goals(found: dict[str, list[Row]]) -> list[tuple[str, bool]]:
     return lines or [("no confinement works here", False)]
 
 
+def figures(found: dict[str, list[Row]], outcomes: list[tuple[str, bool]]) -> list[Figure]:
+    """Each mode of the first confinement that works here, beside each peer."""
+    met = {mode: next((met for line, met in outcomes if line.startswith(mode)), None) for mode in GOALS}
+    saved = []
+    for mode, goal in GOALS.items():
+        for row in found[mode][:1]:
+            assert row.cpu is not None
+            cost, words = 1000 * row.cpu, f"<= {1000 * goal:.1f} ms"
+            saved.append(Figure(name=f"{row.name}, {mode}", unit="CPU ms", ours=(cost,), goal=words, met=met[mode]))
+            for peer_row in found["peers"]:
+                hidden = peer_row.cpu is None
+                unit = "wall ms" if hidden else "CPU ms"
+                ours_s, theirs_s = (row.wall, peer_row.wall) if hidden else (row.cpu, peer_row.cpu or 0.0)
+                is_goal = mode == "fork per test" and peer_row.name == "reference's flags"
+                saved.append(
+                    Figure(
+                        name=f"{row.name}, {mode} / {peer_row.name}",
+                        unit=unit,
+                        ours=(1000 * ours_s,),
+                        peer_name=peer_row.name,
+                        peer=(1000 * theirs_s,),
+                        goal=f">= {TIMES_FASTER}x" if is_goal else "",
+                        met=theirs_s / ours_s >= TIMES_FASTER if is_goal else None,
+                    )
+                )
+    if shutil.which("bwrap") is None:
+        absent = "not installed: apt-get install bubblewrap"
+        saved.append(Figure(name="bwrap per test", unit="wall ms", peer_name="bwrap + python -I -S", absent=absent))
+    return saved
+
+
 def main(report: Callable[[str], None] = print) -> int:
     """Measure and print; with --strict, exit status 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--solutions", type=int, default=20, help="how often the solution is run (20)")
     parser.add_argument("--peer-tests", type=int, default=5, help="how many of the 20 tests the peers run (5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     args = parser.parse_args()
     found = measure(args.solutions, args.peer_tests)
@@ -244,6 +278,7 @@ def main(report: Callable[[str], None] = print) -> int:
     outcomes = goals(found)
     for line, met in outcomes:
         report(f"{'met   ' if met else 'MISSED'} {line}")
+    write(args.json, figures(found, outcomes))
     return int(args.strict and not all(met for _, met in outcomes))
 
 

@@ -1,6 +1,6 @@
 """What a training step spends outside the model and the environment, at 64 decisions of 8 candidates, beside TRL.
 
-    PYTHONPATH=. python benchmarks/bench_step.py [--size 0.4M] [--layout lora] [--save step.json]
+    PYTHONPATH=. python benchmarks/bench_step.py [--size 0.4M] [--layout lora] [--json step.json]
 
 Ours plays Plan-Path with a drafter and a planner, 32 instances of two decisions; TRL's `GRPOTrainer` answers 64
 prompts of those same decisions. Both sample 512 completions and train on them, in one process, one after the other.
@@ -10,7 +10,6 @@ What is spent outside does not grow with the model, so the smallest model gives 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -23,9 +22,10 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from figures import Figure, write
 from peft import LoraConfig
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
+from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
@@ -195,6 +195,7 @@ def arguments(folder: Path, *, num_steps: int, length: int, passes: int) -> dict
 
 def measure(trainer: GRPOTrainer, clock: Clock, seen: Steps) -> list[Step]:
     """The steps of a training, without the first, which warms everything up."""
+    trainer.remove_callback(PrinterCallback)
     clock.wrap(trainer.model, "generate", "generation")
     clock.wrap(trainer.model, "forward", "forward")
     clock.wrap(trainer.accelerator, "backward", "backward")
@@ -248,15 +249,15 @@ def trls(base: Path, *, num_steps: int, length: int, lora: bool) -> list[Step]:
     return measure(trainer, clock, seen)
 
 
-def report(name: str, steps: list[Step]) -> dict[str, Any]:
-    """Print the medians of one trainer's steps, and return them."""
+def report(name: str, steps: list[Step]) -> float:
+    """Print the medians of one trainer's steps, and return the share that is spent outside."""
     whole = statistics.median(step.whole for step in steps)
     parts = {part: statistics.median(s.parts.get(part, 0.0) for s in steps) for part in INSIDE}
     outside = statistics.median(step.outside for step in steps)
     share = statistics.median(step.outside / step.whole for step in steps)
     columns = "".join(f"{parts[part]:12.3f}" for part in INSIDE)
     print(f"{name:28s}{whole:9.2f}{columns}{outside:10.3f}{share:9.1%}")
-    return {"name": name, "whole": whole, **parts, "outside": outside, "share": share}
+    return share
 
 
 def main() -> None:
@@ -266,7 +267,7 @@ def main() -> None:
     parser.add_argument("--layout", choices=("shared", "lora", "full"), default="lora")
     parser.add_argument("--length", type=int, default=64, help="tokens of a completion, at most")
     parser.add_argument("--steps", type=int, default=3, help="steps that are counted")
-    parser.add_argument("--save", type=Path)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every step")
     given = parser.parse_args()
     options = {"num_steps": given.steps + 1, "length": given.length}
     with tempfile.TemporaryDirectory() as folder:
@@ -275,14 +276,33 @@ def main() -> None:
         make_base(base, texts, given.size)
         print(f"{given.size}, {given.layout}, {DECISIONS} decisions x {CANDIDATES}, {given.length} tokens; s a step")
         print(f"{'':28s}{'whole':>9s}{''.join(f'{part:>12s}' for part in INSIDE)}{'outside':>10s}{'share':>9s}")
-        rows = [
-            report("MultiAgentGRPOTrainer", ours(base, given.layout, **options)),
-            report("GRPOTrainer", trls(base, lora=given.layout == "lora", **options)),
-        ]
-    share = rows[0]["share"]
+        steps = ours(base, given.layout, **options), trls(base, lora=given.layout == "lora", **options)
+        share = report("MultiAgentGRPOTrainer", steps[0])
+        report("GRPOTrainer", steps[1])
     print(f"outside: {share:.1%} of a step; the goal, {GOAL:.0%} at most, is {'met' if share <= GOAL else 'MISSED'}")
-    if given.save:
-        given.save.write_text(json.dumps({**vars(given), "save": str(given.save), "rows": rows}, indent=1))
+    write(given.json, figures(f"{given.size}, {given.layout}", *steps))
+
+
+def figures(setting: str, ours: list[Step], theirs: list[Step]) -> list[Figure]:
+    """What is saved of both, step by step."""
+    shares = tuple(step.outside / step.whole for step in ours)
+    met = statistics.median(shares) <= GOAL
+    common = {"unit": "s", "peer_name": "TRL GRPOTrainer"}
+    return [
+        Figure(name=f"a step's share outside, {setting}", unit="", ours=shares, goal=f"<= {GOAL:.0%}", met=met),
+        Figure(
+            name=f"a step, outside, {setting}",
+            ours=tuple(step.outside for step in ours),
+            peer=tuple(step.outside for step in theirs),
+            **common,
+        ),
+        Figure(
+            name=f"a step, whole, {setting}",
+            ours=tuple(step.whole for step in ours),
+            peer=tuple(step.whole for step in theirs),
+            **common,
+        ),
+    ]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ round.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
@@ -26,9 +25,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from figures import Figure, write
 
 import pettingllms_envs
 from pettingllms_envs.core import Execution
@@ -82,6 +83,11 @@ class Measured:
     def met(self) -> bool:
         """Whether the median round reaches the goal."""
         return statistics.median(self.turn_ms) < GOAL_MS
+
+    def figure(self) -> Figure:
+        """What is saved of it."""
+        goal = f"< {GOAL_MS:g} ms"
+        return Figure(name=f"a turn, {self.row.name}", unit="CPU ms", ours=self.turn_ms, goal=goal, met=self.met)
 
 
 def answered(env: Any, rng: random.Random) -> str:
@@ -172,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--episodes", type=int, default=100, help="in a round")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--save", type=Path, help="write the figures as JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     args = parser.parse_args(arguments)
     data = {name: value for name in ("data", "layout") if (value := getattr(args, name)) is not None}
@@ -192,8 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{statistics.median(each.wall_ms):7.2f} | {each.program_ms:7.2f} | {each.turns:5} | {each.success:7.2f}"
         )
         print(f"| {row.name:32} | {spread:34} | {line} |{'' if each.met else ' MISSED'}", flush=True)
-    if args.save is not None:
-        args.save.write_text(json.dumps({each.row.name: {**asdict(each), "row": each.row.name} for each in found}))
+    write(args.json, [each.figure() for each in found])
     return int(args.strict and not all(each.met for each in found))
 
 

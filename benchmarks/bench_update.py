@@ -1,6 +1,6 @@
 """The update beside TRL's: loss and gradients of the same decisions, each prompt read once or for every candidate.
 
-    PYTHONPATH=. python benchmarks/bench_update.py [--memory] [--ways] [--save update.json] [--strict]
+    PYTHONPATH=. python benchmarks/bench_update.py [--memory] [--ways] [--json update.json] [--strict]
     PYTHONPATH=. python benchmarks/bench_update.py --device cuda --dtype bfloat16 --model qwen3-0.6b \
         --shapes 1024x128x8
 
@@ -13,7 +13,6 @@ processor's on a CPU (one thread), the clock's on a GPU. Weights are random: no 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -28,6 +27,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from figures import Figure, write
 from tokenizers import Tokenizer, models
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
@@ -252,6 +252,7 @@ def compare(setting: Setting, shape: Shape, rounds: int) -> dict[str, Any]:
         "shape": str(shape),
         "trl": statistics.median(seconds["trl"][1:]),
         "ours": ours,
+        "seconds": {name: tuple(each[1:]) for name, each in seconds.items()},
         "ratio": statistics.median(ratios),
         "least": min(ratios),
         "most": max(ratios),
@@ -417,6 +418,39 @@ def report(setting: Setting, found: dict[str, Any], goal: tuple[float, float | N
     return is_met
 
 
+def to_save(setting: Setting, found: dict[str, Any], goal: tuple[float, float | None] | None) -> list[Figure]:
+    """A row's figures."""
+    checkpointing = ", checkpointing" if setting.checkpointing else ""
+    where = f"{setting.model}, {str(setting.dtype).removeprefix('torch.')}, {setting.device}{checkpointing}"
+    name, peer = f"{found['shape']}, {where}", "TRL GRPOTrainer"
+    speed, memory = goal or (None, None)
+    saved = [
+        Figure(
+            name=f"update, {name}",
+            unit="s",
+            ours=found["seconds"]["ours"],
+            peer_name=peer,
+            peer=found["seconds"]["trl"],
+            goal="" if speed is None else f">= {speed}x",
+            met=None if speed is None else found["ratio"] >= speed,
+        ),
+        Figure(name=f"gradients' difference, {name}", unit="", ours=(found["gradient_error"],), better="neither"),
+    ]
+    if "memory" in found:
+        saved.append(
+            Figure(
+                name=f"update's peak memory, {name}",
+                unit="MB",
+                ours=(found["peak"]["ours"] / 1e6,),
+                peer_name=peer,
+                peer=(found["peak"]["trl"] / 1e6,),
+                goal="" if memory is None else f">= {memory}x",
+                met=None if memory is None else found["memory"] >= memory,
+            )
+        )
+    return saved
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -430,7 +464,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--memory", action="store_true", help="peak memory, too, in processes of their own")
     parser.add_argument("--ways", action="store_true", help="other ways to share a prompt, too")
     parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
-    parser.add_argument("--save", type=Path)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--peak", choices=("trl", "ours"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.device == "cpu":
@@ -443,21 +477,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(
         f"{'':22s}{'TRL s':>9s}{'ours s':>9s}{'faster':>20s}{'bound':>11s}{'of peak':>9s}{'grad err':>10s}{'less':>7s}"
     )
-    rows, all_met = [], True
+    figures, all_met = list[Figure](), True
     for shape in given.shapes:
         found = compare(setting, shape, given.rounds)
         if given.memory:
             taken = peaks(given, shape)
             found |= {"peak": taken, "memory": taken["trl"] / taken["ours"]}
         has_goal = given.model == "25M" and given.device == "cpu"
-        all_met &= report(setting, found, GOALS.get(shape) if has_goal else None)
+        goal = GOALS.get(shape) if has_goal else None
+        all_met &= report(setting, found, goal)
         if given.ways:
             found["ways"] = compare_ways(setting, shape, given.rounds)
             print("    " + ", ".join(f"{name} {ratio:.2f}x" for name, ratio in found["ways"].items()), flush=True)
-        rows.append(found)
-    if given.save:
-        kept = {name: value for name, value in vars(given).items() if name not in ("save", "shapes", "peak")}
-        given.save.write_text(json.dumps({**kept, "torch": torch.__version__, "rows": rows}, indent=1))
+        figures += to_save(setting, found, goal)
+    write(given.json, figures)
     if given.strict and not all_met:
         raise SystemExit("a goal is missed")
 

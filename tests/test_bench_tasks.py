@@ -18,12 +18,12 @@ from bench_tasks import ROWS, Measured, Metered, answered, main, measure
 
 def test_a_round_is_played_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved = tmp_path / "figures.json"
-    small = ["--only", "aime tool", "--rounds", "1", "--episodes", "4", "--threads", "2", "--save", str(saved)]
+    small = ["--only", "aime tool", "--rounds", "1", "--episodes", "4", "--threads", "2", "--json", str(saved)]
     assert main(small) == 0
-    figures = json.loads(saved.read_text())["aime tool_reasoner"]
-    assert 4 <= figures["turns"] <= 16
-    assert 0 < figures["program_ms"] < 1000
-    assert len(figures["turn_ms"]) == len(figures["wall_ms"]) == 1
+    (figure,) = json.loads(saved.read_text())["figures"]
+    assert figure["name"] == "a turn, aime tool_reasoner"
+    assert len(figure["ours"]) == 1
+    assert figure["met"] is (figure["ours"][0] < bench_tasks.GOAL_MS)
     assert "aime tool_reasoner" in capsys.readouterr().out
 
 

@@ -1,0 +1,153 @@
+r"""Where more GPUs stop helping: a training step on 1 to 64 of them. Computed, not measured: see `cluster.py`.
+
+    PYTHONPATH=. python benchmarks/bench_scaling.py [--plot scaling.png] [--json FILE]
+
+Two questions. With a batch that stays as it is (`fixed`: 512 instances), how much quicker does a step get? And with
+one that grows with the machine (`growing`: 8 instances a GPU), how many more tokens are trained a second? Scaling is
+said to have stopped where twice the GPUs train less than 1.5 times the tokens a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cluster import ASSUMPTIONS, Cluster, Model, Step, step
+from figures import Figure, write
+from simulation import Speed, Workload
+
+
+LARGE = Speed(name="8B", step_s=0.006, row_s=0.00003, prefill_s=0.020, max_num_seqs=256)
+SMALL = Speed(name="1.7B", step_s=0.0025, row_s=0.00001, prefill_s=0.004, max_num_seqs=256)
+MODELS: Mapping[str, Model] = {
+    "8B, all weights": Model(speed=LARGE, parameters=8e9, trained=8e9),
+    "8B, adapters": Model(speed=LARGE, parameters=8e9, trained=0.045e9),
+    "1.7B, all weights": Model(speed=SMALL, parameters=1.7e9, trained=1.7e9),
+}
+GPUS = (1, 2, 4, 8, 16, 32, 64)
+FIXED, PER_GPU = 512, 8
+ENOUGH = 1.5
+"""Times the tokens a second that twice the GPUs have to train, or scaling has stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """Steps of one model on more and more GPUs, twice as many each time."""
+
+    name: str
+    batch: str
+    steps: tuple[Step, ...]
+
+    def efficiency(self, at: Step) -> float:
+        """Tokens a second for each GPU, over those of the fewest."""
+        first = self.steps[0]
+        return at.rate / at.num_gpus / (first.rate / first.num_gpus)
+
+    @property
+    def stops(self) -> int | None:
+        """The most GPUs that still paid; `None` where all did."""
+        for before, after in zip(self.steps, self.steps[1:], strict=False):
+            if after.rate < ENOUGH * before.rate:
+                return before.num_gpus
+        return None
+
+    def lines(self) -> list[str]:
+        """For the report."""
+        lines = [f"{self.name}, {self.batch}"]
+        for s in self.steps:
+            parts = f"{s.rollout:9.1f}{s.rollout - s.mean_rollout:9.1f}{s.update:9.2f}{s.network:9.2f}{s.fixed:7.1f}"
+            rates = f"{s.seconds:9.1f}{s.rate:10,.0f}{s.rate / s.num_gpus:9,.0f}{self.efficiency(s):7.0%}"
+            lines.append(f"{s.num_gpus:6}{parts}{rates}")
+        stops = self.stops
+        last = self.steps[-1].num_gpus
+        lines.append(f"    scales to {last} GPUs and more" if stops is None else f"    stops scaling at {stops} GPUs")
+        return lines
+
+
+def scalings(seed: int, gpus: Sequence[int] = GPUS, fixed: int = FIXED) -> list[Scaling]:
+    """Every model, with both batches."""
+    cluster, found = Cluster(), []
+    for name, model in MODELS.items():
+        whole = Workload(instances=fixed, seed=seed)
+        found.append(
+            Scaling(
+                name=name,
+                batch=f"fixed: {fixed} instances",
+                steps=tuple(step(model, cluster, whole, number) for number in gpus),
+            )
+        )
+        grown = tuple(step(model, cluster, replace(whole, instances=PER_GPU * number), number) for number in gpus)
+        found.append(Scaling(name=name, batch=f"growing: {PER_GPU} instances a GPU", steps=grown))
+    return found
+
+
+def figures(found: Sequence[Scaling]) -> list[Figure]:
+    """Tokens a second on the most GPUs, and where it stops."""
+    saved = []
+    for each in found:
+        last, name = each.steps[-1], f"{each.name}, {each.batch}"
+        rate, share = last.rate, each.efficiency(last)
+        on = f"on {last.num_gpus} GPUs, {name}"
+        stops = float(each.stops or last.num_gpus)
+        saved += [
+            Figure(name=f"trained {on}", unit="tokens/s", ours=(rate,), better="more", computed=True),
+            Figure(name=f"efficiency {on}", unit="", ours=(share,), better="more", computed=True),
+            Figure(name=f"stops scaling at, {name}", unit="GPUs", ours=(stops,), better="more", computed=True),
+        ]
+    return saved
+
+
+def plot(found: Sequence[Scaling], path: Path) -> None:
+    """Tokens a second against GPUs, and what a step is spent on."""
+    from matplotlib.figure import Figure as Page
+
+    page = Page(figsize=(11, 4), layout="constrained")
+    rates, parts = page.subplots(1, 2)
+    for each in found:
+        gpus = [s.num_gpus for s in each.steps]
+        dashes = "-" if each.batch.startswith("growing") else "--"
+        rates.plot(gpus, [s.rate for s in each.steps], dashes, marker="o", label=f"{each.name}, {each.batch}")
+    rates.set(xscale="log", yscale="log", xlabel="GPUs", ylabel="tokens trained a second", title="computed")
+    rates.legend(fontsize="x-small")
+    shown = found[0]
+    gpus = [s.num_gpus for s in shown.steps]
+    shares = {
+        "rollout": [s.mean_rollout / s.seconds for s in shown.steps],
+        "waiting for the slowest": [(s.rollout - s.mean_rollout) / s.seconds for s in shown.steps],
+        "update": [s.update / s.seconds for s in shown.steps],
+        "network": [s.network / s.seconds for s in shown.steps],
+        "fixed": [s.fixed / s.seconds for s in shown.steps],
+    }
+    parts.stackplot(gpus, *shares.values(), labels=shares)
+    parts.set(xscale="log", xlabel="GPUs", ylabel="share of a step", title=f"{shown.name}, {shown.batch}")
+    parts.legend(fontsize="x-small", loc="lower left")
+    page.savefig(path, dpi=100)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="of lengths and times (0)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    given = parser.parse_args(arguments)
+    print("COMPUTED, on no GPU. What is assumed:\n")
+    for row in ASSUMPTIONS:
+        print("| " + " | ".join(row) + " |")
+    found = scalings(given.seed)
+    header = ("rollout", "waited", "update", "network", "fixed", "step s", "tokens/s", "per GPU", "eff.")
+    widths = (9, 9, 9, 9, 7, 9, 10, 9, 7)
+    print(f"\n{'GPUs':>6}" + "".join(f"{word:>{width}}" for word, width in zip(header, widths, strict=True)))
+    for each in found:
+        print(*each.lines(), sep="\n", flush=True)
+    write(given.json, figures(found))
+    if given.plot:
+        plot(found, given.plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

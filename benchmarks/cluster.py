@@ -1,0 +1,178 @@
+"""A training step on many GPUs, computed: rollouts on simulated engines, updates by their operations, a network. Pure.
+
+Nothing here was measured on a GPU. What is assumed, and why, is in `ASSUMPTIONS`.
+
+Data-parallel and colocated, as the trainer runs with `accelerate`: each GPU plays its share of the instances on an
+engine of its own, all wait for the slowest, sequences are dealt out anew, row by row, each GPU computes gradients of
+its own, these are averaged, and the new weights go to the engines.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, Workload
+
+from pettingllms_trl.dealing import share_of
+from pettingllms_trl.rollout import play
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What is trained.
+
+    Args:
+        speed: Its engine on one GPU.
+        parameters: All of them.
+        trained: Those with a gradient: all, or an adapter's.
+    """
+
+    speed: Speed
+    parameters: float
+    trained: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """GPUs and what is between them.
+
+    Args:
+        flops: Of one GPU, as reached in an update.
+        per_node: GPUs of a node.
+        inside: Bytes a second that a GPU reaches to others of its node, one way.
+        between: The same to other nodes.
+        latency_s: Of one hop of a collective.
+        step_s: A step's seconds outside all of that, on every GPU, however many there are.
+    """
+
+    flops: float = 0.4e15
+    per_node: int = 8
+    inside: float = 300e9
+    between: float = 35e9
+    latency_s: float = 20e-6
+    step_s: float = 0.5
+
+    def all_reduce(self, num_bytes: float, num_gpus: int) -> float:
+        """Seconds of a ring, whose slowest link is between nodes where there are several."""
+        if num_gpus == 1:
+            return 0.0
+        link = self.inside if num_gpus <= self.per_node else self.between
+        return 2 * (num_gpus - 1) / num_gpus * num_bytes / link + 2 * (num_gpus - 1) * self.latency_s
+
+
+ASSUMPTIONS: Sequence[tuple[str, str, str]] = (
+    (
+        "a decoding step of B sequences, 8B",
+        "6 ms + 0.03 ms B",
+        "16 GB of bf16 weights at 3.35 TB/s are 4.8 ms, the rest is launches; a guess",
+    ),
+    ("... 1.7B", "2.5 ms + 0.01 ms B", "3.4 GB are 1.0 ms; launches weigh more"),
+    ("a prompt's prefill, 8B and 1.7B", "20 ms and 4 ms", "2 N FLOP a token, 500 tokens, at 0.4 PFLOP/s"),
+    ("sequences at a time", "256", "vLLM's usual max_num_seqs"),
+    ("operations reached in an update", "0.4 PFLOP/s", "40% of an H100's 989 TFLOP/s (dense bf16)"),
+    ("operations of a trained token", "8 N", "forward, backward, and a second forward for checkpoints"),
+    ("links of a GPU inside a node", "300 GB/s", "two thirds of an H100 SXM's NVLink, 450 GB/s one way (NVIDIA)"),
+    ("... between nodes", "35 GB/s", "70% of 400 Gbit/s per GPU"),
+    ("prompts", "500 tokens", "read once for the K of a decision, in prefill and update"),
+    ("completions", "300 tokens on average, 2,048 at most", "simulation.py, lognormal with a deviation as large"),
+    ("environment", "30 ms to 2 s, on 64 threads a GPU", "simulation.py; a sandbox running tests"),
+    ("all else in a step", "0.5 s", "a guess: data, logging, a barrier; the loop's own is 0.1 ms a decision"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Seconds of a step on so many GPUs, by what they are for.
+
+    Args:
+        num_gpus: G.
+        tokens: Sampled by all, and trained on.
+        rollout: Of the GPU that ends last.
+        mean_rollout: Of all GPUs; what is above it was waited.
+        update: Of the GPU with the most tokens.
+        network: Averaging of gradients, and new weights for the engines.
+        fixed: All else.
+    """
+
+    num_gpus: int
+    tokens: int
+    rollout: float
+    mean_rollout: float
+    update: float
+    network: float
+    fixed: float
+
+    @property
+    def seconds(self) -> float:
+        """Of all of it."""
+        return self.rollout + self.update + self.network + self.fixed
+
+    @property
+    def rate(self) -> float:
+        """Tokens trained per second, by all GPUs."""
+        return self.tokens / self.seconds
+
+
+PROMPT = 500
+"""Tokens; see `ASSUMPTIONS`."""
+
+
+def step(model: Model, cluster: Cluster, workload: Workload, num_gpus: int) -> Step:
+    """A step of the workload's instances on so many GPUs."""
+    rollouts = [rollout_seconds(model.speed, workload, share) for share in shares(workload.instances, num_gpus)]
+    loads = dealt_tokens(workload, num_gpus)
+    gradients = 4.0 * model.trained  # float32
+    # Each engine reads the weights that its own GPU holds: bf16, at the links' pace inside a node, an upper bound.
+    renewal = 2.0 * model.trained / cluster.inside
+    return Step(
+        num_gpus=num_gpus,
+        tokens=sum(completion_tokens(workload)),
+        rollout=max(rollouts),
+        mean_rollout=sum(rollouts) / num_gpus,
+        update=max(loads) * 8 * model.parameters / cluster.flops,
+        network=cluster.all_reduce(gradients, num_gpus) + renewal,
+        fixed=cluster.step_s,
+    )
+
+
+def shares(num_instances: int, num_gpus: int) -> list[range]:
+    """The instances of each GPU, as the trainer deals them."""
+    return [share_of(num_instances, num_gpus, gpu) for gpu in range(num_gpus)]
+
+
+def rollout_seconds(speed: Speed, workload: Workload, own: range) -> float:
+    """One GPU's rollout of its instances, without barriers, on a clock of its own."""
+    if not own:
+        return 0.0
+    clock = SimulatedClock()
+    engine = SimulatedEngine(clock, speed, workload, in_waves=False)
+    play(
+        [{"seed": instance} for instance in range(workload.instances)],
+        only=own,
+        make_env=partial(Game, workload, clock),
+        engine=engine,
+        sampling="tree",
+        num_candidates=workload.candidates,
+        seed=str(workload.seed),
+        crew=SimulatedThreads(clock, 64),
+    )
+    return clock.now()
+
+
+def completion_tokens(workload: Workload) -> list[int]:
+    """Of every decision, all its candidates together."""
+    places = (place for instance in range(workload.instances) for place in workload.places(instance))
+    return [sum(workload.num_tokens(place, k) for k in range(workload.candidates)) for place in places]
+
+
+def dealt_tokens(workload: Workload, num_gpus: int) -> list[int]:
+    """Tokens that each GPU trains on: decisions shuffled and dealt round and round, each prompt read once."""
+    loads = [0] * num_gpus
+    decisions = completion_tokens(workload)
+    random.Random(f"deal/{workload.seed}").shuffle(decisions)
+    for number, tokens in enumerate(decisions):
+        loads[number % num_gpus] += PROMPT + tokens
+    return loads
