@@ -233,7 +233,7 @@ def _exit_code(code: object) -> int:
 
 def _print_traceback(error: BaseException) -> None:
     """The end of the traceback from the program's first frame on."""
-    try:  # as the interpreter does: what a called function printed, to the same place, stands before it
+    try:  # noqa: SIM105  # as the interpreter: what a called function printed, to the same place, stands before it
         sys.stdout.flush()
     except BaseException:  # noqa: BLE001
         pass
