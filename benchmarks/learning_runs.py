@@ -107,8 +107,8 @@ class CountingTrainer(MultiAgentGRPOTrainer):
             self.spent.add(answers)
         return answers
 
-    def _batches(self, decisions: Any) -> Any:
-        batches = super()._batches(decisions)
+    def _batches(self, *arguments: Any) -> Any:
+        batches = super()._batches(*arguments)
         flat = list(self._logs["advantages"])
         self._metrics["train"]["zero_advantage"].append(sum(a == 0.0 for a in flat) / len(flat))
         self._metrics["train"]["trained_sequences"].append(len(flat))

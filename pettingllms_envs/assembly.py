@@ -75,7 +75,10 @@ def assemble(task: Callable[..., Task[Any, Any]], module: str, workflows: tuple[
             TypeError: Neither the task nor the workflow has such a setting.
         """
         turns = num_turns if max_cycles is None else max_cycles
-        return TextEnv(_join(by_name, workflow, task, turns, settings), alpha=alpha, render_mode=render_mode)
+        written = {name: value for name, value in settings.items() if isinstance(value, str | int | float | None)}
+        made = TextEnv(_join(by_name, workflow, task, turns, settings), alpha=alpha, render_mode=render_mode)
+        made.metadata["settings"] = {"workflow": workflow, "num_turns": turns, "alpha": alpha, **written}
+        return made
 
     def env(**kwargs: Any) -> TextEnv:
         """The same as `raw_env`: a `TextEnv` enforces the order of calls itself and needs no wrapper."""

@@ -4,8 +4,10 @@
     pettingllms info plan_path
     pettingllms play sokoban --level 2 --role planner --record game.gif
     pettingllms check sudoku
+    pettingllms bench plan_path --agents oracle
     pettingllms new my_game
     pettingllms data list
+    pettingllms view outputs/my_run --serve
     pettingllms sandbox
 
 Other packages add commands (see `pettingllms_envs.commands`): `train` and `sft` are the trainer's.
@@ -25,7 +27,21 @@ from typing import NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import Refused, at_the_door, check, data, info, listing, new, play, plug_ins, sandbox
+from pettingllms_envs.commands import (
+    Refused,
+    at_the_door,
+    bench,
+    check,
+    data,
+    info,
+    listing,
+    new,
+    play,
+    plug_ins,
+    push,
+    sandbox,
+    view,
+)
 
 
 COMMANDS = {
@@ -33,8 +49,11 @@ COMMANDS = {
     "info": (info, "an environment's roles, settings, options, rewards and prompts"),
     "play": (play, "play in this terminal, or watch a game and record it"),
     "check": (check, "hold an environment to the contract"),
+    "bench": (bench, "success, costs and every episode of any agents on an environment"),
     "new": (new, "start a package with an environment of your own"),
     "data": (data, "data sets of problems: list, show, prepare a copy, check for test problems"),
+    "view": (view, "a page with a run's numbers and every episode of it"),
+    "push": (push, "upload a run to the Hub as a data set; it asks first"),
     "sandbox": (sandbox, "what holds a model's programs on this machine, and whether it does"),
 }
 

@@ -140,6 +140,7 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
         completion=completion,
         reward=rewards[agent],
         parts=dict(info.get("rewards", {})),
+        team=tuple(info.get("team_rewards", ())),
         state=state_hash(env),
     )
     terminations, truncations = env.terminations, env.truncations  # once: an environment may make them when asked

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, Sampler
 from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset
 
 from pettingllms_trl import credit as credits
+from pettingllms_trl import rollout_log
 from pettingllms_trl.conversation import check_conversations
 from pettingllms_trl.curricula import Curricula, after, assign
 from pettingllms_trl.curriculum import Progress
@@ -19,7 +21,7 @@ from pettingllms_trl.metrics import of_episodes
 from pettingllms_trl.order import EpochSampler, places
 from pettingllms_trl.playing import Plays
 from pettingllms_trl.policies import Policy
-from pettingllms_trl.records import Decision, Episode, check_groups
+from pettingllms_trl.records import Decision, Episode, check_groups, role_of
 from pettingllms_trl.schedules import Schedule, learners
 from pettingllms_trl.selection import Selection, metrics_of, select, shifted
 from pettingllms_trl.stock import ONLY, Row
@@ -33,6 +35,7 @@ class Collects(Survives, Plays):
     _curricula: Curricula
     _filters: Sequence[credits.Filter]
     _progress: dict[str, Progress]
+    _rollout_log: rollout_log.RolloutLog | None
     _schedule: Schedule | None
     num_generations: int
     num_generations_eval: int
@@ -123,8 +126,8 @@ class Collects(Survives, Plays):
         further = self._step % self.args.gradient_accumulation_steps // micro_steps
         return f"{self.state.global_step}.{further}" if further else str(self.state.global_step)
 
-    def _generation(self, rows: Sequence[Row]) -> tuple[list[Episode], Selection]:
-        """A generation's episodes, of its rows and of those played for what was dropped, and what is trained on."""
+    def _generation(self, rows: Sequence[Row]) -> tuple[list[Row], list[Episode], Selection]:
+        """The rows of a generation, further ones for what was dropped too, their episodes, and what is trained on."""
         if self.args.max_resamples:  # then the data loader only counts the steps
             rows = self._next_rows(self._rows_per_generation)
         else:
@@ -170,7 +173,45 @@ class Collects(Survives, Plays):
             check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
         if self._filters or self.args.max_resamples:
             self._log_selection(selection, num_played=len(played))
-        return episodes, selection
+        return played, episodes, selection
+
+    def _logged_rollouts(self) -> rollout_log.RolloutLog | None:
+        """Where training rollouts are written, if they are; by one process, for each knows all episodes."""
+        if not self.args.log_rollouts or not self.is_world_process_zero():
+            return None
+        roles = {agent: role_of(agent) for agent in self.routing.of_agent}
+        settings = {
+            "agents": {agent: {"policy": policy} for agent, policy in self.routing.of_agent.items()},
+            "model": str(getattr(self.model.config, "_name_or_path", "")),
+            "sampling": self.args.sampling,
+            "num_generations": self.num_generations,
+            "learning_rate": self.args.learning_rate,
+            "loss_type": self.loss_type,
+            "seed": self.args.seed,
+        }
+        probes = [pool[0] for pool in self._envs.values()]
+        made_with = probes[0].metadata.get("settings", {}) if len(probes) == 1 else {}
+        about = rollout_log.header(self._environment_name, made_with, roles, settings)
+        return rollout_log.RolloutLog(Path(self.args.output_dir) / "rollouts", about)
+
+    def _record(
+        self, rows: Sequence[Row], episodes: Sequence[Episode], advantages: Mapping[int, Sequence[float]]
+    ) -> None:
+        """Write a generation's episodes to the log of rollouts."""
+        assert self._rollout_log is not None
+        names = {name: str(pool[0].metadata.get("name", name)) for name, pool in self._envs.items()}
+        step = self.state.global_step + 1
+        made = rollout_log.rows(
+            episodes,
+            advantages,
+            rows,
+            environments={**names, "": next(iter(names.values()))},
+            policies=self.routing.of_agent,
+            ends={*self.eos_token_ids, self._tokenizer.pad_token_id},
+            step=step,
+            first=self._num_rows_played - len(rows),
+        )
+        self._rollout_log.write(made, step)
 
     def _next_rows(self, number: int) -> list[Row]:
         """The next rows of the training data, in the data loader's order, on into its next epochs."""

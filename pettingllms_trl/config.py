@@ -78,6 +78,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             The policies take turns to learn, for so many generations each, in the order of the agents that they play;
             the others play meanwhile, and answer each prompt once. `None`: all learn from every generation. For
             another order give the trainer a `schedule`.
+        log_rollouts (`bool`, *optional*, defaults to `False`):
+            Write every training rollout to `output_dir/rollouts`, with all candidates, their rewards and advantages;
+            `pettingllms view output_dir/rollouts` makes a page of them. A resumed run goes on in the same files.
         check_groups (`bool`, *optional*, defaults to `False`):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
@@ -149,6 +152,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
     max_conversation_length: int | None = field(
         default=None,
         metadata={"help": "Most tokens of a prompt that goes on with a conversation. None: by the model's context."},
+    )
+    log_rollouts: bool = field(
+        default=False,
+        metadata={"help": "Write every training rollout to output_dir/rollouts for `pettingllms view`."},
     )
     check_groups: bool = field(
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}

@@ -1,15 +1,70 @@
-"""The model card of a team: what plays whom and how to load it. TRL's assumes one model, with weights at the root."""
+"""The model card of a team: who plays what, how it was trained, what it reached, how to load it.
+
+TRL's assumes one model, with weights at the root.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pettingllms_trl.policies import Policy, Routing
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A share of episodes that succeeded in an evaluation.
+
+    Args:
+        name: Of the data that was played, such as `"eval"`.
+        share: From 0 to 1.
+        num: Episodes.
+        step: The optimizer step after which it was.
+    """
+
+    name: str
+    share: float
+    num: int
+    step: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's score interval of the share at 95% (Wilson 1927)."""
+        z, n = 1.959964, self.num
+        middle = (self.share + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * math.sqrt(self.share * (1 - self.share) / n + z * z / (4 * n * n))
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, int]) -> list[Result]:
+    """The last evaluation of each data set in a training's log.
+
+    Args:
+        history: `trainer.state.log_history`.
+        num_episodes: How many an evaluation plays, by what its metrics begin with, such as `"eval"`. One that lost
+            some to an environment's failures is left out: its success is of other instances.
+    """
+    found: dict[str, Result] = {}
+    for entry in history:
+        for name, num in num_episodes.items():
+            share = entry.get(f"{name}_outcome/success")
+            if share is not None and not entry.get(f"{name}_rollout/dropped"):
+                found[name] = Result(name=name, share=float(share), num=num, step=int(entry["step"]))
+    return list(found.values())
+
+
 def team_card(
-    *, name: str, environment: str, routing: Routing, sources: Mapping[str, str], tags: Sequence[str]
+    *,
+    name: str,
+    environment: str,
+    routing: Routing,
+    sources: Mapping[str, str],
+    tags: Sequence[str],
+    settings: Mapping[str, Any] | None = None,
+    results: Sequence[Result] = (),
 ) -> str:
     """A README with the Hub's metadata.
 
@@ -20,6 +75,8 @@ def team_card(
         sources: For each policy with weights the id or path of the model that it is, or whose adapter it is. Paths
             are not named, since nobody else has them.
         tags: Of the Hub's search.
+        settings: Of the environment and of the training, by name.
+        results: Of evaluations.
     """
     ids = {policy: source for policy, source in sources.items() if source and not Path(source).is_dir()}
     bases = list(dict.fromkeys(ids[policy.name] for policy in routing.trained if policy.name in ids))
@@ -51,12 +108,26 @@ def team_card(
             "|---|---|---|",
             *rows,
             "",
+            *_table(["evaluation", "success", "95% interval", "episodes", "after step"], map(_of_result, results)),
+            *_table(["setting", ""], [(setting, f"`{value}`") for setting, value in (settings or {}).items()]),
             "```python",
             *_loading(name, routing, ids),
             "```",
             "",
         ]
     )
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table and an empty line, or nothing if it has no rows."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *lines, ""] if lines else []
+
+
+def _of_result(result: Result) -> tuple[str, ...]:
+    low, high = result.interval
+    share, interval = f"{100 * result.share:.1f}%", f"[{100 * low:.1f}, {100 * high:.1f}]"
+    return (result.name, share, interval, str(result.num), str(result.step))
 
 
 def _what(policy: Policy, source: str | None) -> str:

@@ -16,7 +16,6 @@ Where one model plays all (`policies="shared"`), all of this is TRL's own, and i
 from __future__ import annotations
 
 import copy
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
@@ -29,7 +28,6 @@ from peft import PeftConfig, PeftModel
 from torch.distributed.tensor import DTensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer import TRAINING_ARGS_NAME
-from transformers.trainer_utils import HubStrategy
 from trl import GRPOTrainer
 from trl.models.utils import prepare_deepspeed, prepare_fsdp
 from trl.trainer.utils import (
@@ -43,7 +41,6 @@ from pettingllms_trl import sampling, voices, weights
 from pettingllms_trl.adapters import acting_as
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.container import TeamModel
-from pettingllms_trl.hub import team_card
 from pettingllms_trl.policies import BASE, Policy, Routing
 from pettingllms_trl.prefill import prompts_read_once
 from pettingllms_trl.references import check_moving
@@ -362,37 +359,6 @@ class Layouts(GRPOTrainer):
             super()._load_best_model()
         else:  # transformers looks for weights at the root only, and goes on without
             self._load_from_checkpoint(self.state.best_model_checkpoint)
-
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """The inherited uploads the output folder, after it copied weights there from the checkpoint's root alone."""
-        pushes = self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END
-        if pushes and not self._is_plain:
-            for policy in self.routing.trained:
-                source, target = Path(checkpoint_folder) / policy.name, Path(self.args.output_dir) / policy.name
-                shutil.copytree(source, target, dirs_exist_ok=True)
-        super()._push_from_checkpoint(checkpoint_folder)
-
-    def create_model_card(
-        self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
-    ) -> None:
-        """TRL's; where policies have weights of their own, a card that says which plays whom and how to load it."""
-        if self._is_plain:
-            super().create_model_card(model_name, dataset_name, tags)
-        elif self.is_world_process_zero():
-            card = team_card(
-                name=model_name or Path(self.args.output_dir).name,
-                environment=self._environment_name,
-                routing=self.routing,
-                sources={
-                    policy.name: get_config_model_id(weights.weights_of(self.model, policy).config)
-                    for policy in self.routing.policies
-                    if policy.api is None
-                },
-                tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
-            )
-            path = Path(self.args.output_dir) / "README.md"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(card, encoding="utf-8")
 
 
 @contextmanager

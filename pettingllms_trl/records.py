@@ -42,6 +42,7 @@ class Candidate:
         completion: What was sampled.
         reward: The acting agent's reward for the step, as the environment gave it (`alpha * team + local`).
         parts: The reward's named parts (`infos[agent]["rewards"]`), empty where the environment names none.
+        team: Names of those parts that all agents share (`infos[agent]["team_rewards"]`).
         state: Digest of the state that the branch reached, or `None` where the environment has no `state_hash`.
         continuations: The acting agent's return after this step, once for each time that the branch was played to its
             end by the current policies; empty where none was.
@@ -50,6 +51,7 @@ class Candidate:
     completion: Completion
     reward: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    team: Collection[str] = ()
     state: str | None = None
     continuations: tuple[float, ...] = ()
 

@@ -37,20 +37,27 @@ class Replays(Collects):
             return generation_batch
         steps_per_generation = self.args.steps_per_generation
         if self._step % (steps_per_generation * self.num_iterations) == 0 or self._buffered_inputs is None:
-            episodes, selection = self._generation(generation_batch)
+            rows, episodes, selection = self._generation(generation_batch)
             self._log_episodes(episodes, "train")
-            self._buffered_inputs = self._batches(self._taught(episodes), selection)
+            decisions = self._taught(episodes)
+            advantages = self._advantages_of(decisions)
+            if self._rollout_log is not None:
+                self._record(rows, episodes, dict(zip(map(id, decisions), advantages, strict=True)))
+            self._buffered_inputs = self._batches(decisions, advantages, selection)
         return self._buffered_inputs[self._step % steps_per_generation]
 
-    def _batches(self, decisions: Sequence[Decision], selection: Selection) -> list[list[Batch]]:
-        """Decisions to the forward passes of each of a generation's micro-steps.
-
-        The credit sees all of them, once; then those that are not selected are left out.
-        """
-        of_agent = self.routing.of_agent
+    def _advantages_of(self, decisions: Sequence[Decision]) -> credits.Advantages:
+        """The advantages of all decisions that teach; the credit sees them once, before any is left out."""
         advantages = self._credit(decisions) if decisions else []
         credits.check_advantages(advantages, decisions)
         self._watch(decisions, advantages)
+        return advantages
+
+    def _batches(
+        self, decisions: Sequence[Decision], advantages: credits.Advantages, selection: Selection
+    ) -> list[list[Batch]]:
+        """Decisions to the forward passes of each of a generation's micro-steps; what is not selected is left out."""
+        of_agent = self.routing.of_agent
         # TRL counts the tokens that it is given; those left out here were generated as well.
         self.state.num_input_tokens_seen += num_tokens(decisions) - num_tokens(selection.kept.decisions)
         decisions, advantages = selection.of(decisions), selection.of(advantages)

@@ -45,6 +45,7 @@ from pettingllms_trl.layouts import instead
 from pettingllms_trl.passes import Pass, of_micro_step
 from pettingllms_trl.policies import Policy, route
 from pettingllms_trl.processes import accumulating, average_gradients, check_processes, check_sharding
+from pettingllms_trl.publishing import Publishes
 from pettingllms_trl.references import MovesReferences
 from pettingllms_trl.replaying import Replays, replay
 from pettingllms_trl.reward_functions import RewardFunction, RewardFunctions
@@ -56,7 +57,7 @@ from pettingllms_trl.serving import check_served
 from pettingllms_trl.voices import check_chat_template
 
 
-class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
+class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
     [Stronger Together](https://huggingface.co/papers/2510.11062)).
@@ -227,6 +228,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays):
         self._serving = self._serve(args, model)
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
+        self._rollout_log = self._logged_rollouts()
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()

@@ -49,7 +49,7 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         action="append",
         default=[],
-        type=_setting,
+        type=setting,
         metavar="KEY=VALUE",
         help="a setting, such as size=8; may be given several times (`pettingllms info ENV` shows them)",
     )
@@ -95,7 +95,7 @@ def refuse(message: str) -> NoReturn:
     raise Refused(message)
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
     """`"size=8"` is `("size", 8)`: a Python number, string or None where it reads as one, else the text itself."""
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:

@@ -1,0 +1,214 @@
+"""Benchmark any mix of agents on an environment, with intervals, costs and every episode on record.
+
+Agents are [ROLE=]KIND[:TARGET][,OPTION=VALUE]...: oracle, random, null, scripted:FILE, recorded:RUN, api[:MODEL],
+transformers:PATH[,adapter=PATH], vllm:PATH[,adapter=PATH]. A run that was stopped goes on with the same command.
+Exit status: 0 all episodes ended, 1 some are errors or missing, 2 something given was wrong, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+import pettingllms_envs
+from pettingllms_envs.commands import add_environment, at_the_door, made, refuse, setting, settings
+
+
+INTERRUPTED = 130
+LOCAL = ("oracle", "random", "null", "scripted", "recorded")
+OPTIONS = ("base_url", "key_env", "temperature", "top_p", "top_k", "max_tokens", "stop", "extra", "timeout", "patience")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The environment, who plays, on what, how it is sampled, and where the records go."""
+    add_environment(parser)
+    add_agents(parser)
+    what = parser.add_argument_group("what is played")
+    what.add_argument("--workflow", metavar="W", help="short for --set workflow=W")
+    what.add_argument("--split", metavar="S", help="of the problems (test)")
+    what.add_argument("--level", type=int, metavar="L", help="short for --option level=L")
+    what.add_argument("--option", dest="reset_options", action="append", default=[], type=setting, metavar="KEY=VALUE",
+                      help="a reset option")  # fmt: skip
+    what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
+    what.add_argument("--samples", type=int, default=1, metavar="K", help="episodes on each problem (1)")
+    what.add_argument("--seed", type=int, default=0, metavar="N", help="of all replies (0)")
+    what.add_argument("--episode-tokens", type=int, metavar="N", help="nobody is asked again after so many")
+    what.add_argument("--max-steps", type=int, default=1000, metavar="N", help="an episode is cut there (1000)")
+    add_running(parser)
+
+
+def add_agents(parser: argparse.ArgumentParser) -> None:
+    """Who plays, and the options of those agents that are models."""
+    who = parser.add_argument_group("who plays")
+    who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="for every role, or ROLE=AGENT ...")
+    who.add_argument("--model", metavar="M", help="as the server calls it; without --agents it plays every role")
+    who.add_argument("--base-url", metavar="URL", help="of an OpenAI-compatible server, such as http://host:8000/v1")
+    who.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
+    sampled = parser.add_argument_group("how models are sampled (an agent's own options come first)")
+    sampled.add_argument("--temperature", type=float, metavar="T", help="(as the server pleases, as all of these)")
+    sampled.add_argument("--top-p", type=float, metavar="P")
+    sampled.add_argument("--top-k", type=int, metavar="K")
+    sampled.add_argument("--max-tokens", type=int, metavar="N", help="of a reply")
+    sampled.add_argument("--stop", action="append", metavar="WORD", help="ends a reply; may be given several times")
+    sampled.add_argument("--extra", metavar="JSON", help="further fields of each request")
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """How fast, how patiently, and where to."""
+    how = parser.add_argument_group("how it runs")
+    how.add_argument("--concurrency", type=int, metavar="N", help="episodes at once (32 with a model, else 1)")
+    how.add_argument("--timeout", type=float, metavar="S", help="seconds for an answer (600)")
+    how.add_argument("--patience", type=float, metavar="S", help="seconds after which a reply is given up (1200)")
+    how.add_argument("--output", type=Path, metavar="DIR", help="where the records go (a folder below outputs/bench)")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Play what is missing of the benchmark, and show its numbers."""
+    from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
+
+    check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, max_steps=1)
+    chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
+    env = made(args, **chosen_settings)
+    name = pettingllms_envs.find(args.env).full_name
+    options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
+    with at_the_door():
+        chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
+        env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
+        bench = benches.Bench(
+            env=name,
+            settings=chosen_settings,
+            agents=specs(args, benches.roles_of(env)),
+            chosen=chosen,
+            samples=args.samples,
+            rules=benches.Rules(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
+        )
+        path = args.output or default_output(bench.config)
+    played = watched(bench, path, args, console, name)
+    return told(console, played, path)
+
+
+def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] | None = None) -> dict[str, Any]:
+    """Who plays each agent, models with the options that hold for all.
+
+    Raises:
+        ValueError: An agent cannot be read, or a role is nobody's.
+    """
+    from pettingllms_envs.evaluation import lineup
+
+    texts = list(args.agents) if texts is None else texts
+    if not texts:
+        if args.model is None:
+            raise ValueError(
+                "nobody plays; expected a model, --model MODEL --base-url http://localhost:8000/v1, or agents such as "
+                "--agents oracle."
+            )
+        texts = ["api"]
+    given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+    if "extra" in given:
+        given["extra"] = lineup.option("extra", given["extra"])
+    found = {}
+    for agent, spec in lineup.assign(texts, roles).items():
+        if spec.kind in LOCAL:
+            found[agent] = spec
+            continue
+        of_server = ("base_url", "key_env", "timeout", "patience")
+        own = given if spec.kind == "api" else {name: given[name] for name in given if name not in of_server}
+        target = spec.target or (args.model if spec.kind == "api" else None)
+        found[agent] = lineup.Spec(spec.kind, target, {**own, **spec.options})
+    return found
+
+
+def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
+    """Episodes at once: as given, or 1 where nobody waits for a model."""
+    if args.concurrency is not None:
+        return int(args.concurrency)
+    return 1 if all(spec.kind in LOCAL for spec in agents.values()) else 32
+
+
+def default_output(config: Mapping[str, Any]) -> Path:
+    """A folder that follows from the configuration, so that the same command goes on where it was stopped."""
+    kinds = "-".join(dict.fromkeys(each["kind"] for each in config["agents"].values()))
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
+    return Path("outputs") / "bench" / f"{config['env']}-{kinds}-{digest}"
+
+
+def watched(bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str) -> Any:
+    """Play it, with a bar that shows success and its interval so far."""
+    from pettingllms_envs.evaluation.bench import play
+
+    num = len(bench.chosen.instances) * bench.samples
+    with at_the_door(), bar(console, name, num) as on_row:
+        return play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row)
+
+
+@contextmanager
+def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A progress bar, and the function that is told of each row."""
+    from pettingllms_envs.evaluation.statistics import wilson
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    so_far = {"right": 0, "told": 0, "errors": 0, "tokens": 0}
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task(name, total=num)
+
+        def on_row(row: Mapping[str, Any]) -> None:
+            so_far["errors"] += row["error"] is not None
+            so_far["told"] += row["success"] is not None
+            so_far["right"] += bool(row["success"])
+            so_far["tokens"] += sum(n or 0 for step in row["steps"] for n in step["tokens"].values())
+            words = name
+            if so_far["told"]:
+                low, high = wilson(so_far["right"], so_far["told"])
+                words += f" {so_far['right'] / so_far['told']:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
+            words += f" {so_far['tokens']:,} tokens" if so_far["tokens"] else ""
+            words += f" {so_far['errors']} errors" if so_far["errors"] else ""
+            progress.update(task, advance=1, description=words)
+
+        yield on_row
+
+
+def told(console: Console, played: Any, path: Path) -> int:
+    """Show the numbers and what is missing; the exit status."""
+    from pettingllms_envs.evaluation import tables
+
+    if played.ended.rows:
+        tables.show(console, played.report)
+    say(console, f"\nEvery episode is in {path / 'episodes.jsonl'}, the numbers in {path / 'report.json'}.")
+    return missing(console, played)
+
+
+def missing(console: Console, played: Any) -> int:
+    """Say which episodes have no result and why; the exit status."""
+    ended, episodes = played.ended, played.report["episodes"]
+    errors = sum(episodes["errors"].values())
+    if errors:
+        kinds = ", ".join(f"{num} {kind}" for kind, num in episodes["errors"].items())
+        first = next(row["error"] for row in ended.rows if row["error"] is not None)
+        say(console, f"{errors} episodes are errors ({kinds}) and in no rate. The first: {first['message']}")
+    if ended.num_missing:
+        say(console, f"{ended.num_missing} of {episodes['planned']} episodes were not played: {ended.why}")
+    if errors or ended.num_missing:
+        say(console, "The same command plays them again.")
+    return INTERRUPTED if ended.interrupted else int(bool(errors or ended.num_missing))
+
+
+def check_at_least(args: argparse.Namespace, **least: int) -> None:
+    """Refuse numbers that are too small."""
+    for name, smallest in least.items():
+        value = getattr(args, name)
+        if value is not None and value < smallest:
+            refuse(f"--{name.replace('_', '-')} is {value}; expected at least {smallest}.")
+
+
+def say(console: Console, text: str) -> None:
+    """A line, as it is."""
+    console.print(Text(text), soft_wrap=True)

@@ -1,0 +1,42 @@
+"""Upload a run to the Hub as a data set: episodes, numbers, page and a card. Says what it would upload, and asks."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from pettingllms_envs.commands import at_the_door, refuse
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The run, the repository, and whether it is public."""
+    parser.add_argument("run_folder", metavar="RUN", type=Path, help="a folder with run.json and episodes.jsonl")
+    parser.add_argument("repo", metavar="REPO", help="the data set's name on the Hub, such as me/sokoban-qwen3")
+    parser.add_argument("--public", action="store_true", help="make a new repository public (private)")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Say what would be uploaded, ask, upload."""
+    from pettingllms_envs.evaluation import hub, record  # with numpy's random numbers
+
+    folder: Path = args.run_folder
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", args.repo):
+        refuse(f"the repository is {args.repo!r}; expected NAME/REPOSITORY. Write me/sokoban-qwen3.")
+    with at_the_door():
+        record.read_header(folder)
+        found = hub.files(folder)
+        sizes = ", ".join(f"{file.name} ({file.stat().st_size / 2**20:.1f} MiB)" for file in found)
+    kind = "public" if args.public else "private"
+    console.print(Text(f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md"), soft_wrap=True)
+    if not args.yes and console.input("Upload? [y/N] ").strip().lower() not in ("y", "yes"):
+        console.print(Text("Nothing was uploaded."))
+        return 1
+    with at_the_door():
+        address = hub.push(folder, args.repo, private=not args.public)
+    console.print(Text(address), soft_wrap=True)
+    return 0

@@ -1,0 +1,45 @@
+"""Write a run's page: its numbers with intervals, and every episode as a conversation. One file, loading nothing."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from pettingllms_envs.commands import at_the_door, refuse
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The run, where to write the page, and whether to show it."""
+    parser.add_argument("run_folder", metavar="RUN", type=Path, help="a folder with run.json and episodes.jsonl")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the page (page.html in the run's folder)")
+    parser.add_argument("--serve", action="store_true", help="show it on this machine, anew when the run has grown")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="of --serve; 0 takes a free one (8000)")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Write the page, or serve it until Ctrl-C."""
+    from pettingllms_envs.page import build, page  # with numpy's random numbers, for the intervals
+    from pettingllms_envs.page.serve import server
+
+    folder: Path = args.run_folder
+    if not args.serve:
+        with at_the_door():
+            written = build(folder, args.output)
+        console.print(
+            Text(f"{written} ({written.stat().st_size / 2**20:.1f} MiB): open it in a browser"), soft_wrap=True
+        )
+        return 0
+    if args.output is not None:
+        refuse("--serve got --output; expected one of them. Leave one out.")
+    with at_the_door():
+        page(folder)  # what is wrong with it is said here, not in a browser
+        shown = server(folder / "episodes.jsonl", lambda: page(folder), args.port)
+    console.print(Text(f"http://127.0.0.1:{shown.server_address[1]} until Ctrl-C"), soft_wrap=True)
+    try:
+        shown.serve_forever()
+    finally:
+        shown.server_close()
+    return 0

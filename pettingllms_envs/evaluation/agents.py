@@ -1,0 +1,199 @@
+"""Who replies: what every agent of an evaluation is, and those that need no model.
+
+An agent is asked on a thread of its own for each episode and may take its time; `reply` must be safe to call from many
+threads, and what it answers must follow from what it was asked, the seed included.
+
+| kind       | replies                                                                    |
+|------------|----------------------------------------------------------------------------|
+| `oracle`   | the environment's own best reply                                           |
+| `random`   | a sample of the action space                                               |
+| `null`     | nothing: the empty reply                                                   |
+| `scripted` | those of a file, or of a function of yours                                 |
+| `recorded` | those of a recorded run, where the prompt is the same                      |
+| `api`      | a model behind an OpenAI-compatible server (`api.py`)                      |
+| others     | of the entry-point group `pettingllms.agents`: `transformers`, `vllm`      |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+Message = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A reply that is wanted.
+
+    Args:
+        env: The environment, the agent to act; a model's agent has no business with it.
+        agent: Its name, `<role>_0`.
+        messages: The prompt as chat messages, each with `role` and `content`.
+        seed: Of this reply, below 2^31.
+        instance: Index of the instance in its run.
+        sample: Number of the episode on that instance.
+        step: Replies so far in the episode.
+    """
+
+    env: Any
+    agent: str
+    messages: Sequence[Message]
+    seed: int
+    instance: int
+    sample: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What an agent answered.
+
+    Args:
+        text: To be played.
+        reasoning: What it thought before, where a server tells that apart.
+        prompt_tokens: Of the prompt, as its model counts; None where nobody counts.
+        completion_tokens: Of all that it wrote.
+        finish: Why it ended, `"stop"` or `"length"`, or another word of the server's.
+        model: As the server calls it.
+        tries: Requests that it took.
+    """
+
+    text: str
+    reasoning: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish: str | None = None
+    model: str | None = None
+    tries: int = 1
+
+
+class AgentFailed(Exception):
+    """No reply could be had, for a reason that is not the model's. The episode becomes an error row.
+
+    Args:
+        kind: A word for the tables: `"unreachable"`, `"refused"`, `"diverged"`.
+        message: What happened.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class AgentRefused(Exception):
+    """No reply will ever be had (a wrong key, an unknown model): the run ends at once."""
+
+
+class Agent(Protocol):
+    """Replies to prompts."""
+
+    def reply(self, asked: Asked) -> Reply:
+        """The reply.
+
+        Raises:
+            AgentFailed: There is none for this prompt.
+            AgentRefused: There will be none for any.
+        """
+        ...
+
+
+class Oracle:
+    """The environment's own best reply; the upper bound."""
+
+    def reply(self, asked: Asked) -> Reply:
+        """See `Agent`."""
+        oracle = getattr(asked.env.unwrapped, "oracle", None)
+        if oracle is None:
+            raise AgentRefused(
+                f"{asked.agent} is to be played by the oracle, but {type(asked.env.unwrapped).__name__} has none; "
+                "expected a method oracle(). Choose another agent."
+            )
+        return Reply(text=oracle())
+
+
+class Random:
+    """A sample of the agent's action space."""
+
+    def reply(self, asked: Asked) -> Reply:
+        """See `Agent`."""
+        space = asked.env.action_space(asked.agent)
+        space.seed(asked.seed)
+        return Reply(text=str(space.sample()))
+
+
+class Null:
+    """The empty reply: a partner who does nothing."""
+
+    def reply(self, asked: Asked) -> Reply:
+        """See `Agent`."""
+        return Reply(text="")
+
+
+class Scripted:
+    """Replies that a function makes up.
+
+    Args:
+        function: From what is asked to the text of the reply.
+    """
+
+    def __init__(self, function: Callable[[Asked], str]) -> None:
+        self._function = function
+
+    def reply(self, asked: Asked) -> Reply:
+        """See `Agent`."""
+        return Reply(text=self._function(asked))
+
+
+def from_file(file: Path) -> Scripted:
+    """Replies of a file: a JSON list of texts, or else a reply a line. The n-th is that to the episode's n-th prompt;
+    after the last they begin anew.
+
+    Raises:
+        ValueError: It has none.
+        OSError: There is no such file.
+    """
+    text = file.read_text("utf-8")
+    replies = json.loads(text) if file.suffix == ".json" else text.splitlines()
+    if not isinstance(replies, list) or not replies or not all(isinstance(reply, str) for reply in replies):
+        raise ValueError(f"{file} has no replies; expected a JSON list of texts, or a reply a line. Write some.")
+    return Scripted(lambda asked: str(replies[asked.step % len(replies)]))
+
+
+class Recorded:
+    """Replies of a recorded run, each to the very prompt it was given to.
+
+    Args:
+        rows: Of the run, as `pettingllms_envs.evaluation.record` has them.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._steps = {(row["instance"]["index"], row["sample"]): row["steps"] for row in rows}
+
+    def reply(self, asked: Asked) -> Reply:
+        """See `Agent`.
+
+        Raises:
+            AgentFailed: The record has no such step, or another prompt there.
+        """
+        where = f"instance {asked.instance}, sample {asked.sample}, step {asked.step}"
+        steps = self._steps.get((asked.instance, asked.sample), ())
+        if asked.step >= len(steps):
+            raise AgentFailed("diverged", f"the record has no {where}; expected one for each prompt.")
+        step = steps[asked.step]
+        lead = [step["prompt"]["system"]] if step["prompt"]["system"] else []
+        if step["agent"] != asked.agent or [m["content"] for m in asked.messages] != [*lead, step["prompt"]["text"]]:
+            raise AgentFailed("diverged", f"the record has another prompt at {where} of {asked.agent}.")
+        tokens = step["tokens"]
+        return Reply(
+            text=step["reply"],
+            reasoning=step["reasoning"],
+            prompt_tokens=tokens["prompt"],
+            completion_tokens=tokens["completion"],
+            finish=step["finish"],
+            model=step["model"],
+        )

@@ -1,0 +1,258 @@
+"""A model behind an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, a hosted one.
+
+`POST <base_url>/chat/completions`, over connections that are kept. What is worth a second try gets one: connections that
+fail or break, time-outs, answers that are no JSON, 408, 425, 429 and all of 500 and above, after pauses that double, with
+jitter, and no sooner than `Retry-After` says. What is not (400, a prompt that is too long) fails that prompt alone; a
+wrong key or model ends the run. The seed is sent along, so a second try asks for the same reply as the first.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked, Reply
+from pettingllms_envs.evaluation.lineup import NO_MATTER, Opened, Spec
+
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
+"""Seconds, doubled from one to the other."""
+
+TRY_AGAIN = (408, 425, 429)
+HOPELESS = (401, 403, 404)
+SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
+OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
+MOST_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A model on a server, and how it is asked.
+
+    Args:
+        base_url: Up to and with the version: `http://localhost:8000/v1`.
+        model: As the server calls it.
+        key_env: Name of the environment variable with the key, or None. The key is read when it is sent.
+        sampling: Fields of the request, such as `temperature`; what is not named is left to the server.
+        extra: Further fields of the request.
+        send_seed: Whether each request has its `seed`. Without, two runs may differ.
+        timeout: Seconds in which an answer must come.
+        patience: Seconds after which a prompt that was not answered is given up.
+
+    Raises:
+        ValueError: The URL is none, the variable is not set, or a number is out of its range.
+    """
+
+    base_url: str
+    model: str
+    key_env: str | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    send_seed: bool = True
+    timeout: float = 600.0
+    patience: float = 1200.0
+
+    def __post_init__(self) -> None:
+        if not re.match(r"https?://[^/]", self.base_url):
+            raise ValueError(f"base_url is {self.base_url!r}; expected a URL such as http://localhost:8000/v1.")
+        for name in ("timeout", "patience"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected seconds, more than 0. Raise it.")
+        if self.key_env is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", self.key_env):
+            raise ValueError(
+                "key_env is not shown here, lest it be the key itself; expected the name of an environment variable, "
+                "in capitals. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
+            )
+        if self.key_env is not None and not os.environ.get(self.key_env):
+            raise ValueError(
+                f"key_env is {self.key_env!r}, but there is no such environment variable; expected one with the key. "
+                "Set it, or leave key_env out for a server that wants none."
+            )
+
+    @property
+    def key(self) -> str:
+        """The key, or nothing."""
+        return os.environ.get(self.key_env, "") if self.key_env is not None else ""
+
+
+class ChatApi:
+    """Asks a server; see `pettingllms_envs.evaluation.agents.Agent`.
+
+    Args:
+        endpoint: Whom.
+        client: Keeps the connections; may be shared.
+        sleep: How a pause is made.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, client: httpx2.Client, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._endpoint, self._client, self._sleep = endpoint, client, sleep
+        self._url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
+
+    def reply(self, asked: Asked) -> Reply:
+        """See `Agent`.
+
+        Raises:
+            AgentFailed: `unreachable` after all the patience there is, or `refused`.
+            AgentRefused: The key or the model is wrong.
+        """
+        endpoint = self._endpoint
+        body = {
+            "model": endpoint.model,
+            "messages": [dict(message) for message in asked.messages],
+            **endpoint.sampling,
+            **({"seed": asked.seed} if endpoint.send_seed else {}),
+            **endpoint.extra,
+        }
+        rng = random.Random(asked.seed)
+        began, pause, tries = time.monotonic(), FIRST_PAUSE, 0
+        while True:
+            tries += 1
+            told = self._once(body)
+            if isinstance(told, _Told):
+                return told.reply(tries)
+            wait = max(pause * (0.5 + rng.random()), told.wait)
+            if time.monotonic() - began + wait > endpoint.patience:
+                raise AgentFailed(
+                    "unreachable",
+                    f"{self._url} did not answer in {tries} tries and {endpoint.patience:g} s, the last time with "
+                    f"{told.trouble}",
+                )
+            self._sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _once(self, body: Mapping[str, Any]) -> _Told | _Trouble:
+        """An answer, or why there is none yet."""
+        key = self._endpoint.key
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        try:
+            response = self._client.post(self._url, json=body, headers=headers, timeout=self._endpoint.timeout)
+        except httpx2.TransportError as error:
+            return _Trouble(self._safe(f"{type(error).__name__}: {error}"))
+        status, words = response.status_code, self._safe(response.text)[:MOST_SHOWN]
+        if status in HOPELESS:
+            raise AgentRefused(
+                f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, --model "
+                "and --key-env."
+            )
+        if status >= 500 or status in TRY_AGAIN:
+            return _Trouble(f"status {status}: {words}", _retry_after(response.headers.get("retry-after")))
+        if status >= 300:
+            raise AgentFailed("refused", f"{self._url} refused ({status}): {words}")
+        try:
+            return _Told.of(response.json())
+        except (ValueError, KeyError, IndexError, TypeError):
+            return _Trouble(f"an answer that is no chat completion: {words}")
+
+    def _safe(self, text: str) -> str:
+        key = self._endpoint.key
+        return text.replace(key, "***") if key else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """Why a try failed, and how many seconds the server asks to be left alone."""
+
+    trouble: str
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A chat completion."""
+
+    text: str
+    reasoning: str | None
+    usage: Mapping[str, Any]
+    finish: str | None
+    model: str | None
+
+    @classmethod
+    def of(cls, answer: Any) -> _Told:
+        choice = answer["choices"][0]
+        message = choice["message"]
+        text, reasoning = message["content"], message.get("reasoning_content") or message.get("reasoning")
+        usage = answer.get("usage") or {}
+        if not isinstance(text, str | None) or not isinstance(reasoning, str | None) or not isinstance(usage, dict):
+            raise TypeError
+        return cls(text or "", reasoning, usage, choice.get("finish_reason"), answer.get("model"))
+
+    def reply(self, tries: int) -> Reply:
+        return Reply(
+            text=self.text,
+            reasoning=self.reasoning,
+            prompt_tokens=self.usage.get("prompt_tokens"),
+            completion_tokens=self.usage.get("completion_tokens"),
+            finish=self.finish,
+            model=self.model,
+            tries=tries,
+        )
+
+
+def open_apis(specs: Mapping[str, Spec], concurrency: int) -> Opened:
+    """An `Opener`: agents of the kind `api`, on one pool of connections."""
+    endpoints = {agent: endpoint_of(spec) for agent, spec in specs.items()}
+    client = httpx2.Client(
+        limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+        follow_redirects=True,
+    )
+    return _Apis({agent: ChatApi(endpoint, client) for agent, endpoint in endpoints.items()}, client)
+
+
+def endpoint_of(spec: Spec) -> Endpoint:
+    """A spec's endpoint.
+
+    Raises:
+        ValueError: It has no model or no URL, or options that there are not.
+    """
+    if spec.target is None or "base_url" not in spec.options:
+        missing = "model (--model MODEL)" if spec.target is None else "server (--base-url http://localhost:8000/v1)"
+        raise ValueError(f"an agent of the kind 'api' has no {missing}; expected a model and a server. Give both.")
+    spec.refuse_unknown(OPTIONS, target="MODEL")
+    options = dict(spec.options)
+    if str(options.get("send_seed", True)).lower() not in ("true", "false"):
+        raise ValueError(f"send_seed is {options['send_seed']!r}; expected true or false.")
+    return Endpoint(
+        base_url=options["base_url"],
+        model=spec.target,
+        key_env=options.get("key_env"),
+        sampling={name: options[name] for name in SENT if name in options},
+        extra=options.get("extra", {}),
+        send_seed=str(options.get("send_seed", True)).lower() == "true",
+        **{name: options[name] for name in NO_MATTER if name in options},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Apis:
+    """Agents, and the connections that they share."""
+
+    agents: Mapping[str, ChatApi]
+    client: httpx2.Client
+    versions: Mapping[str, str] = field(default_factory=lambda: {"httpx2": httpx2.__version__})
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def _retry_after(value: str | None) -> float:
+    """Seconds of a `Retry-After`, which is a number or a date; 0 where it is neither."""
+    if value is None:
+        return 0.0
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return 0.0

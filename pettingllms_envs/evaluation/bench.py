@@ -1,0 +1,232 @@
+"""A benchmark: an environment, its problems and who plays, as values; from those alone a run is played, or played again."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pettingllms_envs
+from pettingllms_envs.evaluation import metrics
+from pettingllms_envs.evaluation.lineup import Spec, from_identity, open_all
+from pettingllms_envs.evaluation.play import Instance, Rules
+from pettingllms_envs.evaluation.record import REPORT, Row, header, read_header, write_json
+from pettingllms_envs.evaluation.runner import Ended, Folder, Plan, instances_digest, run
+from pettingllms_envs.instances import published
+
+
+DEFAULT_LIMIT = 200
+ANY_INSTANCE = frozenset({"workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"})
+"""Settings that leave the problems as they are: with them a published test set is still what it was published as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The problems of a run, and where they are from: `"published"`, `"data set"` or `"seeds"`."""
+
+    source: str
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """All that decides what the rows of a run say.
+
+    Args:
+        env: Name of the environment with its version.
+        settings: It is made with.
+        agents: Who plays, by the name of the agent.
+        chosen: The problems.
+        samples: Episodes on each problem.
+        rules: What holds for every episode.
+    """
+
+    env: str
+    settings: Mapping[str, Any]
+    agents: Mapping[str, Spec]
+    chosen: Chosen
+    samples: int = 1
+    rules: Rules = field(default_factory=Rules)
+
+    def make(self) -> Any:
+        """A new environment."""
+        return pettingllms_envs.make(self.env, **self.settings)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """As `run.json` has it."""
+        env = self.make()
+        return {
+            "env": self.env,
+            "settings": dict(self.settings),
+            "env_config": words_of(env),
+            "roles": roles_of(env),
+            "instances": {
+                "source": self.chosen.source,
+                "num": len(self.chosen.instances),
+                "digest": instances_digest(self.chosen.instances),
+            },
+            "samples": self.samples,
+            "seed": self.rules.seed,
+            "max_steps": self.rules.max_steps,
+            "episode_tokens": self.rules.episode_tokens,
+            "agents": {agent: spec.identity for agent, spec in self.agents.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A run that was played: what `run.json` and `report.json` say, and what there is of it."""
+
+    header: Mapping[str, Any]
+    report: Mapping[str, Any]
+    ended: Ended
+
+
+def play(
+    bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], None] = lambda row: None
+) -> Played:
+    """Play a benchmark into a folder, or what is missing of it there, and write the report.
+
+    Raises:
+        ValueError: An agent cannot be had, or the folder is another run's.
+        OSError: The folder cannot be written.
+    """
+    crew = open_all(bench.agents, concurrency)
+    try:
+        head = header("bench", bench.config, crew.versions, layers())
+        folder = Folder(path, head)
+        try:
+            plan = Plan(
+                make_env=bench.make, instances=bench.chosen.instances, samples=bench.samples, rules=bench.rules
+            )
+            ended = run(plan, crew.agents, folder, concurrency=concurrency, on_row=on_row)
+            report = metrics.report(head, ended.rows, num_planned=plan.num_episodes)
+            write_json(path / REPORT, report)
+        finally:
+            folder.close()
+    finally:
+        crew.close()
+    return Played(head, report, ended)
+
+
+def choose(
+    env: Any,
+    name: str,
+    settings: Mapping[str, Any],
+    *,
+    split: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+) -> Chosen:
+    """The problems to play.
+
+    The published test set of a game, if nothing is asked for that it does not have; else all problems of the split of
+    a data set (`metadata["num_instances"]`), of which a limit takes a sample, always the same; else the seeds from 0.
+
+    Args:
+        env: The environment.
+        name: With its version.
+        settings: It was made with.
+        split: `"test"`, where there are splits, if None.
+        options: Further reset options.
+        limit: At most so many; all that are known, if None, else `DEFAULT_LIMIT`.
+
+    Raises:
+        ValueError: The environment has no such option.
+    """
+    known = env.metadata.get("reset_options", {})
+    options = dict(options or {})
+    if split is not None:
+        options["split"] = split
+    for option in options:
+        if option not in known:
+            raise ValueError(
+                f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}. Leave it out."
+            )
+    if options in ({}, {"split": "test"}) and not set(settings) - ANY_INSTANCE and has_published(name):
+        rows = [{key: row[key] for key in ("seed", "split", "level")} for row in published(name)][:limit]
+        return Chosen("published", tuple(_instance(i, **row) for i, row in enumerate(rows)))
+    if "split" in known and "test" in known["split"]:
+        options.setdefault("split", "test")
+    num = env.metadata.get("num_instances")
+    num = num.get(options.get("split")) if isinstance(num, Mapping) else num
+    if num is None:
+        seeds: Sequence[int] = range(DEFAULT_LIMIT if limit is None else limit)
+        return Chosen("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
+    seeds = range(num)
+    if limit is not None and limit < num:  # the first ones may be the easiest
+        seeds = sorted(random.Random(f"{name} {limit}").sample(seeds, limit))
+    return Chosen("data set", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
+
+
+def has_published(name: str) -> bool:
+    """Whether the package has a published test set of an environment such as `"sokoban_v0"`."""
+    return (resources.files(pettingllms_envs) / "data" / f"{name}_test.jsonl").is_file()
+
+
+def of_run(path: Path, rows: Sequence[Row]) -> Bench:
+    """The benchmark that a recorded run was of.
+
+    Args:
+        path: Its folder.
+        rows: Its rows, of which the problems are taken.
+
+    Raises:
+        ValueError: It was no benchmark.
+    """
+    head = read_header(path)
+    config = head["config"]
+    if head["kind"] != "bench":
+        raise ValueError(f"{path} has {head['kind']}; expected a run of `pettingllms bench`. Name another.")
+    instances = {row["instance"]["index"]: row["instance"] for row in rows}
+    return Bench(
+        env=config["env"],
+        settings=config["settings"],
+        agents={agent: from_identity(identity) for agent, identity in config["agents"].items()},
+        chosen=Chosen(
+            config["instances"]["source"],
+            tuple(Instance(i, each["seed"], each["options"]) for i, each in sorted(instances.items())),
+        ),
+        samples=config["samples"],
+        rules=Rules(
+            seed=config["seed"], max_steps=config["max_steps"], episode_tokens=config["episode_tokens"]
+        ),
+    )
+
+
+def roles_of(env: Any) -> dict[str, str]:
+    """The role of each agent: what stands before the number in `planner_0`; a stranger's agent is a role of its own."""
+    named = getattr(getattr(env.unwrapped, "workflow", None), "roles", None)
+    known = {f"{role.name}_0": role.name for role in named} if named is not None else {}
+    return {agent: known.get(agent, agent) for agent in env.possible_agents}
+
+
+def words_of(env: Any) -> str | None:
+    """All settings of one of our environments in its own words; None for a stranger's."""
+    workflow = getattr(env.unwrapped, "workflow", None)
+    return None if workflow is None else repr((workflow, getattr(env.unwrapped, "alpha", None)))
+
+
+def layers() -> Mapping[str, Any] | None:
+    """What holds programs on this machine, if the environment has loaded the sandbox; else None.
+
+    Raises:
+        ValueError: Nothing holds them.
+    """
+    if "pettingllms_envs.sandbox.sandbox" not in sys.modules:
+        return None
+    from pettingllms_envs import sandbox
+
+    try:
+        return sandbox.describe()
+    except sandbox.SandboxUnavailable as error:
+        raise ValueError(str(error)) from error
+
+
+def _instance(index: int, *, seed: int, **options: Any) -> Instance:
+    return Instance(index, seed, options)

@@ -1,0 +1,132 @@
+"""A run as a data set of the Hub: its episodes, its numbers, its page, and a card that says how they came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pettingllms_envs.evaluation import record
+from pettingllms_envs.evaluation.metrics import report
+
+
+PUSHED = (record.RUN, record.EPISODES, record.REPORT, "page.html")
+"""Of these, what is there. Nothing else that lies in the folder is uploaded."""
+
+EXTRA = (
+    "pushing needs huggingface_hub, which is not installed; expected the extra `data`. pip install 'pettingllms[data]'"
+)
+
+
+def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
+    """Upload a run, in one commit; the repository is made if there is none.
+
+    Args:
+        run: Its folder.
+        repo: Of a data set on the Hub, `"name/of-it"`.
+        private: Whether a new repository is; one that is there stays as it is.
+        api: A `huggingface_hub.HfApi`; None is that of the user who is logged in.
+
+    Returns:
+        The commit's address.
+
+    Raises:
+        ValueError: The folder holds no run, or one that has not ended.
+        ImportError: `huggingface_hub` is not installed.
+        OSError: A file cannot be read, or the Hub cannot be reached or refuses.
+    """
+    try:
+        from huggingface_hub import CommitOperationAdd, HfApi
+    except ImportError as error:
+        raise ImportError(EXTRA) from error
+    header, rows = record.read_header(run), record.read(run)
+    if not rows:
+        raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")
+    api = HfApi() if api is None else api
+    api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+    added = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=file) for file in files(run)]
+    text = card(repo, header, report(header, rows))
+    added.append(CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=text.encode("utf-8")))
+    done = api.create_commit(
+        repo, added, commit_message=f"{header['config'].get('env')}: {len(rows)} episodes", repo_type="dataset"
+    )
+    return str(done.commit_url)
+
+
+def files(run: Path) -> list[Path]:
+    """What of a run is uploaded, besides the card."""
+    return [run / name for name in PUSHED if (run / name).is_file()]
+
+
+def card(repo: str, header: Mapping[str, Any], figures: Mapping[str, Any]) -> str:
+    """The repository's README, with the Hub's metadata.
+
+    Args:
+        repo: Its name.
+        header: The run's `run.json`.
+        figures: Its numbers, as `evaluation.metrics.report` has them.
+    """
+    config = header["config"]
+    success, episodes = figures["success"], figures["episodes"]
+    lines = [
+        "---",
+        "pretty_name: " + repo.rpartition("/")[2],
+        "tags: [pettingllms, multi-agent, evaluation]",
+        "configs:",
+        "- config_name: default",
+        f"  data_files: {record.EPISODES}",
+        "---",
+        "",
+        f"# {repo}",
+        "",
+        f"{episodes['ended']} episodes of `{config.get('env')}`, recorded by PettingLLMs"
+        f" ({header['kind']}, version {header['versions']['pettingllms']}).",
+        "",
+    ]
+    if success is not None:
+        low, high = 100 * success["low"], 100 * success["high"]
+        lines += [
+            "| | |",
+            "|---|---|",
+            f"| success | {100 * success['mean']:.1f}%, 95% interval [{low:.1f}, {high:.1f}] ({success['method']}) |",
+            f"| problems, episodes | {success['problems']}, {success['episodes']} |",
+            f"| without a verdict | {sum(episodes['errors'].values())} errors, {episodes['missing']} missing |",
+            "",
+        ]
+    lines += ["| agent | played by | calls | tokens written |", "|---|---|---|---|"]
+    for agent, numbers in figures["agents"].items():
+        written = numbers["completion_tokens"]
+        lines.append(
+            f"| `{agent}` | {_played_by(config, agent)} | {numbers['calls']} | {'' if written is None else written} |"
+        )
+    lines += ["", "| setting | |", "|---|---|"]
+    lines += [f"| {name} | `{value}` |" for name, value in _settings(header).items()]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "`run.json` says how it was run, `episodes.jsonl` has every prompt, reply, reward and state digest, a line"
+            " an episode, `report.json` the numbers. To look at it, or to play it again without a model:",
+            "",
+            "```bash",
+            f"hf download {repo} --repo-type dataset --local-dir run",
+            "pettingllms view run",
+            "pettingllms replay run/episodes.jsonl",
+            "```",
+            "",
+        ]
+    )
+
+
+def _played_by(config: Mapping[str, Any], agent: str) -> str:
+    about = (config.get("agents") or {}).get(agent) or {}
+    kind = about.get("kind") or about.get("policy") or "unknown"
+    return f"`{about['model']}` ({kind})" if about.get("model") else kind
+
+
+def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
+    config = header["config"]
+    named = {f"env {name}": value for name, value in (config.get("settings") or {}).items()}
+    plain = {name: value for name, value in config.items() if isinstance(value, str | int | float)}
+    sandbox = header.get("sandbox")
+    return {**plain, **named, "sandbox": sandbox["level"] if sandbox else "no program was run"}

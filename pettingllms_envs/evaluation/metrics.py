@@ -1,0 +1,197 @@
+"""From rows to numbers: what `report.json` says, and the tables that are shown of it. Pure.
+
+Rows with an error are in no rate and no mean. How much they could matter is said by `least` and `most`: success if all of
+them had failed, and if all had succeeded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pettingllms_envs.evaluation.record import FORMAT, Row, place, problem
+from pettingllms_envs.evaluation.statistics import Interval, bootstrap, majority, mean_interval, pass_at
+
+
+MOST_GROUPS = 12
+"""An option with more values is not broken down."""
+
+Figures = dict[str, Any]
+
+
+def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int | None = None) -> Figures:
+    """All numbers of a run.
+
+    Args:
+        header: Its `run.json`.
+        rows: Its rows.
+        num_planned: Episodes that there were to be; those of the rows, if None.
+    """
+    ended = [row for row in rows if row["error"] is None]
+    errors = Counter(row["error"]["kind"] for row in rows if row["error"] is not None)
+    num = len(rows) if num_planned is None else num_planned
+    told = [row for row in ended if row["success"] is not None]
+    return {
+        "format": FORMAT,
+        "env": header["config"].get("env"),
+        "episodes": {"planned": num, "ended": len(ended), "errors": dict(errors), "missing": num - len(rows)},
+        "success": success(told, num_errors=num - len(ended)) if told else None,
+        "samples": samples(told),
+        "outcome": {name: _mean(ended, _outcome(name)) for name in _numeric(ended)},
+        "turns": _mean(ended, lambda row: row["turns"]),
+        "ends": dict(Counter(row["end"] for row in ended)),
+        "tokens": _mean(ended, tokens),
+        "agents": {name: _agent(name, rows) for name in _agents(rows)},
+        "parts": parts(ended),
+        "by": by_options(told),
+    }
+
+
+def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
+    """The share of successes, a problem counting once however many samples it has, with its interval.
+
+    `method` is `wilson`, or `bootstrap` over problems where there are several samples of each.
+    """
+    shares = by_problem(rows, lambda row: float(row["success"]))
+    figures = {"mean": sum(shares) / len(shares), "problems": len(shares), "episodes": len(rows)}
+    low, high = mean_interval(shares)
+    method = "wilson" if set(shares) <= {0.0, 1.0} or len(set(shares)) == 1 else "bootstrap"
+    figures |= {"low": low, "high": high, "confidence": 0.95, "method": method}
+    if num_errors:
+        num_right = sum(bool(row["success"]) for row in rows)
+        whole = len(rows) + num_errors
+        figures |= {"least": num_right / whole, "most": (num_right + num_errors) / whole}
+    return figures
+
+
+def samples(rows: Sequence[Row]) -> Figures | None:
+    """avg@k, pass@j for j up to k, and majority@k where outcomes have an `answer`; None for one sample a problem.
+
+    k is the least number of samples that a problem has; avg@k takes all that there are.
+    """
+    problems = _groups(rows)
+    k = min(map(len, problems.values()), default=1)
+    if k < 2:
+        return None
+    counts = [(len(group), sum(bool(row["success"]) for row in group)) for group in problems.values()]
+    powers = [2**i for i in range(k.bit_length()) if 2**i < k]
+    figures: Figures = {
+        "k": k,
+        "avg": _figure([right / num for num, right in counts]),
+        "pass": {str(j): _figure([pass_at(j, num, right) for num, right in counts]) for j in [*powers, k]},
+    }
+    if any(row["outcome"].get("answer") is not None for row in rows):
+        votes = [
+            majority([row["outcome"].get("answer") for row in group], [bool(row["success"]) for row in group])
+            for group in problems.values()
+        ]
+        figures["majority"] = _figure(votes)
+    return figures
+
+
+def by_problem(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
+    """The mean of a value over the samples of each problem, in the order of problems."""
+    return [sum(map(value, group)) / len(group) for group in _groups(rows).values()]
+
+
+def tokens(row: Row) -> int | None:
+    """Prompt and completion tokens of all agents in an episode; None where an agent's were not counted at all."""
+    counts = [count for step in row["steps"] for count in step["tokens"].values()]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def parts(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
+    """Of each named part of the rewards, by scope: its sum over an episode, in the mean, and how many episodes had it."""
+    sums: dict[tuple[str, str], dict[int, float]] = {}
+    for i, row in enumerate(rows):
+        for step in row["steps"]:
+            for scope, named in (step["parts"] or {}).items():
+                for name, value in named.items():
+                    of_row = sums.setdefault((scope, name), {})
+                    of_row[i] = of_row.get(i, 0.0) + value
+    found: dict[str, dict[str, Figures]] = {}
+    for (scope, name), of_rows in sorted(sums.items()):
+        mean = sum(of_rows.values()) / len(rows)
+        found.setdefault(scope, {})[name] = {"mean": mean, "episodes": len(of_rows)}
+    return found
+
+
+def by_options(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
+    """Success for each value of the options that have a few, such as `level`."""
+    found: dict[str, dict[str, Figures]] = {}
+    for name in dict.fromkeys(name for row in rows for name in row["instance"]["options"]):
+        groups: dict[str, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(str(row["instance"]["options"].get(name)), []).append(row)
+        if 1 < len(groups) <= MOST_GROUPS:
+            found[name] = {value: success(groups[value]) for value in sorted(groups)}
+    return found
+
+
+def _agent(name: str, rows: Sequence[Row]) -> Figures:
+    """What an agent cost, over all rows, and what it earned, over those that ended."""
+    steps = [step for row in rows for step in row["steps"] if step["agent"] == name]
+    ended = [row for row in rows if row["error"] is None and name in row["returns"]]
+    own: Figures = {
+        "calls": len(steps),
+        "retries": sum(step.get("timing", {}).get("tries", 1) - 1 for step in steps),
+        "prompt_tokens": _sum(step["tokens"]["prompt"] for step in steps),
+        "completion_tokens": _sum(step["tokens"]["completion"] for step in steps),
+        "cut_off": sum(step["finish"] == "length" for step in steps),
+        "seconds": sum(step.get("timing", {}).get("seconds", 0.0) for step in steps) / max(len(steps), 1),
+        "models": sorted({step["model"] for step in steps if step["model"] is not None}),
+        "return": _mean(ended, lambda row: row["returns"][name]),
+    }
+    return own
+
+
+def _agents(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(agent for row in rows for agent in row["returns"]))
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _numeric(rows: Sequence[Row]) -> list[str]:
+    """The figures of an outcome that are numbers or yes and no, but for success."""
+    named = dict.fromkeys(
+        name
+        for row in rows
+        for name, value in (row["outcome"] or {}).items()
+        if isinstance(value, bool | int | float) and name != "success"
+    )
+    return list(named)
+
+
+def _outcome(name: str) -> Callable[[Row], float | None]:
+    def value(row: Row) -> float | None:
+        found = (row["outcome"] or {}).get(name)
+        return float(found) if isinstance(found, bool | int | float) else None
+
+    return value
+
+
+def _mean(rows: Sequence[Row], value: Callable[[Row], float | None]) -> Figures | None:
+    """The mean over problems of a figure, with a bootstrap interval; rows without it are left out."""
+    known = [row for row in rows if value(row) is not None]
+    if not known:
+        return None
+    means = by_problem(known, lambda row: float(value(row) or 0.0))
+    return _figure(means, bootstrap)
+
+
+def _figure(values: Sequence[float], interval: Callable[[Sequence[float]], Interval] = mean_interval) -> Figures:
+    low, high = interval(values)
+    return {"mean": sum(values) / len(values), "low": low, "high": high}
+
+
+def _groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by problem, in the order of problems; two seeds of a data set may be one problem."""
+    groups: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=place):
+        groups.setdefault(problem(row), []).append(row)
+    return groups

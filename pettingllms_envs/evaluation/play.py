@@ -1,0 +1,302 @@
+"""One episode of any PettingZoo AEC environment whose observations are text, ours or a stranger's, as a row."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pettingllms_envs.evaluation.agents import Agent, AgentFailed, Asked, Message, Reply
+from pettingllms_envs.evaluation.record import FORMAT, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A problem of a run.
+
+    Args:
+        index: Its place among the run's instances, from 0.
+        seed: The environment is reset with.
+        options: The environment is reset with.
+    """
+
+    index: int
+    seed: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What seeds of replies follow from: the problem itself, and not its place."""
+        return repr((self.seed, sorted(self.options.items())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for every episode of a run.
+
+    Args:
+        seed: Of the run; each reply has a seed of its own that follows from it.
+        max_steps: An episode that takes longer is cut: a stranger's may never end.
+        episode_tokens: Prompt and completion tokens of all agents after which nobody is asked again, or None.
+    """
+
+    seed: int = 0
+    max_steps: int = 1000
+    episode_tokens: int | None = None
+
+
+class Stopped(Exception):
+    """The run is to end; the episode is left as it is and leaves no row."""
+
+
+def episode(
+    env: Any,
+    instance: Instance,
+    sample: int,
+    agents: Mapping[str, Agent],
+    rules: Rules,
+    *,
+    stopped: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Play an episode to its end, and its row (docs/records.md).
+
+    An agent that fails ends the episode with `error`, and so does an environment that raises: neither is a failure to
+    solve the problem.
+
+    Args:
+        env: Any AEC environment. Of ours `state_hash`, the scopes of the rewards and the outcome are recorded, too.
+        instance: The problem.
+        sample: Which of the episodes on this instance it is, from 0.
+        agents: Who plays, by the name of the agent.
+        rules: Of the run.
+        stopped: Asked before every reply.
+
+    Raises:
+        Stopped: `stopped()` was true.
+    """
+    began, clock = time.time(), time.perf_counter()
+    course = Course(env, instance)
+    error: dict[str, Any] | None = None
+    end = ""
+    try:
+        course.reset()
+        while not (end := course.end(rules)):
+            if stopped():
+                raise Stopped
+            course.step(agents[env.agent_selection], sample, rules)
+    except AgentFailed as failed:
+        error = {"kind": failed.kind, "message": str(failed)}
+    except Stopped:
+        raise
+    except Exception as failed:  # noqa: BLE001  # a stranger's environment may raise anything; the row says what
+        error = {"kind": "environment", "message": f"{type(failed).__name__}: {failed}"}
+    if error is not None:
+        end = "error"
+        error |= {"agent": course.asked, "step": len(course.steps)}
+    row = course.row(sample, end, error)
+    row["timing"] = {"began": round(began, 3), "seconds": round(time.perf_counter() - clock, 4)}
+    return row
+
+
+class Course:
+    """An episode while it is played: the environment, and what was written down so far."""
+
+    def __init__(self, env: Any, instance: Instance) -> None:
+        self.env, self.instance = env, instance
+        self.steps: list[dict[str, Any]] = []
+        self.asked: str | None = None
+        self._returns: dict[str, float] = {}
+        self._outcome: dict[str, Any] | None = None
+        self._turn: int | None = None
+        self._tokens = 0
+        self._over: str = ""
+        self._problem: str | None = None
+
+    def reset(self) -> None:
+        """Begin the instance."""
+        self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
+        self._returns = dict.fromkeys(self.env.agents, 0.0)
+        self._problem = _problem(self.env)
+        self._look()
+
+    def end(self, rules: Rules) -> str:
+        """Why the episode is over, or nothing. Those whose episode is over take their leave here."""
+        while self.env.agents and (over := self._how_over()):
+            self._over = over
+            self.env.step(None)
+        if not self.env.agents:
+            return self._over or "terminated"
+        if len(self.steps) >= rules.max_steps:
+            return "cut"
+        if rules.episode_tokens is not None and self._tokens >= rules.episode_tokens:
+            return "budget"
+        return ""
+
+    def step(self, agent: Agent, sample: int, rules: Rules) -> None:
+        """Ask who is to act, and play the reply."""
+        env, name = self.env, self.env.agent_selection
+        self.asked = name
+        prompt = prompt_of(env.observe(name), agent=name)
+        number = len(self.steps)
+        seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
+        step = {"agent": name, "turn": self._turn_of(name), "state": state_hash(env), "prompt": prompt}
+        clock = time.perf_counter()
+        reply = agent.reply(
+            Asked(
+                env=env,
+                agent=name,
+                messages=messages_of(prompt),
+                seed=seed,
+                instance=self.instance.index,
+                sample=sample,
+                step=number,
+            )
+        )
+        seconds = time.perf_counter() - clock
+        self._tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
+        self.play(reply.text, step | spoken(reply, seed))
+        self.steps[-1]["timing"] = {"seconds": round(seconds, 4), "tries": reply.tries}
+
+    def play(self, reply: str, step: dict[str, Any]) -> None:
+        """Play a reply, and write down the step with what came of it."""
+        env = self.env
+        self.asked = env.agent_selection
+        env.step(reply)
+        rewards = {agent: float(reward) for agent, reward in env.rewards.items()}
+        for agent, reward in rewards.items():
+            if not math.isfinite(reward):
+                raise ValueError(f"the environment's reward for {agent} is {reward}; expected a finite number.")
+            self._returns[agent] = self._returns.get(agent, 0.0) + reward
+        parts = _parts(env)
+        step |= {"rewards": rewards, "parts": parts}
+        self.steps.append(step)
+        self._look()
+        self.asked = None
+
+    def row(self, sample: int, end: str, error: dict[str, Any] | None) -> dict[str, Any]:
+        """What was written down, without `timing`."""
+        outcome = self._outcome
+        success = outcome.get("success") if outcome is not None else None
+        row: dict[str, Any] = {
+            "format": FORMAT,
+            "instance": {
+                "index": self.instance.index,
+                "env": str(self.env.metadata.get("name", type(self.env.unwrapped).__name__)),
+                "seed": self.instance.seed,
+                "options": dict(self.instance.options),
+                "problem": self._problem,
+            },
+            "sample": sample,
+            "steps": self.steps,
+            "end": end,
+            "turns": self._turn if self._turn is not None else len(self.steps),
+            "success": None if success is None or error is not None else bool(success),
+            "outcome": outcome,
+            "returns": self._returns,
+            "state": None if error is not None else state_hash(self.env),
+            "error": error,
+        }
+        row["digest"] = digest(row)
+        return row
+
+    def _how_over(self) -> str:
+        agent = self.env.agent_selection
+        if self.env.terminations[agent]:
+            return "terminated"
+        return "truncated" if self.env.truncations[agent] else ""
+
+    def _look(self) -> None:
+        """Take from the infos what they say of the outcome and the turn."""
+        infos = [info for info in self.env.infos.values() if isinstance(info, Mapping)]
+        outcome = next((info["outcome"] for info in infos if isinstance(info.get("outcome"), Mapping)), None)
+        if outcome is not None:
+            self._outcome = {name: _plain(value) for name, value in outcome.items()}
+        turn = next((info["turn"] for info in infos if isinstance(info.get("turn"), int)), None)
+        self._turn = turn if turn is not None else self._turn
+
+    def _turn_of(self, agent: str) -> int:
+        """The turn as the environment counts, or else how often the agent has been asked."""
+        if self._turn is not None:
+            return self._turn
+        return 1 + sum(step["agent"] == agent for step in self.steps)
+
+
+def prompt_of(observation: Any, *, agent: str) -> dict[str, str]:
+    """An observation as `{"system": ..., "text": ...}`: a `str`, or a mapping with a text and perhaps a system prompt.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if isinstance(observation, str):
+        return {"system": "", "text": observation}
+    if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
+        system = observation.get("system")
+        return {"system": system if isinstance(system, str) else "", "text": observation["text"]}
+    raise TypeError(
+        f"agent {agent!r} observes a {type(observation).__name__}; expected text: a str, or a dict with a str under "
+        "'text' and perhaps one under 'system'. Wrap the environment so that observe() returns what a model can read."
+    )
+
+
+def messages_of(prompt: Mapping[str, str]) -> tuple[Message, ...]:
+    """The prompt as chat messages; an empty system prompt is none."""
+    lead = ({"role": "system", "content": prompt["system"]},) if prompt["system"] else ()
+    return (*lead, {"role": "user", "content": prompt["text"]})
+
+
+def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) -> int:
+    """The seed of one reply, below 2^31: it follows from what is asked, not from when, or after how many tries."""
+    name = repr((run, instance, sample, agent, step))
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
+
+
+def spoken(reply: Reply, seed: int) -> dict[str, Any]:
+    """What a step's record says of a reply."""
+    return {
+        "reply": reply.text,
+        "reasoning": reply.reasoning,
+        "tokens": {"prompt": reply.prompt_tokens, "completion": reply.completion_tokens},
+        "finish": reply.finish,
+        "model": reply.model,
+        "seed": seed,
+    }
+
+
+def state_hash(env: Any) -> str | None:
+    """The environment's own hash of its state, where it has one."""
+    found = getattr(env.unwrapped, "state_hash", None)
+    return None if found is None else str(found())
+
+
+def _parts(env: Any) -> dict[str, dict[str, float]] | None:
+    """The named parts of the last step's reward by scope, where the environment's snapshots have them."""
+    snapshot = getattr(env.unwrapped, "snapshot", None)
+    parts = None if snapshot is None else getattr(snapshot(), "parts", None)
+    if parts is None:
+        return None
+    return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
+
+
+def _problem(env: Any) -> str | None:
+    """The id of the data set's row that is played, where the task's state says: `state.problem.id`."""
+    snapshot = getattr(env.unwrapped, "snapshot", None)
+    play = None if snapshot is None else getattr(snapshot(), "play", None)
+    problem = getattr(getattr(play, "task", None), "problem", None)
+    found = getattr(problem, "id", None)
+    return None if found is None else str(found)
+
+
+def _plain(value: Any) -> bool | int | float | str | None:
+    """A figure of an outcome as plain data; NaN and what is no figure become None, or words."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)

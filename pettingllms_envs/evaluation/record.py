@@ -1,0 +1,186 @@
+"""What an evaluation leaves behind, in files that anybody can read: docs/records.md explains every field.
+
+    run.json         once: what was run, by which versions, on which machine (`header`)
+    episodes.jsonl   a line an episode: each prompt, reply, reward and state (`pettingllms_envs.evaluation.play`)
+    report.json      the numbers (`pettingllms_envs.evaluation.metrics`)
+
+A row is plain JSON data. Whatever a second run would find different (clocks, retries) is under a key `timing`, on the
+row and on its steps, and nowhere else: `digest` is of all the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+
+FORMAT = 1
+"""Goes up when a field changes its meaning or goes away; a field more is no change."""
+
+RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
+
+Row = Mapping[str, Any]
+
+
+def digest(row: Row) -> str:
+    """SHA-256, 64 hex digits, of all that a replay must find again: the row without `timing` and `digest`."""
+    plain = {key: value for key, value in row.items() if key not in ("digest", "timing")}
+    plain["steps"] = [{key: value for key, value in step.items() if key != "timing"} for step in row["steps"]]
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def place(row: Row) -> tuple[int, int]:
+    """Index of the row's instance in its run, and number of the sample: what tells the rows of a run apart."""
+    return row["instance"]["index"], row["sample"]
+
+
+def problem(row: Row) -> str:
+    """What tells problems apart, in one run and between runs: the id of the data set's, else seed and options."""
+    instance = row["instance"]
+    if instance["problem"] is not None:
+        return f"{instance['env']} {instance['problem']}"
+    return f"{instance['env']} {instance['seed']} {json.dumps(instance['options'], sort_keys=True)}"
+
+
+def write_line(row: Row) -> str:
+    """A row as its line of the file; pure ASCII, whatever a model wrote.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file, or of the `episodes.jsonl` of a run's folder.
+
+    A last line that a killed run left half written is left out.
+
+    Raises:
+        ValueError: A line is no row, or one of a format that this version does not know.
+        OSError: There is no such file.
+    """
+    file = file / EPISODES if file.is_dir() else file
+    return list(_rows(file))
+
+
+def read_header(file: Path) -> dict[str, Any]:
+    """The `run.json` of a run, given its folder or its `episodes.jsonl`.
+
+    Raises:
+        ValueError: It is none, or of a format that this version does not know.
+        OSError: There is none.
+    """
+    file = (file if file.is_dir() else file.parent) / RUN
+    try:
+        header: dict[str, Any] = json.loads(file.read_text("ascii"))
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON ({error}); expected the {RUN} of a run. Name another folder.") from None
+    _check_format(header, str(file))
+    return header
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file so that a kill leaves the old one or the new one, never half of it."""
+    other = file.with_name(file.name + ".new")
+    with open(other, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    other.replace(file)
+
+
+def write_rows(file: Path, rows: Iterable[Row]) -> None:
+    """Write rows in the order of instances and samples, whole or not at all."""
+    write_whole(file, "".join(map(write_line, sorted(rows, key=place))))
+
+
+def write_json(file: Path, value: Mapping[str, Any]) -> None:
+    """Write a header or a report, whole or not at all."""
+    write_whole(file, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def header(
+    kind: str, config: Mapping[str, Any], versions: Mapping[str, str], sandbox: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What `run.json` says.
+
+    Args:
+        kind: What made the rows, `"bench"` or another word.
+        config: All that decides what the rows say, in plain JSON data.
+        versions: Of further libraries, those of the agents.
+        sandbox: What holds the programs of an environment that runs any, as `sandbox.describe()` says.
+    """
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "config": dict(config),
+        "versions": {**_versions(), **versions},
+        "sandbox": None if sandbox is None else dict(sandbox),
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        },
+    }
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    with open(file, encoding="ascii", errors="surrogateescape") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                if not line.endswith("\n"):
+                    return
+                row = None
+            if not isinstance(row, dict) or "steps" not in row or "instance" not in row:
+                raise ValueError(
+                    f"{file}, line {number} is no episode; expected rows as docs/records.md has them. Name a file "
+                    "that `pettingllms bench` wrote, or remove the line."
+                )
+            _check_format(row, f"{file}, line {number}")
+            yield row
+
+
+def _check_format(value: Mapping[str, Any], where: str) -> None:
+    if value.get("format") != FORMAT:
+        raise ValueError(
+            f"{where} has the format {value.get('format')!r}; expected {FORMAT}. Read it with the version of "
+            "pettingllms that wrote it."
+        )
+
+
+def _versions() -> dict[str, str]:
+    named = ("pettingllms", "pettingzoo", "gymnasium", "numpy")
+    return {"python": platform.python_version(), **{name: _version(name) for name in named}, "source": source_digest()}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@cache
+def source_digest() -> str:
+    """SHA-256 of this package's own Python files, 16 hex digits: tells two states of the code apart."""
+    whole = hashlib.sha256()
+    for folder, file in sorted(_sources()):
+        whole.update(f"{folder}\0".encode() + file)
+    return whole.hexdigest()[:16]
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    root = Path(str(resources.files("pettingllms_envs")))
+    for file in root.rglob("*.py"):
+        yield file.relative_to(root).as_posix(), file.read_bytes()

@@ -1,0 +1,268 @@
+"""Many episodes at once, written down as they end, and taken up again where a run was killed.
+
+An episode is played on a thread, in an environment of that thread's own. The rows go through one queue to the caller's
+thread, which writes each as it comes; at the end they are sorted. What a row says depends on the plan alone and not on
+the number of threads, so that a run that was killed and taken up again leaves the same rows as one that was not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import itertools
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pettingllms_envs.evaluation.agents import Agent, AgentRefused
+from pettingllms_envs.evaluation.play import Instance, Rules, Stopped, episode
+from pettingllms_envs.evaluation.record import (
+    EPISODES,
+    RUN,
+    place,
+    read,
+    read_header,
+    write_json,
+    write_line,
+    write_rows,
+)
+
+
+MOST_ERRORS_IN_A_ROW = 20
+"""A run whose last so many episodes were all errors (or as many as are played at once, if those are more) is ended:
+its server is gone, or its environment broken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The episodes of a run.
+
+    Args:
+        make_env: Makes an environment; called once for each thread.
+        instances: The problems, by index.
+        samples: Episodes on each.
+        rules: What holds for every episode.
+    """
+
+    make_env: Callable[[], Any]
+    instances: Sequence[Instance]
+    samples: int = 1
+    rules: Rules = Rules()  # noqa: RUF009  # frozen
+
+    @property
+    def num_episodes(self) -> int:
+        """All of them."""
+        return len(self.instances) * self.samples
+
+
+class Folder:
+    """The files of a run, which nobody else writes meanwhile.
+
+    Args:
+        path: Of the folder; made where there is none.
+        header: What `run.json` says of the run.
+
+    Raises:
+        ValueError: There is a run of another configuration in it, or one that is going on.
+        OSError: It cannot be made or written.
+    """
+
+    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file = path / EPISODES
+        self._stream = open(path / ".lock", "a")  # noqa: SIM115  # held as long as the run goes on
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._stream.close()
+            raise ValueError(f"another process writes {path}; expected to be alone. Wait, or name another.") from None
+        try:
+            if (path / RUN).exists():
+                _check_same(read_header(path), header, path)
+            elif self._file.exists():
+                raise ValueError(f"{path} has {EPISODES} without {RUN}; expected a run of ours. Name another folder.")
+            else:
+                write_json(path / RUN, header)
+        except BaseException:
+            self.close()
+            raise
+
+    def taken_up(self) -> list[dict[str, Any]]:
+        """The rows that are done, in the file alone; those that ended with an error are to be played again."""
+        if not self._file.exists():
+            return []
+        done = {place(row): row for row in read(self._file) if row["error"] is None}
+        write_rows(self._file, done.values())
+        return list(done.values())
+
+    @contextmanager
+    def writing(self) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+        """A function that adds a row; a kill loses none that was added."""
+        with open(self._file, "a", encoding="ascii") as stream:
+
+            def write(row: Mapping[str, Any]) -> None:
+                stream.write(write_line(row))
+                stream.flush()
+
+            yield write
+
+    def close(self) -> None:
+        """Let others write."""
+        self._stream.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What a run left.
+
+    Args:
+        rows: Of all episodes that ended, earlier ones of the same folder too, in order.
+        num_missing: Episodes without a row.
+        why: Why some are missing; empty if none are.
+        interrupted: Whether by Ctrl-C.
+    """
+
+    rows: list[dict[str, Any]]
+    num_missing: int
+    why: str = ""
+    interrupted: bool = False
+
+
+def run(
+    plan: Plan,
+    agents: Mapping[str, Agent],
+    folder: Folder,
+    *,
+    concurrency: int,
+    on_row: Callable[[Mapping[str, Any]], None] = lambda row: None,
+) -> Ended:
+    """Play all episodes of a plan that the folder does not have yet.
+
+    Args:
+        plan: What to play.
+        agents: Who plays, by the name of the agent.
+        folder: Where rows are kept.
+        concurrency: Episodes at once.
+        on_row: Told of each row, those that were there first.
+
+    Raises:
+        Exception: Whatever an agent raised that is no failure of its own kind, or an environment when it was made.
+    """
+    rows = {place(row): row for row in folder.taken_up()}
+    for row in rows.values():
+        on_row(row)
+    waiting = [
+        (instance, sample)
+        for instance, sample in itertools.product(plan.instances, range(plan.samples))
+        if (instance.index, sample) not in rows
+    ]
+    table = _Table(plan, agents, waiting, min(concurrency, len(waiting)))
+    why, interrupted, in_a_row = "", False, 0
+    with folder.writing() as write:
+        try:
+            for row in table.rows():
+                rows[place(row)] = row
+                write(row)
+                on_row(row)
+                in_a_row = in_a_row + 1 if row["error"] else 0
+                if in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
+                    why = f"the last {in_a_row} episodes were all errors, the last: {row['error']['message']}"
+                    break
+        except AgentRefused as refused:
+            why = str(refused)
+        except KeyboardInterrupt:
+            why, interrupted = "interrupted", True
+        finally:
+            table.stop()
+    write_rows(folder.path / EPISODES, rows.values())
+    missing = plan.num_episodes - len(rows)
+    return Ended(
+        rows=sorted(rows.values(), key=place),
+        num_missing=missing,
+        why=why,
+        interrupted=interrupted,
+    )
+
+
+class _Table:
+    """Threads that play what is waiting. They are daemons: one that waits for a server holds up nobody's leaving."""
+
+    def __init__(
+        self, plan: Plan, agents: Mapping[str, Agent], waiting: Sequence[tuple[Instance, int]], num_threads: int
+    ) -> None:
+        self._plan, self._agents, self._num = plan, agents, len(waiting)
+        self._waiting: queue.SimpleQueue[tuple[Instance, int]] = queue.SimpleQueue()
+        for each in waiting:
+            self._waiting.put(each)
+        self._done: queue.SimpleQueue[dict[str, Any] | BaseException] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        for number in range(num_threads):
+            threading.Thread(target=self._work, name=f"episodes-{number}", daemon=True).start()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Rows as episodes end; what a thread raised is raised here."""
+        for _ in range(self._num):
+            done = self._done.get()
+            if isinstance(done, BaseException):
+                raise done
+            yield done
+
+    def stop(self) -> None:
+        """Ask nobody any more."""
+        self._stop.set()
+
+    def _work(self) -> None:
+        env = None
+        try:
+            env = self._plan.make_env()
+            while not self._stop.is_set():
+                instance, sample = self._waiting.get_nowait()
+                self._done.put(
+                    episode(env, instance, sample, self._agents, self._plan.rules, stopped=self._stop.is_set)
+                )
+        except (queue.Empty, Stopped):
+            pass
+        except BaseException as error:  # noqa: BLE001  # raised again on the caller's thread
+            self._done.put(error)
+        finally:
+            if env is not None:
+                env.close()
+
+
+def instances_digest(instances: Sequence[Instance]) -> str:
+    """SHA-256 of the seeds and options, 64 hex digits."""
+    whole = json.dumps([[each.seed, dict(each.options)] for each in instances], sort_keys=True)
+    return hashlib.sha256(whole.encode("ascii")).hexdigest()
+
+
+def _check_same(there: Mapping[str, Any], header: Mapping[str, Any], path: Path) -> None:
+    """Raise ValueError unless a run that was begun is the one that is to be taken up."""
+    # As JSON has them, where a tuple is a list.
+    wanted = json.loads(json.dumps(header))
+    found = _told_apart(there["config"], wanted["config"])
+    version = "pettingllms"
+    if there["versions"].get(version) != wanted["versions"].get(version):
+        found.append(f"pettingllms is {wanted['versions'].get(version)}, was {there['versions'].get(version)}")
+    if found:
+        raise ValueError(
+            f"{path} has a run of another configuration: {'; '.join(found)}; expected the same, to take it up. Give "
+            "another --output."
+        )
+
+
+def _told_apart(was: Any, now: Any, name: str = "") -> list[str]:
+    """The fields in which two configurations differ, in words."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        names = list(dict.fromkeys([*was, *now]))
+        return [
+            words
+            for each in names
+            for words in _told_apart(was.get(each), now.get(each), f"{name}.{each}" if name else each)
+        ]
+    return [] if was == now else [f"{name} is {now!r}, was {was!r}"]

@@ -1,0 +1,216 @@
+"""Intervals and tests for success rates, and how samples of one problem are counted. Pure; needs numpy alone.
+
+Two things keep these honest. Samples of one problem are not independent, so a problem is what is drawn anew, never a
+sample. And two runs on the same problems are compared problem by problem, which is far sharper than two intervals
+side by side.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Sequence
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+Interval = tuple[float, float]
+
+DRAWS = 10_000
+MOST_ENUMERATED = 16
+"""Differences up to which all ways to give them signs are gone through."""
+
+
+def wilson(num_successes: float, num: int, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval of a share (Wilson 1927); (0, 1) where nothing was tried.
+
+    Example:
+        5 of 10 at 95%: 0.237 to 0.763.
+    """
+    if num == 0:
+        return 0.0, 1.0
+    z = _quantile(confidence)
+    share = num_successes / num
+    scale = 1 + z * z / num
+    middle = (share + z * z / (2 * num)) / scale
+    half = z / scale * math.sqrt(share * (1 - share) / num + z * z / (4 * num * num))
+    return (0.0 if num_successes == 0 else middle - half), (1.0 if num_successes == num else middle + half)
+
+
+def pass_at(k: int, num: int, num_right: int) -> float:
+    """Chance that at least one of k samples is right, drawn without replacement from `num` of which `num_right` are.
+
+    The unbiased estimate of pass@k (arXiv:2107.03374, section 2.1), by whole numbers.
+
+    Example:
+        2 of 5 right, k = 2: 1 - C(3, 2) / C(5, 2) = 0.7.
+
+    Raises:
+        ValueError: There are fewer samples than k.
+    """
+    if not 1 <= k <= num:
+        raise ValueError(f"pass@{k} of {num} samples; expected 1 to {num}. Take more samples.")
+    return 1 - math.comb(num - num_right, k) / math.comb(num, k)
+
+
+def majority(answers: Sequence[Hashable], right: Sequence[bool]) -> float:
+    """Chance that the most frequent answer is right, one of several equally frequent being drawn.
+
+    An answer is right as often as its samples are: 1 or 0 where a grader is consistent. None is no answer.
+
+    Example:
+        Answers 7, 7, 3, 3, 5 of which 7 is right: 0.5.
+    """
+    votes: dict[Hashable, list[bool]] = {}
+    for answer, is_right in zip(answers, right, strict=True):
+        if answer is not None:
+            votes.setdefault(answer, []).append(is_right)
+    if not votes:
+        return 0.0
+    most = max(map(len, votes.values()))
+    leading = [sum(rights) / len(rights) for rights in votes.values() if len(rights) == most]
+    return sum(leading) / len(leading)
+
+
+def bootstrap(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
+    """Percentile interval of the mean of values, one for each problem, drawn anew with replacement.
+
+    With few problems it is somewhat narrow, as every bootstrap is. Where all values are equal it knows nothing; see
+    `mean_interval` and `difference_interval`.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    size = len(array)
+    rng = np.random.default_rng(seed)
+    means: list[NDArray[np.float64]] = []
+    for _ in range(0, DRAWS, 500):  # in portions: those of many problems would fill the memory
+        means.append(array[rng.integers(0, size, (500, size))].mean(axis=1))
+    low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def mean_interval(shares: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Interval of the mean of shares in [0, 1], one for each problem: Wilson's where each is 0 or 1, else the bootstrap.
+
+    Where all are equal, the bootstrap has nothing to draw; then Wilson's, as if each problem had been tried once.
+    """
+    if not shares:
+        return 0.0, 1.0
+    if set(shares) <= {0.0, 1.0} or len(set(shares)) == 1:
+        return wilson(sum(shares), len(shares), confidence)
+    return bootstrap(shares, confidence)
+
+
+def mcnemar(num_first: int, num_second: int) -> float:
+    """Two-sided exact p of McNemar's test: whether of the problems that one alone solves either has its half.
+
+    Args:
+        num_first: Problems that only the first solves.
+        num_second: Problems that only the second solves.
+
+    Example:
+        1 and 8: 2 * (C(9, 0) + C(9, 1)) / 2^9 = 20 / 512.
+    """
+    num = num_first + num_second
+    fewer = min(num_first, num_second)
+    return min(1.0, 2 * sum(math.comb(num, i) for i in range(fewer + 1)) / 2**num)
+
+
+def sign_flips(values: Sequence[float], *, seed: int = 0) -> float:
+    """Share of the ways to give the differences signs whose sum is at least as far from 0 as the one seen.
+
+    Exact for whole numbers, however many, and for up to `MOST_ENUMERATED` others; beyond, of 100,000 ways drawn by
+    chance, and the one seen.
+
+    Example:
+        1, 2, 3: of the eight sums only 6 and -6 are as far, so 0.25, the least that three can give.
+    """
+    values = [value for value in values if value]
+    if all(float(value).is_integer() for value in values):
+        return _flips_of_integers([int(value) for value in values])
+    seen = abs(sum(values)) - 1e-12
+    array = np.array(values)
+    if len(values) <= MOST_ENUMERATED:
+        signs = np.array(list(itertools.product((1, -1), repeat=len(values))))
+        return float(np.mean(np.abs(signs @ array) >= seen))
+    rng = np.random.default_rng(seed)
+    num_as_far = sum(
+        int(np.sum(np.abs((rng.integers(0, 2, (1000, len(values))) * 2 - 1) @ array) >= seen)) for _ in range(100)
+    )
+    return (num_as_far + 1) / 100_001
+
+
+def paired_interval(both: int, first: int, second: int, neither: int, confidence: float = 0.95) -> Interval:
+    """Interval of the difference of two shares of the same problems (Newcombe 1998, paired, method 10).
+
+    Args:
+        both: Problems that both solve.
+        first: Those that only the first solves.
+        second: Those that only the second solves.
+        neither: The rest.
+
+    Example:
+        20, 12, 2, 16, the first of Newcombe's own: 0.0562 to 0.3292 at 95%.
+    """
+    num = both + first + second + neither
+    one, other = (both + first) / num, (both + second) / num
+    (low_1, high_1), (low_2, high_2) = wilson(both + first, num, confidence), wilson(both + second, num, confidence)
+    margins = (both + first) * (second + neither) * (both + second) * (first + neither)
+    determinant = both * neither - first * second
+    if determinant > num / 2:
+        determinant -= num / 2
+    elif determinant >= 0:
+        determinant = 0
+    phi = determinant / math.sqrt(margins) if margins else 0.0
+    below = _root((one - low_1) ** 2 - 2 * phi * (one - low_1) * (high_2 - other) + (high_2 - other) ** 2)
+    above = _root((high_1 - one) ** 2 - 2 * phi * (high_1 - one) * (other - low_2) + (other - low_2) ** 2)
+    return one - other - below, one - other + above
+
+
+def difference_interval(differences: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Interval of the mean of differences in [-1, 1], one for each problem, by the bootstrap.
+
+    Where all are 0 there is nothing to draw; then at most so many problems differ as Wilson's interval of none of them
+    allows, each by at most 1.
+    """
+    if not any(differences):
+        most = wilson(0, len(differences), confidence)[1]
+        return -most, most
+    return bootstrap(differences, confidence)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """The p of several tests, adjusted so that all verdicts hold together (Holm 1979), in the order given.
+
+    Example:
+        0.01, 0.04, 0.03: 0.03, 0.06, 0.06.
+    """
+    adjusted = [0.0] * len(ps)
+    highest = 0.0
+    for rank, i in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        highest = max(highest, min(1.0, (len(ps) - rank) * ps[i]))
+        adjusted[i] = highest
+    return adjusted
+
+
+def _flips_of_integers(values: Sequence[int]) -> float:
+    """`sign_flips`, by the distribution of the sum of all signs, a value at a time."""
+    seen, most = abs(sum(values)), sum(map(abs, values))
+    chances = np.zeros(2 * most + 1)  # of each sum, from -most to most
+    chances[most] = 1.0
+    for value in map(abs, values):
+        spread = np.zeros_like(chances)
+        spread[value:] += chances[:-value] / 2
+        spread[:-value] += chances[value:] / 2
+        chances = spread
+    sums = np.arange(-most, most + 1)
+    return min(1.0, float(chances[np.abs(sums) >= seen].sum()))
+
+
+def _quantile(confidence: float) -> float:
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
+def _root(value: float) -> float:
+    return math.sqrt(max(value, 0.0))

@@ -1,0 +1,85 @@
+"""Reports as a person reads them in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+Figures = Mapping[str, Any]
+
+
+def percent(figure: Figures) -> str:
+    """A share with its interval, such as `"41.5% [34.9, 48.4]"`."""
+    return f"{100 * figure['mean']:.1f}% [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
+
+
+def number(figure: Figures | None) -> str:
+    """A mean with its interval, or a dash."""
+    return "-" if figure is None else f"{figure['mean']:.3g} [{figure['low']:.3g}, {figure['high']:.3g}]"
+
+
+def count(value: int | None) -> str:
+    """A whole number, or a dash where it is not known."""
+    return "-" if value is None else f"{value:,}"
+
+
+def show(console: Console, report: Figures) -> None:
+    """A run's numbers: success, then each role's costs, then the parts of the rewards."""
+    table(console, ("", "mean [95% interval]"), main_figures(report))
+    agents = report["agents"]
+    rows = [
+        (name, count(own["calls"]), count(own["retries"]), count(own["prompt_tokens"]),
+         count(own["completion_tokens"]), count(own["cut_off"]), number(own["return"]))
+        for name, own in agents.items()
+    ]  # fmt: skip
+    heads = ("agent", "calls", "retries", "prompt tokens", "completion tokens", "cut off", "return")
+    table(console, heads, rows)
+    parts = [
+        (scope, name, f"{figure['mean']:+.3g}", str(figure["episodes"]))
+        for scope, named in report["parts"].items()
+        for name, figure in named.items()
+    ]
+    if parts:
+        table(console, ("scope", "part of the reward", "sum in an episode", "episodes"), parts)
+
+
+def main_figures(report: Figures) -> list[tuple[str, str]]:
+    """Success and what belongs to it, a line each."""
+    success, samples = report["success"], report["samples"]
+    rows: list[tuple[str, str]] = []
+    if success is None:
+        rows.append(("success", "the environment does not say"))
+    else:
+        rows.append((f"success, {success['problems']} problems", f"{percent(success)} {success['method']}"))
+        if "least" in success:
+            rows.append(
+                ("  had the missing failed, or succeeded", f"{success['least']:.1%} to {success['most']:.1%}")
+            )
+    if samples is not None:
+        rows.append((f"avg@{samples['k']}", percent(samples["avg"])))
+        rows += [(f"pass@{k}", percent(figure)) for k, figure in samples["pass"].items()]
+        if "majority" in samples:
+            rows.append((f"majority@{samples['k']}", percent(samples["majority"])))
+    for option, values in report["by"].items():
+        rows += [(f"  {option} {value}, {figure['problems']}", percent(figure)) for value, figure in values.items()]
+    rows += [(name, number(figure)) for name, figure in report["outcome"].items()]
+    rows.append(("turns", number(report["turns"])))
+    if report["tokens"] is not None:
+        rows.append(("tokens of an episode", number(report["tokens"])))
+    return rows
+
+
+def table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table without lines, after an empty line; the first column left, the others right."""
+    made = Table(box=None, pad_edge=False)
+    for i, head in enumerate(heads):
+        made.add_column(head, justify="right" if i else "left", no_wrap=True)
+    for row in rows:
+        made.add_row(*map(Text, row))
+    console.print()
+    console.print(made)

@@ -1,0 +1,73 @@
+"""The boards of an episode, found by playing its replies again, without a model; only for tasks that have boards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pettingllms_envs
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.core import Board, Execution
+
+
+Picture = list[list[int]]
+"""Rows of a board, each tile by its place in the palette."""
+
+
+class Boards:
+    """Plays the episodes of one run again.
+
+    Args:
+        settings: What each environment was made with, by name; those not named, with their defaults.
+    """
+
+    def __init__(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
+        self._settings = settings
+        self._envs: dict[str, TextEnv | None] = {}
+        self._tiles: dict[Any, int] = {}
+
+    @property
+    def palette(self) -> list[dict[str, str]]:
+        """Every tile that was drawn so far."""
+        return [tile._asdict() for tile in self._tiles]
+
+    def of(self, row: Mapping[str, Any]) -> list[Picture | None]:
+        """The board before each step, and the one at the end; None from where the replies lead elsewhere now."""
+        name = row["instance"]["env"]
+        if name not in self._envs:
+            self._envs[name] = _made(name, dict(self._settings.get(name, {})))
+        env = self._envs[name]
+        pictures: list[Picture | None] = []
+        if env is not None:
+            pictures.extend(self._replayed(env, row))
+        return pictures + [None] * (len(row["steps"]) + 1 - len(pictures))
+
+    def _replayed(self, env: TextEnv, row: Mapping[str, Any]) -> Iterator[Picture]:
+        exact = not hasattr(env.workflow, "executor")  # what a program printed is a part of the state
+        env.reset(seed=row["instance"]["seed"], options=row["instance"]["options"])
+        for step in row["steps"]:
+            if not env.agents or env.agent_selection != step["agent"] or (exact and env.state_hash() != step["state"]):
+                return
+            yield self._picture(env)
+            env.step(step["reply"])
+        yield self._picture(env)
+
+    def _picture(self, env: TextEnv) -> Picture:
+        rows = env.workflow.task.tiles(env.snapshot().play.task)  # type: ignore[attr-defined]  # a Board
+        return [[self._tiles.setdefault(tile, len(self._tiles)) for tile in line] for line in rows]
+
+
+def _made(env: str, settings: dict[str, Any]) -> TextEnv | None:
+    """The environment, if it is known here and has boards. Programs are not run: they change no board."""
+    try:
+        pettingllms_envs.find(env)
+    except ValueError:
+        return None
+    if settings.get("workflow") == "tool_plan":
+        settings["executor"] = _nothing
+    made = pettingllms_envs.make(env, **settings)
+    return made if isinstance(made, TextEnv) and isinstance(made.workflow.task, Board) else None
+
+
+def _nothing(program: str) -> Execution:
+    return Execution("")

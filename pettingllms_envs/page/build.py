@@ -1,0 +1,98 @@
+"""Writes the page: a run's summary, an index of its episodes, and the episodes in pieces that are unpacked when seen.
+
+Each is gzipped JSON in base64, so that nothing that a model wrote is ever a part of the page's own source.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pettingllms_envs.evaluation import record
+from pettingllms_envs.page.boards import Boards
+from pettingllms_envs.page.read import INDEX, episode_of, index_of
+from pettingllms_envs.page.summary import summary
+
+
+PIECE = 20  # episodes that are unpacked together
+LIBRARIES = ("vendor/htm-preact.js", "vendor/d3.js", "vendor/plot.js", "vendor/diff.js")
+SCRIPTS = (*LIBRARIES, "data.js", "filters.js", "summary.js", "tree.js", "episode.js", "app.js")
+
+
+def build(run: Path, output: Path | None = None) -> Path:
+    """Write the page of a run.
+
+    Args:
+        run: The run's folder, with `run.json` and `episodes.jsonl`.
+        output: The file to write; None is `page.html` in the run's folder.
+
+    Returns:
+        The file.
+
+    Raises:
+        ValueError: The folder holds no run, or one without an episode.
+        OSError: A file cannot be read or written.
+    """
+    output = run / "page.html" if output is None else output
+    record.write_whole(output, page(run))
+    return output
+
+
+def page(run: Path) -> str:
+    """The page of a run, as text; see `build`."""
+    header = record.read_header(run)
+    config: Mapping[str, Any] = header["config"]
+    boards = Boards({config.get("env") or "": config.get("settings") or {}})
+    systems: dict[str, int] = {}
+    columns: list[list[Any]] = [[] for _ in INDEX]
+    blocks: list[str] = []
+    piece: list[dict[str, Any]] = []
+    has_candidates = False
+    for row in record.read(run):
+        for column, value in zip(columns, index_of(row), strict=True):
+            column.append(value)
+        episode = episode_of(row, boards.of(row), systems)
+        has_candidates |= any(len(step["candidates"]) > 1 for step in episode["steps"])
+        piece.append(episode)
+        if len(piece) == PIECE:
+            blocks.append(_block(f"piece-{len(blocks)}", piece))
+            piece = []
+    if piece:
+        blocks.append(_block(f"piece-{len(blocks)}", piece))
+    if not blocks:
+        raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")
+    table = dict(zip(INDEX, columns, strict=True))
+    about = {
+        **summary(header, table),
+        "piece_size": PIECE,
+        "palette": boards.palette,
+        "systems": list(systems),
+        "has_candidates": has_candidates,
+    }
+    blocks += [_block("run", about), _block("index", {"names": INDEX, "columns": columns})]
+    return _filled(about["title"], blocks)
+
+
+def _block(name: str, value: Any) -> str:
+    packed = gzip.compress(json.dumps(value, separators=(",", ":")).encode("ascii"), mtime=0)
+    return f'<script type="text/plain" id="{name}">{base64.b64encode(packed).decode("ascii")}</script>'
+
+
+def _filled(title: str, blocks: list[str]) -> str:
+    static = resources.files(__package__) / "static"
+    scripts = [f"<script>{(static / name).read_text('utf-8')}</script>" for name in SCRIPTS]
+    parts = {
+        "@title@": title.replace("&", "&amp;").replace("<", "&lt;"),
+        "@style@": (static / "page.css").read_text("utf-8"),
+        "@data@": "\n".join(blocks),
+        "@scripts@": "\n".join(scripts),
+    }
+    text = (static / "template.html").read_text("utf-8")
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    return text

@@ -1,0 +1,114 @@
+"""From rows of a run (docs/records.md) to what the page shows of an episode. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+Row = Mapping[str, Any]
+
+INDEX = (
+    "name",
+    "group",
+    "problem",
+    "success",
+    "error",
+    "num_steps",
+    "tokens",
+    "returns",
+    "parts",
+    "unreadable",
+    "step",
+    "about",
+)
+"""What the list and the summary know of every episode, without unpacking it."""
+
+
+def group_of(row: Row) -> str:
+    """The task that an episode is counted with: its environment, and the level where it has one."""
+    instance = row["instance"]
+    level = (instance["options"] or {}).get("level")
+    return instance["env"] if level is None else f"{instance['env']}, level {level}"
+
+
+def index_of(row: Row) -> list[Any]:
+    """An episode's values of `INDEX`."""
+    instance, error = row["instance"], row["error"]
+    name = instance.get("problem") or f"seed {instance['seed']}"
+    tokens = [step["tokens"]["completion"] for step in row["steps"] if step.get("tokens")]
+    parts: dict[str, float] = defaultdict(float)
+    for step in row["steps"]:
+        for scope, values in (step.get("parts") or {}).items():
+            for part, value in values.items():
+                parts[f"{scope}.{part}"] += value
+    return [
+        f"{instance['index'] + 1}: {name}" + (f", sample {row['sample'] + 1}" if row["sample"] else ""),
+        group_of(row),
+        instance["index"],
+        row["success"],
+        None if error is None else f"{error['kind']}: {error['message']}",
+        len(row["steps"]),
+        sum(tokens) if tokens and None not in tokens else None,
+        row["returns"] or {},
+        parts,
+        any(name.endswith(".format") and value < 0 for name, value in parts.items()),
+        (row.get("training") or {}).get("step"),
+        " ".join(f"{key}={value}" for key, value in (row["outcome"] or {}).items()),
+    ]
+
+
+def episode_of(row: Row, boards: Sequence[Any], systems: dict[str, int]) -> dict[str, Any]:
+    """An episode as the page unpacks it.
+
+    Args:
+        row: The episode.
+        boards: Before each step, and at the end; None where there is none.
+        systems: System prompts by number; new ones are added.
+    """
+    instance = row["instance"]
+    options = "".join(f", {key}={value!r}" for key, value in (instance["options"] or {}).items())
+    return {
+        "steps": [_step(step, board, systems) for step, board in zip(row["steps"], boards, strict=False)],
+        "outcome": row["outcome"] or {},
+        "board": boards[-1],
+        "address": f"{instance['env']}, seed {instance['seed']}{options}, state {row['state'] or 'unknown'}",
+    }
+
+
+def _step(step: Row, board: Any, systems: dict[str, int]) -> dict[str, Any]:
+    prompt, tokens = step["prompt"], step.get("tokens") or {}
+    rewards = step.get("rewards") or {}
+    candidates = step.get("candidates") or []
+    system = prompt.get("system", "")
+    return {
+        "agent": step["agent"],
+        "turn": step["turn"],
+        "system": systems.setdefault(system, len(systems)) if system else None,
+        "prompt": prompt["text"],
+        "messages": step.get("messages"),
+        "reply": step["reply"],
+        "reasoning": step.get("reasoning"),
+        "reward": rewards.get(step["agent"]),
+        "parts": _flat(step.get("parts")),
+        "prompt_tokens": tokens.get("prompt"),
+        "completion_tokens": tokens.get("completion"),
+        "finish": step.get("finish"),
+        "board": board,
+        "chosen": next((at for at, candidate in enumerate(candidates) if candidate["chosen"]), 0),
+        "candidates": [
+            {
+                "reply": candidate["reply"],
+                "reward": candidate["reward"],
+                "advantage": candidate.get("advantage"),
+                "parts": _flat(candidate.get("parts")),
+            }
+            for candidate in candidates
+        ],
+    }
+
+
+def _flat(parts: Mapping[str, Mapping[str, float]] | None) -> dict[str, float]:
+    """`{"team": {"progress": 1}}` as `{"team progress": 1}`."""
+    return {f"{scope} {part}": value for scope, values in (parts or {}).items() for part, value in values.items()}

@@ -1,0 +1,83 @@
+"use strict";
+// The list at the side: which episodes are shown, and which one is open.
+
+const EVERYTHING = { text: "", group: "", outcome: "", agent: "", part: "", step: "" };
+const ROW_HEIGHT = 44; // page.css says so too
+
+function passes(row, filter) {
+  if (filter.group && row.group !== filter.group) return false;
+  if (filter.step && String(row.step) !== filter.step) return false;
+  if (filter.outcome === "solved" && row.success !== true) return false;
+  if (filter.outcome === "failed" && (row.success !== false || row.error)) return false;
+  if (filter.outcome === "error" && !row.error) return false;
+  if (filter.outcome === "unreadable" && !row.unreadable) return false;
+  if (filter.part) {
+    const name = filter.part.slice(1), sign = filter.part[0], keys = Object.keys(row.parts);
+    const role = data.run.roles[filter.agent];
+    const found = keys.filter((key) => key.endsWith("." + name) && (!filter.agent || key.startsWith("team.") || key.startsWith(role + ".")));
+    if (!found.some((key) => (sign === "+" ? row.parts[key] > 0 : row.parts[key] < 0))) return false;
+  } else if (filter.agent && !(filter.agent in row.returns)) return false;
+  const wanted = filter.text.trim().toLowerCase();
+  return !wanted || `${row.name} ${row.group} ${row.error ?? ""} ${row.about ?? ""}`.toLowerCase().includes(wanted);
+}
+
+function Choice({ label, value, options, onChange, wide }) {
+  return html`<select class=${wide ? "wide" : ""} aria-label=${label} value=${value} onChange=${(e) => onChange(e.target.value)}>
+    <option value="">${label}</option>
+    ${options.map(([key, text]) => html`<option value=${key} selected=${key === value}>${text}</option>`)}
+  </select>`;
+}
+
+function Filters({ filter, setFilter }) {
+  const set = (name) => (value) => setFilter({ ...filter, [name]: value });
+  const { groups, agents, parts, steps } = data.run;
+  const same = (names) => names.map((name) => [String(name), String(name)]);
+  return html`<div class="filters">
+    <input class="wide" id="search" type="search" placeholder="Search names, errors, outcomes  ( / )" value=${filter.text}
+      onInput=${(e) => set("text")(e.target.value)} />
+    ${groups.length > 1 && html`<${Choice} wide label="any task" value=${filter.group} options=${same(groups)} onChange=${set("group")} />`}
+    <${Choice} label="any outcome" value=${filter.outcome} onChange=${set("outcome")}
+      options=${[["solved", "solved"], ["failed", "not solved"], ["error", "error"], ["unreadable", "unreadable reply"]]} />
+    <${Choice} label="any agent" value=${filter.agent} options=${same(agents)} onChange=${set("agent")} />
+    <${Choice} label="any reward part" value=${filter.part} onChange=${set("part")}
+      options=${parts.flatMap((part) => [["+" + part, `${part} above 0`], ["-" + part, `${part} below 0`]])} />
+    ${steps.length > 1 && html`<${Choice} label="any step" value=${filter.step} options=${same(steps)} onChange=${set("step")} />`}
+  </div>`;
+}
+
+function Count({ rows }) {
+  const judged = rows.filter((row) => !row.error), solved = judged.filter((row) => row.success).length;
+  const [low, high] = wilson(solved, judged.length), errors = rows.length - judged.length;
+  return html`<div class="count" role="status">${rows.length.toLocaleString("en")} episodes${judged.length > 0 &&
+    html`, ${percent(solved / judged.length)} solved${" "}<span title="Wilson's 95% interval over these episodes">[${percent(low)}, ${percent(high)}]</span>`}${errors > 0 &&
+    html`,${" "}<span class="bad">${errors} errors</span>`}</div>`;
+}
+
+/** Only the rows in sight are in the document, so 5,000 cost as much as 50. */
+function List({ rows, open, onOpen }) {
+  const box = useRef(null);
+  const [top, setTop] = useState(0);
+  const [height, setHeight] = useState(800);
+  const at = rows.findIndex((row) => row.i === open);
+  useEffect(() => {
+    const measure = () => setHeight(box.current.clientHeight);
+    measure();
+    addEventListener("resize", measure);
+    return () => removeEventListener("resize", measure);
+  }, []);
+  useEffect(() => {
+    const seen = box.current, y = at * ROW_HEIGHT;
+    if (at >= 0 && (y < seen.scrollTop || y + ROW_HEIGHT > seen.scrollTop + seen.clientHeight)) seen.scrollTop = y - seen.clientHeight / 2;
+  }, [open, rows]);
+  const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 5), last = Math.min(rows.length, Math.ceil((top + height) / ROW_HEIGHT) + 5);
+  return html`<div class="list" role="listbox" aria-label="Episodes" ref=${box} onScroll=${(e) => setTop(e.target.scrollTop)}>
+    <div style=${`height: ${rows.length * ROW_HEIGHT}px`}>
+      ${rows.slice(first, last).map((row, k) => html`<div class="row" role="option" key=${row.i} aria-selected=${row.i === open}
+        style=${`top: ${(first + k) * ROW_HEIGHT}px`} onClick=${() => onOpen(row.i)}>
+        <div class="name"><span>${row.name}</span>${row.error ? html`<span class="bad">error</span>` : row.success === null ? html`<span class="soft">no verdict</span>`
+          : html`<span class=${row.success ? "good" : "soft"}>${row.success ? "✓ solved" : "not solved"}</span>`}</div>
+        <div class="facts">${row.group} · ${row.num_steps} steps · ${Object.entries(row.returns).map(([agent, value]) => `${agent} ${short(value)}`).join(", ")}</div>
+      </div>`)}
+    </div>
+  </div>`;
+}

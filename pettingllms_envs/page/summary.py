@@ -1,0 +1,145 @@
+"""What the page says of a whole run: numbers with intervals, by task, by part of the reward, and by training step."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pettingllms_envs.evaluation.statistics import bootstrap, mean_interval
+
+
+Table = Mapping[str, Sequence[Any]]
+"""Columns of `page.read.INDEX`, by name."""
+
+MANY = 500
+
+Item = dict[str, Any]
+"""A number with its interval: name, value, low, high (None where there is no interval), n (episodes)."""
+
+
+def summary(header: Mapping[str, Any], table: Table) -> dict[str, Any]:
+    """The run, in plain JSON data.
+
+    Args:
+        header: Its `run.json`.
+        table: What the index says of its episodes.
+    """
+    config = header["config"]
+    roles: dict[str, str] = dict(config.get("roles") or {})
+    agents = list(roles) or sorted({agent for returns in table["returns"] for agent in returns})
+    groups = sorted(set(table["group"]))
+    counted = [at for at, success in enumerate(table["success"]) if success is not None and table["error"][at] is None]
+    by_group = {name: [at for at in counted if table["group"][at] == name] for name in groups}
+    rates = [_rate(name, table, of_group) for name, of_group in by_group.items() if of_group]
+    if len(rates) > 1:
+        rates.insert(0, _rate("all", table, counted))
+    return {
+        "title": _title(header, groups),
+        "agents": agents,
+        "roles": roles,
+        "groups": groups,
+        "parts": sorted({key.partition(".")[2] for parts in table["parts"] for key in parts}),
+        "steps": sorted({step for step in table["step"] if step is not None}),
+        "cards": list(_cards(table, counted, agents)),
+        "groups_table": rates,
+        "part_table": list(_parts(table)),
+        "curves": _curves(table, counted, agents),
+        "facts": list(_facts(header)),
+    }
+
+
+def _title(header: Mapping[str, Any], groups: Sequence[str]) -> str:
+    env = header["config"].get("env") or ", ".join(sorted({group.partition(",")[0] for group in groups}))
+    return f"{env}: {'rollouts of a training' if header['kind'] == 'rollouts' else header['kind']}"
+
+
+def _rate(name: str, table: Table, places: Sequence[int]) -> Item:
+    """The share of successes, samples of one problem counted as one."""
+    of_problem: dict[int, list[bool]] = defaultdict(list)
+    for at in places:
+        of_problem[table["problem"][at]].append(table["success"][at])
+    shares = [sum(successes) / len(successes) for successes in of_problem.values()]
+    low, high = mean_interval(shares)
+    return {"name": name, "value": sum(shares) / len(shares), "low": low, "high": high, "n": len(places)}
+
+
+def _mean(name: str, values: Sequence[float]) -> Item:
+    mean = sum(values) / len(values)
+    low: float | None = None
+    high: float | None = None
+    if len(values) > MANY:  # the normal interval is as good there, and the bootstrap takes seconds
+        half = 1.959964 * statistics.stdev(values) / math.sqrt(len(values))
+        low, high = mean - half, mean + half
+    elif len(values) > 1:
+        low, high = bootstrap(values)
+    return {"name": name, "value": mean, "low": low, "high": high, "n": len(values)}
+
+
+def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
+    errors = sum(error is not None for error in table["error"])
+    note = f"{errors} errors, no verdict" if errors else ""
+    yield {"name": "episodes", "value": f"{len(table['name']):,}", "note": note}
+    if counted:
+        rate = _rate("", table, counted)
+        note = f"95%: {100 * rate['low']:.1f} to {100 * rate['high']:.1f}"
+        yield {"name": "success", "value": f"{100 * rate['value']:.1f}%", "note": note}
+    for agent in agents:
+        returns = [found[agent] for found in table["returns"] if agent in found]
+        if returns:
+            mean = _mean(agent, returns)
+            note = "" if mean["low"] is None else f"95%: {mean['low']:.3g} to {mean['high']:.3g}"
+            yield {"name": f"return of {agent}", "value": f"{mean['value']:.3g}", "note": note}
+    tokens = [number for number in table["tokens"] if number is not None]
+    if tokens:
+        yield {
+            "name": "tokens written",
+            "value": f"{sum(tokens):,}",
+            "note": f"{sum(tokens) / len(tokens):.0f} an episode",
+        }
+
+
+def _parts(table: Table) -> Any:
+    keys = sorted({key for parts in table["parts"] for key in parts})
+    played = [parts for parts, error in zip(table["parts"], table["error"], strict=True) if error is None]
+    for key in keys:
+        yield _mean(key.replace(".", " "), [parts.get(key, 0.0) for parts in played])
+
+
+def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict[str, list[Item]]:
+    """Success and returns by training step; nothing where the run is no training."""
+    of_step: dict[int, list[int]] = defaultdict(list)
+    for at, step in enumerate(table["step"]):
+        if step is not None and table["error"][at] is None:
+            of_step[step].append(at)
+    if len(of_step) < 2:
+        return {}
+    judged = set(counted)
+    solved = [
+        {**_rate("success", table, [at for at in places if at in judged]), "step": step}
+        for step, places in sorted(of_step.items())
+        if judged & set(places)
+    ]
+    returns = [
+        {**_mean(agent, values), "step": step}
+        for step, places in sorted(of_step.items())
+        for agent in agents
+        if (values := [table["returns"][at][agent] for at in places if agent in table["returns"][at]])
+    ]
+    named = {"Success of the chosen path, by training step": solved, "Return, by training step": returns}
+    return {label: [{"series": item["name"], **item} for item in items] for label, items in named.items() if items}
+
+
+def _facts(header: Mapping[str, Any]) -> Any:
+    for name, value in header["config"].items():
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                yield f"{name}.{key}", str(inner)
+        elif value is not None:
+            yield name, str(value)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in header["versions"].items())
+    sandbox = header.get("sandbox")
+    yield "sandbox", "no program was run" if sandbox is None else sandbox["level"]
+    yield "machine", ", ".join(f"{name} {value}" for name, value in header["machine"].items())

@@ -1,0 +1,81 @@
+"""`Publishes`: a team on the Hub, its policies a folder each, with a card. Nothing is uploaded unless asked."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sized
+from pathlib import Path
+from typing import Any
+
+from pettingzoo import AECEnv
+from transformers.trainer_utils import HubStrategy
+from trl.trainer.utils import get_config_model_id
+
+from pettingllms_trl import weights
+from pettingllms_trl.hub import results_of, team_card
+from pettingllms_trl.layouts import Layouts, instead
+
+
+class Publishes(Layouts):
+    """See the head of this file."""
+
+    # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
+    _envs: Mapping[str, list[AECEnv]]
+    num_generations_eval: int
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """The arguments are saved with the weights and uploaded with them: the user's token shall not be there."""
+        with instead(self.args, hub_token=None):
+            super()._save(output_dir, state_dict)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """The inherited uploads the output folder, after it copied weights there from the checkpoint's root alone."""
+        pushes = self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END
+        if pushes and not self._is_plain:
+            for policy in self.routing.trained:
+                source, target = Path(checkpoint_folder) / policy.name, Path(self.args.output_dir) / policy.name
+                shutil.copytree(source, target, dirs_exist_ok=True)
+        super()._push_from_checkpoint(checkpoint_folder)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What made the team: of the environment, where it says so, and of the training."""
+        of_env = [pool[0].metadata.get("settings", {}) for pool in self._envs.values()]
+        named = {f"env {name}": value for name, value in of_env[0].items()} if len(of_env) == 1 else {}
+        fields = ("sampling", "num_generations", "learning_rate", "max_steps", "max_completion_length", "temperature")
+        trained = {name: getattr(self.args, name) for name in (*fields, "beta", "loss_type", "scale_rewards", "seed")}
+        return {**named, **trained, "steps done": self.state.global_step}
+
+    @property
+    def _num_evaluated(self) -> dict[str, int]:
+        """Episodes of an evaluation by what its metrics begin with; a stream has no length, and is left out."""
+        given = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"": self.eval_dataset}
+        return {
+            f"eval_{name}" if name else "eval": len(data) * self.num_generations_eval
+            for name, data in given.items()
+            if isinstance(data, Sized)
+        }
+
+    def create_model_card(
+        self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
+    ) -> None:
+        """TRL's; where policies have weights of their own, a card that says which plays whom and how to load it."""
+        if self._is_plain:
+            super().create_model_card(model_name, dataset_name, tags)
+        elif self.is_world_process_zero():
+            card = team_card(
+                name=model_name or Path(self.args.output_dir).name,
+                environment=self._environment_name,
+                routing=self.routing,
+                sources={
+                    policy.name: get_config_model_id(weights.weights_of(self.model, policy).config)
+                    for policy in self.routing.policies
+                    if policy.api is None
+                },
+                tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
+                settings=self._settings,
+                results=results_of(self.state.log_history, self._num_evaluated),
+            )
+            path = Path(self.args.output_dir) / "README.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(card, encoding="utf-8")

@@ -1,0 +1,217 @@
+"""A training's rollouts on disk, with every candidate, its reward and its advantage: what `pettingllms view` shows.
+
+The format is that of `docs/records.md`; the package that has its reader is not imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pettingllms_trl.records import Candidate, Decision, Episode, role_of
+
+
+FORMAT = 1
+LIBRARIES = ("pettingllms", "trl", "transformers", "torch", "pettingzoo")
+
+
+def rows(
+    episodes: Sequence[Episode],
+    advantages: Mapping[int, Sequence[float]],
+    instances: Sequence[Mapping[str, Any]],
+    *,
+    environments: Mapping[str, str],
+    policies: Mapping[str, str],
+    ends: Collection[int],
+    step: int,
+    first: int,
+) -> list[dict[str, Any]]:
+    """A generation's episodes, as rows of the record.
+
+    Args:
+        episodes: All that was played.
+        advantages: Of a decision's candidates, by the `id` of the decision; missing for what is not trained on.
+        instances: The rows of data that were played; an episode's `instance` is an index into it.
+        environments: Names of the environments as they call themselves, by the names that episodes have.
+        policies: Names of the policies by agent.
+        ends: Token ids that end a reply; one that ends without was cut off.
+        step: The optimizer step that the generation is for, from 1.
+        first: Number of instances that the training had played before.
+    """
+    return [
+        _row(
+            episode,
+            [_step(decision, advantages.get(id(decision)), policies, ends) for decision in episode.decisions],
+            instances[episode.instance],
+            environment=environments[episode.environment],
+            step=step,
+            index=first + episode.instance,
+        )
+        for episode in episodes
+    ]
+
+
+def header(
+    environment: str, settings: Mapping[str, Any], roles: Mapping[str, str], config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What `run.json` says.
+
+    Args:
+        environment: Name of the environment, or several with commas.
+        settings: What a single one was made with, where it says so.
+        roles: Of the agents.
+        config: Settings of the training, in plain values.
+    """
+    return {
+        "format": FORMAT,
+        "kind": "rollouts",
+        "config": {"env": environment, "settings": dict(settings), "roles": dict(roles), **config},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "sandbox": None,
+        "machine": {"system": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()},
+    }
+
+
+class RolloutLog:
+    """The files of a training run, `run.json` and `episodes.jsonl`. One process writes.
+
+    Args:
+        folder: Where they are.
+        about: See `header`.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._about = about
+        self._is_open = False
+
+    def write(self, made: Iterable[Mapping[str, Any]], step: int) -> None:
+        """Append the rows of a generation for this optimizer step.
+
+        The first call leaves out what an earlier run in this folder wrote for this step and later ones: a resumed run
+        plays them again, and a new one begins anew.
+        """
+        file = self._folder / "episodes.jsonl"
+        if not self._is_open:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _replace(self._folder / "run.json", json.dumps(self._about, indent=2) + "\n")
+            _replace(file, "".join(_before(file, step)))
+            self._is_open = True
+        with open(file, "a", encoding="ascii") as stream:
+            stream.writelines(json.dumps(row) + "\n" for row in made)
+
+
+def _before(file: Path, step: int) -> Iterable[str]:
+    """The lines of a file that are of earlier steps; a last one that a kill left half written is not."""
+    if not file.exists():
+        return
+    with open(file, encoding="ascii") as stream:
+        for line in stream:
+            if line.endswith("\n") and json.loads(line)["training"]["step"] < step:
+                yield line
+
+
+def _replace(file: Path, text: str) -> None:
+    other = file.with_name(file.name + ".new")
+    other.write_text(text, "ascii")
+    other.replace(file)
+
+
+def _row(
+    episode: Episode,
+    steps: list[dict[str, Any]],
+    instance: Mapping[str, Any],
+    *,
+    environment: str,
+    step: int,
+    index: int,
+) -> dict[str, Any]:
+    options = {key: _plain(value) for key, value in instance.items() if key != "seed" and value is not None}
+    outcome = {key: _plain(value) for key, value in episode.outcome.items()}
+    row = {
+        "format": FORMAT,
+        "instance": {
+            "index": index,
+            "env": environment,
+            "seed": _plain(instance.get("seed")),
+            "options": options,
+            "problem": None,
+        },
+        "sample": episode.episode,
+        "training": {"step": step},
+        "steps": steps,
+        "end": None,
+        "turns": max((each["turn"] for each in steps), default=None),
+        "success": None if "success" not in outcome else bool(outcome["success"]),
+        "outcome": outcome,
+        "returns": dict(episode.returns),
+        "state": episode.decisions[-1].played.state if episode.decisions else None,
+        "error": None,
+    }
+    digest = hashlib.sha256(json.dumps(row, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+    return {**row, "digest": digest, "timing": {}}
+
+
+def _step(
+    decision: Decision, advantages: Sequence[float] | None, policies: Mapping[str, str], ends: Collection[int]
+) -> dict[str, Any]:
+    played = decision.played
+    messages = [dict(message) for message in decision.prompt]
+    shown = {message["role"]: message["content"] for message in messages}
+    return {
+        "agent": decision.agent,
+        "turn": decision.turn + 1,
+        "state": decision.state,
+        "prompt": {"system": shown.get("system", ""), "text": shown.get("user", "")},
+        **({"messages": messages} if len(messages) > 2 else {}),
+        "reply": played.completion.text,
+        "reasoning": None,
+        "tokens": {"prompt": len(decision.prompt_ids), "completion": len(played.completion.ids)},
+        "finish": _finish(played, ends),
+        "model": None,
+        "seed": None,
+        "rewards": {decision.agent: played.reward},
+        "parts": _parts(played, decision.agent),
+        "policy": policies[decision.agent],
+        "candidates": [
+            {
+                "reply": candidate.completion.text,
+                "reward": candidate.reward,
+                "parts": _parts(candidate, decision.agent),
+                "return": None,
+                "advantage": None if advantages is None else float(advantages[at]),
+                "tokens": len(candidate.completion.ids),
+                "finish": _finish(candidate, ends),
+                "chosen": at == decision.chosen,
+            }
+            for at, candidate in enumerate(decision.candidates)
+        ],
+    }
+
+
+def _parts(candidate: Candidate, agent: str) -> dict[str, dict[str, float]] | None:
+    """The parts by scope: the team's, and those of the agent that acted."""
+    if not candidate.parts:
+        return None
+    scopes: dict[str, dict[str, float]] = {}
+    for name, value in candidate.parts.items():
+        scopes.setdefault("team" if name in candidate.team else role_of(agent), {})[name] = float(value)
+    return scopes
+
+
+def _finish(candidate: Candidate, ends: Collection[int]) -> str | None:
+    ids = candidate.completion.ids
+    return None if not ids else "stop" if ids[-1] in ends else "length"
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python; what JSON does not have as text."""
+    if hasattr(value, "item"):
+        value = value.item()
+    return value if isinstance(value, str | int | float | bool | list | dict | None) else str(value)

@@ -1,0 +1,96 @@
+"""`pettingllms push`: a run becomes a data set of the Hub, and only if asked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import DatasetCard, HfApi
+from huggingface_hub.errors import HfHubHTTPError
+
+from fake_hub import FakeHub, serving
+from pettingllms_envs.cli import main
+from pettingllms_envs.evaluation import hub
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHub]:
+    with serving() as fake:
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 episodes of Plan-Path, played by the oracle."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["bench", "plan_path", "--agents", "oracle", "--limit", "20", "--output", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run" / "secrets.env").write_text("TOKEN=1")
+    return tmp_path / "run"
+
+
+def test_a_run_is_uploaded_whole_with_a_card_and_nothing_else(fake: FakeHub, run: Path) -> None:
+    address = hub.push(run, "me/plan-path", api=HfApi(endpoint=fake.endpoint, token="hf_fake"))
+    assert address.startswith(f"{fake.endpoint}/datasets/me/plan-path/commit/")
+    files = fake.files["dataset/me/plan-path"]
+    assert sorted(files) == ["README.md", "episodes.jsonl", "report.json", "run.json"]
+    for name in ("episodes.jsonl", "report.json", "run.json"):
+        assert files[name] == (run / name).read_bytes()
+    assert fake.private["dataset/me/plan-path"]
+    card = DatasetCard(files["README.md"].decode("utf-8"))
+    assert card.data.to_dict()["configs"] == [{"config_name": "default", "data_files": "episodes.jsonl"}]
+    assert "| success | 100.0%, 95% interval [83.9, 100.0] (wilson) |" in card.text  # 20 of 20
+    assert "| `planner_0` | oracle | 20 |" in card.text
+
+
+def test_a_second_push_is_one_more_commit(fake: FakeHub, run: Path) -> None:
+    api = HfApi(endpoint=fake.endpoint, token="hf_fake")
+    hub.push(run, "me/plan-path", api=api)
+    (run / "page.html").write_text("<html></html>")
+    hub.push(run, "me/plan-path", api=api)
+    assert "page.html" in fake.files["dataset/me/plan-path"]
+
+
+def test_a_hub_that_refuses_is_an_error_and_nothing_is_lost(fake: FakeHub, run: Path) -> None:
+    fake.refuse = True
+    with pytest.raises(HfHubHTTPError, match="403"):
+        hub.push(run, "me/plan-path", api=HfApi(endpoint=fake.endpoint, token="hf_fake"))
+    assert json.loads((run / "report.json").read_text())["episodes"]["ended"] == 20
+
+
+def test_the_command_asks_first(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pushed: list[tuple[Path, str, bool]] = []
+
+    def noted(folder: Path, repo: str, *, private: bool) -> str:
+        pushed.append((folder, repo, private))
+        return "https://hub/commit"
+
+    monkeypatch.setattr(hub, "push", noted)
+    monkeypatch.setattr("rich.console.Console.input", lambda *_: "n")
+    assert main(["push", str(run), "me/plan-path"]) == 1
+    assert not pushed
+    assert "To the data set me/plan-path (private, if it is new): run.json" in capsys.readouterr().out
+    assert main(["push", str(run), "me/plan-path", "--yes", "--public"]) == 0
+    assert pushed == [(run, "me/plan-path", False)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["push", "nowhere", "me/it"], "run.json: No such file or directory"),
+        (["push", ".", "it"], "the repository is 'it'; expected NAME/REPOSITORY"),
+    ],
+)
+def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err

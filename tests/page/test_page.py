@@ -1,0 +1,252 @@
+"""The page of a run: what is in the file, and what a real headless Chromium makes of it."""
+
+import base64
+import gzip
+import html
+import json
+import re
+import shutil
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pettingllms_envs.cli import main
+from pettingllms_envs.evaluation import record
+from pettingllms_envs.evaluation.statistics import wilson
+from pettingllms_envs.page import build, page
+from pettingllms_envs.page.boards import Boards
+from pettingllms_envs.page.read import index_of
+from pettingllms_envs.page.serve import server
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync --virtual-time-budget=8000 --dump-dom"
+)
+
+
+def blocks(text: str) -> dict[str, Any]:
+    found = re.findall(r'<script type="text/plain" id="([\w-]+)">([^<]*)</script>', text)
+    return {name: json.loads(gzip.decompress(base64.b64decode(packed))) for name, packed in found}
+
+
+def shown(file: Path, tmp_path: Path, place: str = "", keys: str = "") -> str:
+    """The document after Chromium drew it and the keys were pressed, one after the other."""
+    if keys:
+        script = (
+            "<script>setTimeout(async () => { for (const key of %s) {"
+            " dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));"
+            " await new Promise((done) => setTimeout(done, 300)); } }, 1500)</script></body>"
+        )
+        copy = tmp_path / "keys.html"
+        copy.write_text(file.read_text("utf-8").replace("</body>", script % json.dumps(keys.split())), "utf-8")
+        file = copy
+    run = subprocess.run(
+        [str(CHROMIUM), *FLAGS.split(), f"--user-data-dir={tmp_path / 'profile'}", f"file://{file}{place}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    # The packed data and the libraries say nothing about what is seen.
+    return html.unescape(re.sub(r"<script.*?</script>|<style.*?</style>", "", run.stdout, flags=re.S))
+
+
+def test_the_file_holds_every_episode_and_the_index_says_what_is_in_it(bench: Path) -> None:
+    found = blocks(page(bench))
+    rows = record.read(bench)
+    episodes = [episode for name in ("piece-0", "piece-1") for episode in found[name]]
+    assert [[step["reply"] for step in episode["steps"]] for episode in episodes] == [
+        [step["reply"] for step in row["steps"]] for row in rows
+    ]
+    index = dict(zip(found["index"]["names"], found["index"]["columns"], strict=True))
+    assert index["success"] == [row["success"] for row in rows]
+    assert index["error"][3] == "unreachable: connection reset"
+    assert index["num_steps"] == [len(row["steps"]) for row in rows]
+    assert found["run"]["groups"] == ["sokoban_v0, level 1", "sokoban_v0, level 2"]
+
+
+def test_an_error_is_in_no_rate(bench: Path) -> None:
+    rows = record.read(bench)
+    solved = [row["success"] for row in rows if row["error"] is None]
+    assert len(solved) == 23
+    overall = blocks(page(bench))["run"]["groups_table"][0]
+    assert (overall["name"], overall["n"], overall["value"]) == ("all", 23, sum(solved) / 23)
+    assert (overall["low"], overall["high"]) == pytest.approx(wilson(sum(solved), 23))
+
+
+def test_samples_of_one_problem_count_as_one(bench: Path) -> None:
+    rows = [row for row in record.read(bench) if row["error"] is None][:4]
+    made = [
+        {**row, "instance": {**row["instance"], "index": index, "options": {}}, "sample": sample, "success": success}
+        for index, (row, successes) in enumerate(zip(rows, ((1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0)), strict=True))
+        for sample, success in enumerate(map(bool, successes))
+    ]
+    record.write_rows(bench / "episodes.jsonl", made)
+    rate = blocks(page(bench))["run"]["groups_table"][0]
+    assert rate["n"] == 12
+    assert (rate["low"], rate["high"]) == pytest.approx(wilson(2, 4))  # of four problems, not of twelve episodes
+
+
+def test_the_parts_of_an_episode_are_summed_by_scope() -> None:
+    parts = [{"team": {"progress": 0.5}}, {"team": {"progress": 0.25}, "planner": {"format": -0.2}}, None]
+    row = {
+        "instance": {"index": 4, "env": "sokoban_v0", "seed": 9, "options": {}, "problem": "apps/7"},
+        "sample": 1,
+        "steps": [{"parts": each, "tokens": {"completion": 3}} for each in parts],
+        "success": None,
+        "error": None,
+        "returns": None,
+        "outcome": {"success": False, "moves": 2},
+    }
+    name, group, problem, success, error, steps, tokens, returns, summed, unreadable, step, about = index_of(row)
+    assert (name, group, problem) == ("5: apps/7, sample 2", "sokoban_v0", 4)
+    assert (success, error, steps, tokens, returns, step) == (None, None, 3, 9, {}, None)
+    assert summed == {"team.progress": 0.75, "planner.format": -0.2}
+    assert unreadable
+    assert about == "success=False moves=2"
+
+
+def test_boards_are_those_that_were_played(bench: Path) -> None:
+    row = next(row for row in record.read(bench) if row["success"])
+    boards = Boards({})
+    pictures = boards.of(row)
+    assert len(pictures) == len(row["steps"]) + 1
+    first, last = pictures[0], pictures[-1]
+    assert first is not None
+    assert last is not None
+    assert [len(line) for line in first] == [6] * 6
+    shapes = [[boards.palette[tile]["shape"] for tile in line] for line in last]
+    assert sum(shape == "square" for line in shapes for shape in line) == 1  # the box
+    assert first != last
+
+
+def test_a_board_is_left_out_where_the_replies_lead_elsewhere(bench: Path) -> None:
+    row = next(row for row in record.read(bench) if len(row["steps"]) >= 4)
+    row["steps"][2]["state"] = "0" * 64
+    found = [board is not None for board in Boards({}).of(row)]
+    assert found == [True, True] + [False] * (len(row["steps"]) - 1)
+
+
+def test_other_settings_than_the_runs_draw_no_board(bench: Path) -> None:
+    row = record.read(bench)[0]
+    assert Boards({"sokoban_v0": {"num_turns": 3}}).of(row) == [None] * (len(row["steps"]) + 1)
+
+
+def test_an_unknown_environment_has_no_boards(bench: Path) -> None:
+    row = record.read(bench)[0]
+    row["instance"]["env"] = "strange_v3"
+    assert Boards({}).of(row) == [None] * (len(row["steps"]) + 1)
+
+
+def test_what_a_model_wrote_is_no_part_of_the_source(bench: Path) -> None:
+    text = page(bench)
+    assert "taken" in str(blocks(text))
+    assert "taken" not in text
+    assert "connect-src" not in text
+    assert "default-src 'none'" in text
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", str(tmp_path / "nothing")]) == 2
+    assert "run.json: No such file or directory" in capsys.readouterr().err
+    (bench / "episodes.jsonl").write_text("")
+    assert main(["view", str(bench)]) == 2
+    assert "has no episode yet; expected at least one" in capsys.readouterr().err
+    assert main(["view", str(bench), "--serve", "--output", "a.html"]) == 2
+    assert "--serve got --output" in capsys.readouterr().err
+
+
+def test_the_command_writes_the_page(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", str(bench)]) == 0
+    assert str(bench / "page.html") in capsys.readouterr().out
+    assert (bench / "page.html").read_text("utf-8") == page(bench)
+
+
+def test_the_server_shows_a_run_that_grows_and_answers_this_machine_alone(bench: Path) -> None:
+    rows = record.read(bench)
+    record.write_rows(bench / "episodes.jsonl", rows[:2])
+    shown_there = server(bench / "episodes.jsonl", lambda: page(bench))
+    address = f"http://127.0.0.1:{shown_there.server_address[1]}/"
+    threading.Thread(target=shown_there.serve_forever, daemon=True).start()
+    try:
+        numbers = []
+        for so_far in (rows[:2], rows):
+            record.write_rows(bench / "episodes.jsonl", so_far)
+            with urllib.request.urlopen(address, timeout=20) as answer:
+                numbers.append(len(blocks(answer.read().decode("utf-8"))["index"]["columns"][0]))
+        assert numbers == [2, 24]
+        for wrong in (
+            urllib.request.Request(address, headers={"Host": "evil.example"}),
+            urllib.request.Request(address + "../episodes.jsonl"),
+        ):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(wrong, timeout=20)
+    finally:
+        shown_there.shutdown()
+        shown_there.server_close()
+
+
+@in_a_browser
+def test_the_summary_is_drawn(bench: Path, tmp_path: Path) -> None:
+    seen = shown(build(bench), tmp_path)
+    rate = blocks(page(bench))["run"]["groups_table"][0]["value"]
+    assert "sokoban_v0: bench" in seen
+    assert f"{100 * rate:.1f}%" in seen
+    assert "1 errors" in seen
+    assert seen.count("<figure>") == 4  # success, parts, steps, tokens
+    assert seen.count('aria-label="dot"') == 2
+
+
+@in_a_browser
+def test_an_episode_is_a_conversation_with_boards_and_hostile_text_stays_text(bench: Path, tmp_path: Path) -> None:
+    rows = record.read(bench)
+    at = next(at for at, row in enumerate(rows) if any("taken" in step["reply"] for step in row["steps"]))
+    seen = shown(build(bench), tmp_path, f"#/{at + 1}")
+    assert seen.count('aria-label="board"') == len(rows[at]["steps"]) + 1
+    assert "document.title = 'taken'</script><b>bold</b>" in seen
+    assert "<title>taken" not in seen
+    assert rows[at]["steps"][0]["prompt"]["text"].splitlines()[-1] in seen
+
+
+@in_a_browser
+def test_a_rollout_has_its_tree_of_candidates(rollouts: Path, tmp_path: Path) -> None:
+    row = record.read(rollouts)[0]
+    seen = shown(build(rollouts), tmp_path, "#/1")
+    assert seen.count('class="node"') == 4 * len(row["steps"])
+    assert seen.count("edge played") == len(row["steps"])
+    assert seen.count("candidate chosen") == len(row["steps"])
+    summary = shown(build(rollouts), tmp_path)
+    assert "Success of the chosen path, by training step" in summary
+
+
+@in_a_browser
+def test_keys_move_through_episodes_steps_and_views(bench: Path, tmp_path: Path) -> None:
+    rows = record.read(bench)
+    at = next(at for at, row in enumerate(rows) if len(row["steps"]) >= 4)
+    file = build(bench)
+    seen = shown(file, tmp_path, keys=f"{'j ' * (at + 1)}ArrowRight ArrowRight d")
+    assert re.search(r'<section class="step now" id="step-2"', seen)
+    assert f"{at + 1}: seed {at}</h1>" in seen
+    assert "changes since this agent's last reply" in seen
+    assert "dialog open" in shown(file, tmp_path, keys="?")
+    assert 'data-theme="dark"' in shown(file, tmp_path, keys="t")
+    assert "<figure>" in shown(file, tmp_path, keys="j s")
+
+
+@in_a_browser
+def test_five_thousand_episodes_show_no_more_rows_than_fit(many: Callable[[int], Path], tmp_path: Path) -> None:
+    file = build(many(5000))
+    assert file.stat().st_size < 12 * 2**20
+    seen = shown(file, tmp_path, "#/4999")
+    assert "5,000 episodes" in seen
+    assert 5 < seen.count('role="option"') < 60
+    assert "4999: seed 38</h1>" in seen
