@@ -15,13 +15,14 @@ little: the least that it can give is 2 / 2^5.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pettingllms_envs.evaluation.statistics import sign_flips
 
 
 Interval = tuple[float, float]
@@ -134,18 +135,3 @@ def bootstrap(differences: Successes, confidence: float, *, seed: int = 0) -> In
     means = ((rows @ differences) * columns).sum(axis=1)  # (B,)
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
-
-
-def sign_flips(values: tuple[float, ...]) -> float:
-    """Share of the 2^S ways to give the differences signs whose sum is at least as far from 0 as the one seen.
-
-    Example:
-        1, 2, 3: of the eight sums only 6 and -6 are as far, so 0.25, the least that three seeds can give.
-    """
-    seen = abs(sum(values))
-    sums = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in _signs(len(values))]
-    return sum(total >= seen - 1e-12 for total in sums) / len(sums)
-
-
-def _signs(size: int) -> list[tuple[int, ...]]:
-    return list(itertools.product((1, -1), repeat=size))

@@ -25,7 +25,18 @@ from pettingllms_envs.commands import add_environment, at_the_door, made, refuse
 
 INTERRUPTED = 130
 LOCAL = ("oracle", "random", "null", "scripted", "recorded")
-OPTIONS = ("base_url", "key_env", "temperature", "top_p", "top_k", "max_tokens", "stop", "extra", "timeout", "patience")
+OPTIONS = (
+    "base_url",
+    "key_env",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "stop",
+    "extra",
+    "timeout",
+    "patience",
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +85,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play what is missing of the benchmark, and show its numbers."""
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
+    from pettingllms_envs.evaluation.play import Rules
 
     check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, max_steps=1)
     chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
@@ -89,7 +101,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             agents=specs(args, benches.roles_of(env)),
             chosen=chosen,
             samples=args.samples,
-            rules=benches.Rules(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
+            rules=Rules(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
         )
         path = args.output or default_output(bench.config)
     played = watched(bench, path, args, console, name)
@@ -155,9 +167,11 @@ def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str
     """A progress bar, and the function that is told of each row."""
     from pettingllms_envs.evaluation.statistics import wilson
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     so_far = {"right": 0, "told": 0, "errors": 0, "tokens": 0}
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task(name, total=num)
 
         def on_row(row: Mapping[str, Any]) -> None:
@@ -198,7 +212,9 @@ def missing(console: Console, played: Any) -> int:
         say(console, f"{ended.num_missing} of {episodes['planned']} episodes were not played: {ended.why}")
     if errors or ended.num_missing:
         say(console, "The same command plays them again.")
-    return INTERRUPTED if ended.interrupted else int(bool(errors or ended.num_missing))
+    if ended.interrupted or ended.refused:
+        return INTERRUPTED if ended.interrupted else 2
+    return int(bool(errors or ended.num_missing))
 
 
 def check_at_least(args: argparse.Namespace, **least: int) -> None:

@@ -96,7 +96,8 @@ class Agent(Protocol):
         """The reply.
 
         Raises:
-            AgentFailed: There is none for this prompt.
+            AgentFailed: There is none for this prompt. So says any exception with a text as its `kind`, for agents of
+                packages that do not import this one.
             AgentRefused: There will be none for any.
         """
         ...

@@ -1,17 +1,20 @@
 """A model behind an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, a hosted one.
 
-`POST <base_url>/chat/completions`, over connections that are kept. What is worth a second try gets one: connections that
-fail or break, time-outs, answers that are no JSON, 408, 425, 429 and all of 500 and above, after pauses that double, with
-jitter, and no sooner than `Retry-After` says. What is not (400, a prompt that is too long) fails that prompt alone; a
-wrong key or model ends the run. The seed is sent along, so a second try asks for the same reply as the first.
+`POST <base_url>/chat/completions`, over connections that are kept. What is worth a second try gets one: connections
+that fail or break, time-outs, answers that are no JSON, 408, 425, 429 and all of 500 and above, after pauses that
+double, with jitter, and no sooner than `Retry-After` says. What is not (400, a prompt that is too long) fails that
+prompt alone; a wrong key or model ends the run. The seed is sent along, so a second try asks for the same reply as the
+first.
 """
 
 from __future__ import annotations
 
 import email.utils
+import logging
 import os
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +34,13 @@ HOPELESS = (401, 403, 404)
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
 MOST_SHOWN = 300
+LONGEST_CONNECT = 30.0
+"""Seconds for a connection; a server that cannot be reached is tried again sooner than one that thinks."""
+
+TOLD_AFTER, TOLD_EVERY = 4, 30.0
+"""Tries after which whoever waits is told, and seconds between two such words."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,19 +93,42 @@ class Endpoint:
         return os.environ.get(self.key_env, "") if self.key_env is not None else ""
 
 
+class Notices:
+    """Says that a server does not answer, to the log, once for all who wait for it."""
+
+    def __init__(self) -> None:
+        self._lock, self._next = threading.Lock(), 0.0
+
+    def tell(self, text: str) -> None:
+        """Say it, unless something was said just now."""
+        with self._lock:
+            if time.monotonic() < self._next:
+                return
+            self._next = time.monotonic() + TOLD_EVERY
+        logger.warning(text)
+
+
 class ChatApi:
     """Asks a server; see `pettingllms_envs.evaluation.agents.Agent`.
 
     Args:
         endpoint: Whom.
         client: Keeps the connections; may be shared.
+        notices: Where it is said that the server does not answer; may be shared.
         sleep: How a pause is made.
     """
 
     def __init__(
-        self, endpoint: Endpoint, client: httpx2.Client, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        endpoint: Endpoint,
+        client: httpx2.Client,
+        *,
+        notices: Notices | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._endpoint, self._client, self._sleep = endpoint, client, sleep
+        self._notices = Notices() if notices is None else notices
+        self._timeout = httpx2.Timeout(endpoint.timeout, connect=min(endpoint.timeout, LONGEST_CONNECT))
         self._url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
 
     def reply(self, asked: Asked) -> Reply:
@@ -127,6 +160,8 @@ class ChatApi:
                     f"{self._url} did not answer in {tries} tries and {endpoint.patience:g} s, the last time with "
                     f"{told.trouble}",
                 )
+            if tries >= TOLD_AFTER:
+                self._notices.tell(f"{self._url} does not answer: {told.trouble}. It is tried again.")
             self._sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -135,14 +170,14 @@ class ChatApi:
         key = self._endpoint.key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            response = self._client.post(self._url, json=body, headers=headers, timeout=self._endpoint.timeout)
+            response = self._client.post(self._url, json=body, headers=headers, timeout=self._timeout)
         except httpx2.TransportError as error:
             return _Trouble(self._safe(f"{type(error).__name__}: {error}"))
         status, words = response.status_code, self._safe(response.text)[:MOST_SHOWN]
         if status in HOPELESS:
             raise AgentRefused(
-                f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, --model "
-                "and --key-env."
+                f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, "
+                "--model and --key-env."
             )
         if status >= 500 or status in TRY_AGAIN:
             return _Trouble(f"status {status}: {words}", _retry_after(response.headers.get("retry-after")))
@@ -181,6 +216,8 @@ class _Told:
         choice = answer["choices"][0]
         message = choice["message"]
         text, reasoning = message["content"], message.get("reasoning_content") or message.get("reasoning")
+        if isinstance(text, list):  # parts of several types
+            text = "".join(part["text"] for part in text if part["type"] == "text")
         usage = answer.get("usage") or {}
         if not isinstance(text, str | None) or not isinstance(reasoning, str | None) or not isinstance(usage, dict):
             raise TypeError
@@ -205,7 +242,9 @@ def open_apis(specs: Mapping[str, Spec], concurrency: int) -> Opened:
         limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
         follow_redirects=True,
     )
-    return _Apis({agent: ChatApi(endpoint, client) for agent, endpoint in endpoints.items()}, client)
+    notices = Notices()
+    agents = {agent: ChatApi(endpoint, client, notices=notices) for agent, endpoint in endpoints.items()}
+    return _Apis(agents, client)
 
 
 def endpoint_of(spec: Spec) -> Endpoint:

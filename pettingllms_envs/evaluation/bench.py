@@ -1,4 +1,4 @@
-"""A benchmark: an environment, its problems and who plays, as values; from those alone a run is played, or played again."""
+"""A benchmark: an environment, its problems and who plays, as values; from those alone a run is played."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import pettingllms_envs
 from pettingllms_envs.evaluation import metrics
 from pettingllms_envs.evaluation.lineup import Spec, from_identity, open_all
-from pettingllms_envs.evaluation.play import Instance, Rules
-from pettingllms_envs.evaluation.record import REPORT, Row, header, read_header, write_json
+from pettingllms_envs.evaluation.play import Instance, Rules, problem_of
+from pettingllms_envs.evaluation.record import ANY_INSTANCE, REPORT, Row, header, write_json
 from pettingllms_envs.evaluation.runner import Ended, Folder, Plan, instances_digest, run
 from pettingllms_envs.instances import published
 
 
 DEFAULT_LIMIT = 200
-ANY_INSTANCE = frozenset({"workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"})
-"""Settings that leave the problems as they are: with them a published test set is still what it was published as."""
+MOST_PROBLEMS = 100_000
+"""Of a data set that does not say how many it has: so many are looked through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,7 @@ class Played:
     ended: Ended
 
 
-def play(
-    bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], None] = lambda row: None
-) -> Played:
+def play(bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], None] = lambda row: None) -> Played:
     """Play a benchmark into a folder, or what is missing of it there, and write the report.
 
     Raises:
@@ -126,7 +124,8 @@ def choose(
     """The problems to play.
 
     The published test set of a game, if nothing is asked for that it does not have; else all problems of the split of
-    a data set (`metadata["num_instances"]`), of which a limit takes a sample, always the same; else the seeds from 0.
+    a data set (`metadata["num_instances"]`, or counted), of which a limit takes a sample, always the same; else the
+    seeds from 0.
 
     Args:
         env: The environment.
@@ -155,6 +154,7 @@ def choose(
         options.setdefault("split", "test")
     num = env.metadata.get("num_instances")
     num = num.get(options.get("split")) if isinstance(num, Mapping) else num
+    num = _num_problems(env, options) if num is None else num
     if num is None:
         seeds: Sequence[int] = range(DEFAULT_LIMIT if limit is None else limit)
         return Chosen("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
@@ -169,21 +169,25 @@ def has_published(name: str) -> bool:
     return (resources.files(pettingllms_envs) / "data" / f"{name}_test.jsonl").is_file()
 
 
-def of_run(path: Path, rows: Sequence[Row]) -> Bench:
+def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
     """The benchmark that a recorded run was of.
 
     Args:
-        path: Its folder.
+        head: Its `run.json`.
         rows: Its rows, of which the problems are taken.
+        name: What it is called.
 
     Raises:
-        ValueError: It was no benchmark.
+        ValueError: It was no benchmark, or has not been played to its end.
     """
-    head = read_header(path)
     config = head["config"]
     if head["kind"] != "bench":
-        raise ValueError(f"{path} has {head['kind']}; expected a run of `pettingllms bench`. Name another.")
+        raise ValueError(f"{name} has {head['kind']}; expected a run of `pettingllms bench`. Name another.")
     instances = {row["instance"]["index"]: row["instance"] for row in rows}
+    if len(instances) < config["instances"]["num"]:
+        raise ValueError(
+            f"{name} has {len(instances)} of {config['instances']['num']} problems; expected all. Play it to its end."
+        )
     return Bench(
         env=config["env"],
         settings=config["settings"],
@@ -193,14 +197,12 @@ def of_run(path: Path, rows: Sequence[Row]) -> Bench:
             tuple(Instance(i, each["seed"], each["options"]) for i, each in sorted(instances.items())),
         ),
         samples=config["samples"],
-        rules=Rules(
-            seed=config["seed"], max_steps=config["max_steps"], episode_tokens=config["episode_tokens"]
-        ),
+        rules=Rules(seed=config["seed"], max_steps=config["max_steps"], episode_tokens=config["episode_tokens"]),
     )
 
 
 def roles_of(env: Any) -> dict[str, str]:
-    """The role of each agent: what stands before the number in `planner_0`; a stranger's agent is a role of its own."""
+    """The role of each agent, `{"planner_0": "planner"}`; a stranger's agent is a role of its own."""
     named = getattr(getattr(env.unwrapped, "workflow", None), "roles", None)
     known = {f"{role.name}_0": role.name for role in named} if named is not None else {}
     return {agent: known.get(agent, agent) for agent in env.possible_agents}
@@ -226,6 +228,19 @@ def layers() -> Mapping[str, Any] | None:
         return sandbox.describe()
     except sandbox.SandboxUnavailable as error:
         raise ValueError(str(error)) from error
+
+
+def _num_problems(env: Any, options: Mapping[str, Any]) -> int | None:
+    """How many problems a data set's environment has: the seed at which the first one comes again; None for others."""
+
+    def problem(seed: int) -> str | None:
+        env.reset(seed=seed, options=dict(options) or None)
+        return problem_of(env)
+
+    first = problem(0)
+    if first is None:
+        return None
+    return next((seed for seed in range(1, MOST_PROBLEMS) if problem(seed) == first), None)
 
 
 def _instance(index: int, *, seed: int, **options: Any) -> Instance:

@@ -143,8 +143,10 @@ def parse(text: str) -> tuple[str | None, Spec]:
     for part in rest:
         name, equals, value = part.partition("=")
         if not equals:
-            raise ValueError(f"the agent's option {part!r} has no value; expected OPTION=VALUE. Write a \\ before a "
-                             "comma that belongs to a value.")
+            raise ValueError(
+                f"the agent's option {part!r} has no value; expected OPTION=VALUE. Write a \\ before a "
+                "comma that belongs to a value."
+            )
         if name == "stop":
             options.setdefault("stop", []).append(value)
         else:
@@ -200,7 +202,9 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
         role, spec = parse(text)
         if role is None:
             if general is not None:
-                raise ValueError(f"the agents {' '.join(texts)} have two for every role; expected one. Name the roles.")
+                raise ValueError(
+                    f"the agents {' '.join(texts)} have two for every role; expected one. Name the roles."
+                )
             general = spec
             continue
         if role not in {*roles, *roles.values()}:
@@ -211,10 +215,10 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
         own[role] = spec
     found: dict[str, Spec] = {}
     for agent, role in roles.items():
-        spec = own.get(agent) or own.get(role) or general
-        if spec is None:
+        played = own.get(agent) or own.get(role) or general
+        if played is None:
             raise ValueError(f"nobody plays the role {role!r}; expected an agent for it. Add {role}=oracle, say.")
-        found[agent] = spec
+        found[agent] = played
     return found
 
 

@@ -1,7 +1,7 @@
 """From rows to numbers: what `report.json` says, and the tables that are shown of it. Pure.
 
-Rows with an error are in no rate and no mean. How much they could matter is said by `least` and `most`: success if all of
-them had failed, and if all had succeeded.
+Rows with an error are in no rate and no mean. How much they could matter is said by `least` and `most`: success if all
+of them had failed, and if all had succeeded.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
     `method` is `wilson`, or `bootstrap` over problems where there are several samples of each.
     """
     shares = by_problem(rows, lambda row: float(row["success"]))
-    figures = {"mean": sum(shares) / len(shares), "problems": len(shares), "episodes": len(rows)}
+    figures: Figures = {"mean": sum(shares) / len(shares), "problems": len(shares), "episodes": len(rows)}
     low, high = mean_interval(shares)
     method = "wilson" if set(shares) <= {0.0, 1.0} or len(set(shares)) == 1 else "bootstrap"
     figures |= {"low": low, "high": high, "confidence": 0.95, "method": method}
@@ -66,7 +66,7 @@ def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
 
 
 def samples(rows: Sequence[Row]) -> Figures | None:
-    """avg@k, pass@j for j up to k, and majority@k where outcomes have an `answer`; None for one sample a problem.
+    """avg@k, pass@j for j up to k, and majority@k where there are answers; None for one sample a problem.
 
     k is the least number of samples that a problem has; avg@k takes all that there are.
     """
@@ -81,9 +81,9 @@ def samples(rows: Sequence[Row]) -> Figures | None:
         "avg": _figure([right / num for num, right in counts]),
         "pass": {str(j): _figure([pass_at(j, num, right) for num, right in counts]) for j in [*powers, k]},
     }
-    if any(row["outcome"].get("answer") is not None for row in rows):
+    if any(row.get("answer") is not None for row in rows):
         votes = [
-            majority([row["outcome"].get("answer") for row in group], [bool(row["success"]) for row in group])
+            majority([row.get("answer") for row in group], [bool(row["success"]) for row in group])
             for group in problems.values()
         ]
         figures["majority"] = _figure(votes)
@@ -103,7 +103,7 @@ def tokens(row: Row) -> int | None:
 
 
 def parts(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
-    """Of each named part of the rewards, by scope: its sum over an episode, in the mean, and how many episodes had it."""
+    """Of each named part of the rewards, by scope: its mean sum over an episode, and how many episodes had it."""
     sums: dict[tuple[str, str], dict[int, float]] = {}
     for i, row in enumerate(rows):
         for step in row["steps"]:

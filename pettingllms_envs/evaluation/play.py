@@ -76,6 +76,7 @@ def episode(
 
     Raises:
         Stopped: `stopped()` was true.
+        Exception: What an agent raised besides `AgentFailed`: `AgentRefused`, or a fault of its own.
     """
     began, clock = time.time(), time.perf_counter()
     course = Course(env, instance)
@@ -89,13 +90,14 @@ def episode(
             course.step(agents[env.agent_selection], sample, rules)
     except AgentFailed as failed:
         error = {"kind": failed.kind, "message": str(failed)}
-    except Stopped:
-        raise
-    except Exception as failed:  # noqa: BLE001  # a stranger's environment may raise anything; the row says what
-        error = {"kind": "environment", "message": f"{type(failed).__name__}: {failed}"}
+    except Exception as failed:  # a stranger's environment may raise anything; the row says what
+        kind = getattr(failed, "kind", None) if course.is_asking else "environment"
+        if not isinstance(kind, str) or isinstance(failed, Stopped):
+            raise
+        error = {"kind": kind, "message": f"{type(failed).__name__}: {failed}"}
     if error is not None:
         end = "error"
-        error |= {"agent": course.asked, "step": len(course.steps)}
+        error |= {"agent": course.asked, "step": len(course.steps), "reply": course.replied}
     row = course.row(sample, end, error)
     row["timing"] = {"began": round(began, 3), "seconds": round(time.perf_counter() - clock, 4)}
     return row
@@ -108,18 +110,21 @@ class Course:
         self.env, self.instance = env, instance
         self.steps: list[dict[str, Any]] = []
         self.asked: str | None = None
+        self.replied: str | None = None
+        self.is_asking = False
         self._returns: dict[str, float] = {}
         self._outcome: dict[str, Any] | None = None
         self._turn: int | None = None
         self._tokens = 0
         self._over: str = ""
         self._problem: str | None = None
+        self._answer: str | None = None
 
     def reset(self) -> None:
         """Begin the instance."""
         self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
         self._returns = dict.fromkeys(self.env.agents, 0.0)
-        self._problem = _problem(self.env)
+        self._problem = problem_of(self.env)
         self._look()
 
     def end(self, rules: Rules) -> str:
@@ -137,33 +142,38 @@ class Course:
 
     def step(self, agent: Agent, sample: int, rules: Rules) -> None:
         """Ask who is to act, and play the reply."""
-        env, name = self.env, self.env.agent_selection
+        name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
-        prompt = prompt_of(env.observe(name), agent=name)
-        number = len(self.steps)
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        step = {"agent": name, "turn": self._turn_of(name), "state": state_hash(env), "prompt": prompt}
+        step = self.described(name)
         clock = time.perf_counter()
+        self.is_asking = True
         reply = agent.reply(
             Asked(
-                env=env,
+                env=self.env,
                 agent=name,
-                messages=messages_of(prompt),
+                messages=messages_of(step["prompt"]),
                 seed=seed,
                 instance=self.instance.index,
                 sample=sample,
                 step=number,
             )
         )
+        self.is_asking = False
         seconds = time.perf_counter() - clock
         self._tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
         self.play(reply.text, step | spoken(reply, seed))
         self.steps[-1]["timing"] = {"seconds": round(seconds, 4), "tries": reply.tries}
 
+    def described(self, agent: str) -> dict[str, Any]:
+        """What a step's record says of the moment before the reply."""
+        prompt = prompt_of(self.env.observe(agent), agent=agent)
+        return {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env), "prompt": prompt}
+
     def play(self, reply: str, step: dict[str, Any]) -> None:
         """Play a reply, and write down the step with what came of it."""
         env = self.env
-        self.asked = env.agent_selection
+        self.asked, self.replied = env.agent_selection, reply
         env.step(reply)
         rewards = {agent: float(reward) for agent, reward in env.rewards.items()}
         for agent, reward in rewards.items():
@@ -174,7 +184,7 @@ class Course:
         step |= {"rewards": rewards, "parts": parts}
         self.steps.append(step)
         self._look()
-        self.asked = None
+        self.asked = self.replied = None
 
     def row(self, sample: int, end: str, error: dict[str, Any] | None) -> dict[str, Any]:
         """What was written down, without `timing`."""
@@ -195,6 +205,7 @@ class Course:
             "turns": self._turn if self._turn is not None else len(self.steps),
             "success": None if success is None or error is not None else bool(success),
             "outcome": outcome,
+            "answer": self._answer,
             "returns": self._returns,
             "state": None if error is not None else state_hash(self.env),
             "error": error,
@@ -214,14 +225,14 @@ class Course:
         outcome = next((info["outcome"] for info in infos if isinstance(info.get("outcome"), Mapping)), None)
         if outcome is not None:
             self._outcome = {name: _plain(value) for name, value in outcome.items()}
-        turn = next((info["turn"] for info in infos if isinstance(info.get("turn"), int)), None)
-        self._turn = turn if turn is not None else self._turn
+        self._answer = _answer(self.env, outcome)
+        self._turn = next((int(info["turn"]) for info in infos if isinstance(info.get("turn"), int)), self._turn)
 
     def _turn_of(self, agent: str) -> int:
         """The turn as the environment counts, or else how often the agent has been asked."""
         if self._turn is not None:
             return self._turn
-        return 1 + sum(step["agent"] == agent for step in self.steps)
+        return 1 + len([step for step in self.steps if step["agent"] == agent])
 
 
 def prompt_of(observation: Any, *, agent: str) -> dict[str, str]:
@@ -280,13 +291,21 @@ def _parts(env: Any) -> dict[str, dict[str, float]] | None:
     return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
 
 
-def _problem(env: Any) -> str | None:
-    """The id of the data set's row that is played, where the task's state says: `state.problem.id`."""
-    snapshot = getattr(env.unwrapped, "snapshot", None)
-    play = None if snapshot is None else getattr(snapshot(), "play", None)
-    problem = getattr(getattr(play, "task", None), "problem", None)
-    found = getattr(problem, "id", None)
+def problem_of(env: Any) -> str | None:
+    """The id of the data set's problem that is played, where the task's state says: `state.problem.id`."""
+    found = getattr(getattr(_task_state(env), "problem", None), "id", None)
     return None if found is None else str(found)
+
+
+def _answer(env: Any, outcome: Mapping[str, Any] | None) -> str | None:
+    """The answer so far, to be counted for a majority: the outcome's, or `state.answer` of the task."""
+    found = (outcome or {}).get("answer", getattr(_task_state(env), "answer", None))
+    return None if found is None else str(found)
+
+
+def _task_state(env: Any) -> Any:
+    snapshot = getattr(env.unwrapped, "snapshot", None)
+    return None if snapshot is None else getattr(getattr(snapshot(), "play", None), "task", None)
 
 
 def _plain(value: Any) -> bool | int | float | str | None:

@@ -15,7 +15,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -28,6 +28,9 @@ FORMAT = 1
 RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
 
 Row = Mapping[str, Any]
+
+ANY_INSTANCE = frozenset({"workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"})
+"""Settings that leave the problems as they are: a seed is the same problem with them as without."""
 
 
 def digest(row: Row) -> str:
@@ -59,17 +62,51 @@ def write_line(row: Row) -> str:
     return json.dumps(row, allow_nan=False) + "\n"
 
 
-def read(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file, or of the `episodes.jsonl` of a run's folder.
+def light(row: Row) -> dict[str, Any]:
+    """A row without what was shown and said, which takes most of the room and is in no number."""
+    heavy = ("prompt", "messages", "reply", "reasoning", "candidates")
+    steps = [{key: value for key, value in step.items() if key not in heavy} for step in row["steps"]]
+    return {**row, "steps": steps}
+
+
+def read(file: Path, *, whole: bool = True) -> list[dict[str, Any]]:
+    """The rows of a `.jsonl` file, or of the `episodes.jsonl` of a run's folder.
 
     A last line that a killed run left half written is left out.
+
+    Args:
+        file: The file or folder.
+        whole: Otherwise the rows are `light`.
 
     Raises:
         ValueError: A line is no row, or one of a format that this version does not know.
         OSError: There is no such file.
     """
-    file = file / EPISODES if file.is_dir() else file
-    return list(_rows(file))
+    found = _rows(file if file.suffix == ".jsonl" else file / EPISODES)
+    return [row if whole else light(row) for row, _, _ in found]
+
+
+def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[dict[str, Any]]:
+    """Put the lines of a file in the order of instances and samples; of two of one episode the last one stays.
+
+    Args:
+        file: The file, which may be larger than the memory.
+        keep: Rows that are to stay.
+
+    Returns:
+        The rows that stayed, light, in order.
+    """
+    found = {place(row): (light(row), offset, size) for row, offset, size in _rows(file) if keep(row)}
+    order = [found[key] for key in sorted(found)]
+    other = file.with_name(file.name + ".new")
+    with open(file, "rb") as stream, open(other, "wb") as new:
+        for _, offset, size in order:
+            stream.seek(offset)
+            new.write(stream.read(size))
+        new.flush()
+        os.fsync(new.fileno())
+    other.replace(file)
+    return [row for row, _, _ in order]
 
 
 def read_header(file: Path) -> dict[str, Any]:
@@ -79,7 +116,7 @@ def read_header(file: Path) -> dict[str, Any]:
         ValueError: It is none, or of a format that this version does not know.
         OSError: There is none.
     """
-    file = (file if file.is_dir() else file.parent) / RUN
+    file = (file.parent if file.suffix == ".jsonl" else file) / RUN
     try:
         header: dict[str, Any] = json.loads(file.read_text("ascii"))
     except ValueError as error:
@@ -133,13 +170,15 @@ def header(
     }
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    with open(file, encoding="ascii", errors="surrogateescape") as stream:
+def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
+    """Each row, where its line begins, and how many bytes that has."""
+    offset = 0
+    with open(file, "rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
                 row = json.loads(line)
             except ValueError:
-                if not line.endswith("\n"):
+                if not line.endswith(b"\n"):
                     return
                 row = None
             if not isinstance(row, dict) or "steps" not in row or "instance" not in row:
@@ -148,7 +187,8 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
                     "that `pettingllms bench` wrote, or remove the line."
                 )
             _check_format(row, f"{file}, line {number}")
-            yield row
+            yield row, offset, len(line)
+            offset += len(line)
 
 
 def _check_format(value: Mapping[str, Any], where: str) -> None:

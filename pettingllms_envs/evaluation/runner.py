@@ -25,17 +25,19 @@ from pettingllms_envs.evaluation.record import (
     EPISODES,
     RUN,
     place,
-    read,
     read_header,
+    tidy,
     write_json,
     write_line,
-    write_rows,
 )
 
 
 MOST_ERRORS_IN_A_ROW = 20
 """A run whose last so many episodes were all errors (or as many as are played at once, if those are more) is ended:
 its server is gone, or its environment broken."""
+
+OF_ONE_PROMPT = ("refused", "diverged")
+"""Kinds of errors that say nothing of the next episode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +96,14 @@ class Folder:
             raise
 
     def taken_up(self) -> list[dict[str, Any]]:
-        """The rows that are done, in the file alone; those that ended with an error are to be played again."""
+        """The rows that are done, light; those that ended with an error leave the file, to be played again."""
         if not self._file.exists():
             return []
-        done = {place(row): row for row in read(self._file) if row["error"] is None}
-        write_rows(self._file, done.values())
-        return list(done.values())
+        return tidy(self._file, keep=lambda row: row["error"] is None)
+
+    def put_in_order(self) -> list[dict[str, Any]]:
+        """All rows, light, as they are now in the file."""
+        return tidy(self._file)
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[Mapping[str, Any]], None]]:
@@ -122,16 +126,19 @@ class Ended:
     """What a run left.
 
     Args:
-        rows: Of all episodes that ended, earlier ones of the same folder too, in order.
+        rows: Of all episodes that ended, earlier ones of the same folder too, in order; without prompts and replies,
+            which are in the file.
         num_missing: Episodes without a row.
         why: Why some are missing; empty if none are.
         interrupted: Whether by Ctrl-C.
+        refused: Whether because an agent cannot be had at all: a wrong key, an unknown model.
     """
 
     rows: list[dict[str, Any]]
     num_missing: int
     why: str = ""
     interrupted: bool = False
+    refused: bool = False
 
 
 def run(
@@ -154,39 +161,42 @@ def run(
     Raises:
         Exception: Whatever an agent raised that is no failure of its own kind, or an environment when it was made.
     """
-    rows = {place(row): row for row in folder.taken_up()}
-    for row in rows.values():
+    done = set()
+    for row in folder.taken_up():
+        done.add(place(row))
         on_row(row)
     waiting = [
         (instance, sample)
         for instance, sample in itertools.product(plan.instances, range(plan.samples))
-        if (instance.index, sample) not in rows
+        if (instance.index, sample) not in done
     ]
     table = _Table(plan, agents, waiting, min(concurrency, len(waiting)))
-    why, interrupted, in_a_row = "", False, 0
+    why, interrupted, hopeless, in_a_row = "", False, False, 0
     with folder.writing() as write:
         try:
             for row in table.rows():
-                rows[place(row)] = row
                 write(row)
                 on_row(row)
-                in_a_row = in_a_row + 1 if row["error"] else 0
+                if row["error"] is None:
+                    in_a_row = 0
+                elif row["error"]["kind"] not in OF_ONE_PROMPT:
+                    in_a_row += 1
                 if in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
                     why = f"the last {in_a_row} episodes were all errors, the last: {row['error']['message']}"
                     break
         except AgentRefused as refused:
-            why = str(refused)
+            why, hopeless = str(refused), True
         except KeyboardInterrupt:
             why, interrupted = "interrupted", True
         finally:
             table.stop()
-    write_rows(folder.path / EPISODES, rows.values())
-    missing = plan.num_episodes - len(rows)
+    rows = folder.put_in_order()
     return Ended(
-        rows=sorted(rows.values(), key=place),
-        num_missing=missing,
+        rows=rows,
+        num_missing=plan.num_episodes - len(rows),
         why=why,
         interrupted=interrupted,
+        refused=hopeless,
     )
 
 

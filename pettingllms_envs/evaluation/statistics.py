@@ -91,9 +91,10 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, *, seed: int = 
 
 
 def mean_interval(shares: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Interval of the mean of shares in [0, 1], one for each problem: Wilson's where each is 0 or 1, else the bootstrap.
+    """Interval of the mean of shares in [0, 1], one for each problem.
 
-    Where all are equal, the bootstrap has nothing to draw; then Wilson's, as if each problem had been tried once.
+    Wilson's where each is 0 or 1, else the bootstrap. Where all are equal, the bootstrap has nothing to draw; then
+    Wilson's, as if each problem had been tried once.
     """
     if not shares:
         return 0.0, 1.0
@@ -114,7 +115,8 @@ def mcnemar(num_first: int, num_second: int) -> float:
     """
     num = num_first + num_second
     fewer = min(num_first, num_second)
-    return min(1.0, 2 * sum(math.comb(num, i) for i in range(fewer + 1)) / 2**num)
+    tail: float = sum(math.comb(num, i) for i in range(fewer + 1)) / 2**num
+    return min(1.0, 2 * tail)
 
 
 def sign_flips(values: Sequence[float], *, seed: int = 0) -> float:
@@ -157,11 +159,11 @@ def paired_interval(both: int, first: int, second: int, neither: int, confidence
     one, other = (both + first) / num, (both + second) / num
     (low_1, high_1), (low_2, high_2) = wilson(both + first, num, confidence), wilson(both + second, num, confidence)
     margins = (both + first) * (second + neither) * (both + second) * (first + neither)
-    determinant = both * neither - first * second
+    determinant: float = both * neither - first * second
     if determinant > num / 2:
         determinant -= num / 2
     elif determinant >= 0:
-        determinant = 0
+        determinant = 0.0
     phi = determinant / math.sqrt(margins) if margins else 0.0
     below = _root((one - low_1) ** 2 - 2 * phi * (one - low_1) * (high_2 - other) + (high_2 - other) ** 2)
     above = _root((high_1 - one) ** 2 - 2 * phi * (high_1 - one) * (other - low_2) + (other - low_2) ** 2)

@@ -34,10 +34,11 @@ def show(console: Console, report: Figures) -> None:
     agents = report["agents"]
     rows = [
         (name, count(own["calls"]), count(own["retries"]), count(own["prompt_tokens"]),
-         count(own["completion_tokens"]), count(own["cut_off"]), number(own["return"]))
+         count(own["completion_tokens"]), count(own["cut_off"]),
+         "-" if own["return"] is None else f"{own['return']['mean']:.3g}")
         for name, own in agents.items()
     ]  # fmt: skip
-    heads = ("agent", "calls", "retries", "prompt tokens", "completion tokens", "cut off", "return")
+    heads = ("agent", "calls", "retries", "tokens in", "tokens out", "cut off", "return")
     table(console, heads, rows)
     parts = [
         (scope, name, f"{figure['mean']:+.3g}", str(figure["episodes"]))
@@ -57,9 +58,7 @@ def main_figures(report: Figures) -> list[tuple[str, str]]:
     else:
         rows.append((f"success, {success['problems']} problems", f"{percent(success)} {success['method']}"))
         if "least" in success:
-            rows.append(
-                ("  had the missing failed, or succeeded", f"{success['least']:.1%} to {success['most']:.1%}")
-            )
+            rows.append(("  had the missing failed, or succeeded", f"{success['least']:.1%} to {success['most']:.1%}"))
     if samples is not None:
         rows.append((f"avg@{samples['k']}", percent(samples["avg"])))
         rows += [(f"pass@{k}", percent(figure)) for k, figure in samples["pass"].items()]
@@ -78,7 +77,7 @@ def table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]])
     """A table without lines, after an empty line; the first column left, the others right."""
     made = Table(box=None, pad_edge=False)
     for i, head in enumerate(heads):
-        made.add_column(head, justify="right" if i else "left", no_wrap=True)
+        made.add_column(head, justify="right" if i else "left", no_wrap=0 < i < len(heads) - 1, overflow="fold")
     for row in rows:
         made.add_row(*map(Text, row))
     console.print()

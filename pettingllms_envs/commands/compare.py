@@ -1,0 +1,82 @@
+"""Compare runs on the same problems: paired differences, exact tests, corrected for their number, and equal budgets.
+
+RUN is a folder of `pettingllms bench`, or NAME=FOLDER. Where the data cannot tell, it says "cannot tell".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pettingllms_envs.commands import at_the_door
+from pettingllms_envs.commands.bench import say
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The runs."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder of `pettingllms bench`, or NAME=FOLDER")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there as well")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Show who does better, and whether that can be told."""
+    from pettingllms_envs.evaluation import compare as comparing
+
+    with at_the_door():
+        comparison = comparing.compare([read_run(text) for text in args.runs])
+        if args.json is not None:
+            args.json.write_text(json.dumps(comparison.plain, indent=2) + "\n", "ascii")
+    show(console, comparison)
+    return 0
+
+
+def read_run(text: str) -> Any:
+    """A run, and what it is called: the folder's name, unless another is given."""
+    from pettingllms_envs.evaluation import record
+    from pettingllms_envs.evaluation.compare import Run
+
+    name, equals, folder = text.partition("=")
+    path = Path(folder) if equals and not Path(text).exists() else Path(text)
+    name = name if equals and path == Path(folder) else path.resolve().name
+    return Run(name, record.read_header(path), record.read(path, whole=False))
+
+
+def show(console: Console, comparison: Any) -> None:
+    """The tables."""
+    from pettingllms_envs.evaluation.tables import table
+
+    console.print()
+    say(console, f"{comparison.num_problems} problems that every run has a result for.")
+    for name, num in comparison.left_out.items():
+        if num:
+            say(console, f"{name} has results for {num} more, which are left out.")
+    points = [
+        (name, f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]")
+        for name, (mean, low, high) in comparison.success.items()
+    ]
+    table(console, ("run", "success [95% interval]"), points)
+    rows = [
+        (
+            f"{pair.second} - {pair.first}",
+            f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
+            f"{pair.only_second}:{pair.only_first}",
+            f"{pair.adjusted:.2g}",
+            pair.verdict,
+        )
+        for pair in comparison.pairs
+    ]
+    table(console, ("paired", "points [interval]", "problems won", "p", "verdict"), rows)
+    test = " and ".join(dict.fromkeys(pair.test for pair in comparison.pairs))
+    of = f" All {len(rows)} verdicts hold together (Holm; intervals: Bonferroni)." if len(rows) > 1 else ""
+    say(console, f"\np: two-sided, exact, by {test}.{of}")
+    if comparison.budgets:
+        heads = ("success within so many tokens an episode", *comparison.success)
+        budgets = [
+            (f"{budget:,}", *(f"{100 * by_run[name]:.1f}%" for name in comparison.success))
+            for budget, by_run in comparison.budgets.items()
+        ]
+        table(console, heads, budgets)

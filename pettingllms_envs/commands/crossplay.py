@@ -1,0 +1,135 @@
+"""Ask about teams: mix the roles of several runs, replace a role, or let one agent play alone at the same budget.
+
+    pettingllms crossplay RUN RUN...            who plays the role (rows) with whose partners (columns)
+    pettingllms crossplay RUN --ablate          each role played by the oracle, by nobody, by others (--partners)
+    pettingllms crossplay RUN --solo            one agent alone, as many calls and tokens
+
+RUN is a folder of `pettingllms bench`, or NAME=FOLDER. Every cell is such a folder, too, below --output.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pettingllms_envs.commands import at_the_door, refuse
+from pettingllms_envs.commands.bench import add_running, check_at_least, missing, say, watched
+from pettingllms_envs.commands.compare import read_run, show
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The runs, the question, and how it runs."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder of `pettingllms bench`, or NAME=FOLDER")
+    parser.add_argument("--role", metavar="ROLE", help="the role that is mixed, or that plays alone (the last)")
+    parser.add_argument("--ablate", action="store_true", help="replace each role of one run")
+    parser.add_argument(
+        "--partners", nargs="+", default=["oracle", "null"], metavar="AGENT", help="by these (oracle null)"
+    )
+    parser.add_argument("--solo", action="store_true", help="one agent alone against the team")
+    add_running(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Play the cells that are not there yet, and show them."""
+    from pettingllms_envs.evaluation.bench import of_run
+
+    check_at_least(args, concurrency=1)
+    alone = args.ablate or args.solo
+    if alone and len(args.runs) > 1:
+        refuse(f"--ablate and --solo are of one run, got {len(args.runs)}; expected one. Ask about each by itself.")
+    if not alone and len(args.runs) < 2:
+        refuse("crossplay got one run; expected two or more, or --ablate, or --solo. Add one.")
+    if args.output is None:
+        args.output = Path("outputs") / "crossplay"
+    with at_the_door():
+        runs = {each.name: each for each in map(read_run, args.runs)}
+        benches = {name: of_run(each.header, each.rows, name) for name, each in runs.items()}
+    if len(runs) < len(args.runs):
+        refuse(f"two runs are called {', '.join(runs)}; expected different names. Write NAME=FOLDER.")
+    if not alone:
+        return crossed(args, console, runs, benches)
+    ((name, one),) = runs.items()
+    status = 0
+    if args.ablate:
+        status = max(status, ablated(args, console, one, benches[name]))
+    if args.solo:
+        status = max(status, soloed(args, console, one, benches[name]))
+    return status
+
+
+def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any], benches: Mapping[str, Any]) -> int:
+    """The matrix of runs."""
+    from pettingllms_envs.evaluation import crossplay
+
+    with at_the_door():
+        role = args.role or crossplay.last_role(next(iter(benches.values())))
+        cells = crossplay.matrix(benches, role)
+    played, status = {}, 0
+    for (row, column), bench in cells.items():
+        cell = f"{row}+{column}"
+        played[row, column], cell_status = (runs[row], 0) if row == column else _cell(args, console, cell, bench)
+        status = max(status, cell_status)
+    others = "the other roles" if len(benches[next(iter(benches))].agents) > 2 else "the other role"
+    grid(console, played, list(runs), list(runs), f"{role} of \\ {others} of")
+    return status
+
+
+def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
+    """Each role by each partner, and how much is lost or won."""
+    from pettingllms_envs.evaluation import compare, crossplay, lineup
+
+    with at_the_door():
+        partners = {text: lineup.assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
+        cells = crossplay.ablation(bench, partners)
+    played, status = {}, 0
+    for (role, partner), changed in cells.items():
+        cell = f"{role}={partner}"
+        played[role, partner], cell_status = _cell(args, console, cell, changed)
+        status = max(status, cell_status)
+    roles = list(dict.fromkeys(role for role, _ in cells))
+    grid(console, played, roles, list(partners), f"{team.name}, but role \\ by")
+    with at_the_door():
+        show(console, compare.compare([team, *played.values()], against_first=True))
+    return status
+
+
+def soloed(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
+    """One agent against the team."""
+    from pettingllms_envs.evaluation import compare, crossplay, metrics
+
+    with at_the_door():
+        tokens = metrics.report(team.header, team.rows)["tokens"]
+        budget = None if tokens is None else max(1, round(tokens["mean"]))
+        alone = crossplay.solo(bench, args.role, episode_tokens=budget)
+    solo, status = _cell(args, console, "solo", alone)
+    turns = alone.settings["num_turns"]
+    say(console, f"\nAlone: up to {turns} calls an episode" + (f", none after {budget:,} tokens." if budget else "."))
+    with at_the_door():
+        show(console, compare.compare([team, solo]))
+    return status
+
+
+def grid(
+    console: Console, played: Mapping[tuple[str, str], Any], rows: list[str], columns: list[str], head: str
+) -> None:
+    """Success of each cell, with its interval."""
+    from pettingllms_envs.evaluation import metrics, tables
+
+    def words(run: Any) -> str:
+        success = metrics.report(run.header, run.rows)["success"]
+        return "-" if success is None else tables.percent(success)
+
+    table = [(row, *(words(played[row, column]) for column in columns)) for row in rows]
+    tables.table(console, (head, *columns), table)
+
+
+def _cell(args: argparse.Namespace, console: Console, name: str, bench: Any) -> tuple[Any, int]:
+    """A cell as a run to compare, played as far as it is not there, and the exit status."""
+    from pettingllms_envs.evaluation.compare import Run
+
+    played = watched(bench, args.output / name.replace("/", "_"), args, console, name)
+    return Run(name, played.header, played.ended.rows), missing(console, played)

@@ -1,0 +1,96 @@
+"""Play recorded episodes again without a model, and tell the first difference; or score them anew.
+
+FILE is an episodes.jsonl with its run.json beside it, or their folder. Exit status 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import pettingllms_envs
+from pettingllms_envs.commands import at_the_door, setting
+from pettingllms_envs.commands.bench import bar, say
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The record, and where to write another."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="an episodes.jsonl, or its folder")
+    parser.add_argument("--rescore", type=Path, metavar="DIR", help="write the episodes there as they come out now")
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=[], type=setting, metavar="KEY=VALUE",
+        help="another setting than the record's, to score with",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Replay every row; 0 if all are as recorded."""
+    from pettingllms_envs.evaluation import record
+    from pettingllms_envs.evaluation.replay import replay, same_bytes
+
+    with at_the_door():
+        header, rows = record.read_header(args.file), record.read(args.file)
+        config = header["config"]
+        given = {**(config.get("settings") or {}), **dict(args.settings)}
+        envs: dict[str, Any] = {}
+        replayed, same = [], 0
+        with bar(console, "replay", len(rows)) as on_row:
+            for row in rows:
+                name = row["instance"]["env"]
+                if name not in envs:
+                    envs[name] = pettingllms_envs.make(name, **given)
+                replayed.append(replay(envs[name], row))
+                same += same_bytes(row, replayed[-1].row)
+                on_row(replayed[-1].row)
+        if args.rescore is not None:
+            write(args.rescore, header, given, replayed)
+    say(console, f"{same} of {len(rows)} episodes are the same, byte for byte.")
+    first = next((each.first for each in replayed if each.first is not None), None)
+    if first is not None:
+        say(console, f"The first difference: {first}")
+    if args.rescore is not None:
+        scored(console, rows, replayed)
+        say(console, f"The episodes as they come out now are in {args.rescore}.")
+    return int(same < len(rows))
+
+
+def write(path: Path, header: Mapping[str, Any], settings: Mapping[str, Any], replayed: list[Any]) -> None:
+    """A folder like that of the run, of the rows as they came out.
+
+    Raises:
+        ValueError: It has a run.
+    """
+    from pettingllms_envs.evaluation import bench, metrics, record
+
+    path.mkdir(parents=True, exist_ok=True)
+    if (path / record.RUN).exists():
+        raise ValueError(f"{path} has a run already; expected a new folder. Name another.")
+    config = {**header["config"], "settings": dict(settings)}
+    if config.get("env") is not None:
+        config["env_config"] = bench.words_of(pettingllms_envs.make(config["env"], **settings))
+    new = record.header(header["kind"], config, {}, bench.layers()) | {"replay_of": header["versions"]}
+    rows = [each.row for each in replayed]
+    record.write_json(path / record.RUN, new)
+    record.write_rows(path / record.EPISODES, rows)
+    record.write_json(path / record.REPORT, metrics.report(new, rows))
+
+
+def scored(console: Console, rows: list[Any], replayed: list[Any]) -> None:
+    """What another grader changed."""
+    from pettingllms_envs.evaluation.replay import changed
+
+    again = [each.row for each in replayed]
+    before, after = (sum(row["success"] is True for row in each) for each in (rows, again))
+    moved = changed(rows, again)
+    say(
+        console,
+        f"Success in {before} episodes as recorded, in {after} now: {moved['gained']} gained, {moved['lost']} lost.",
+    )
+    off = sum(each.off_prompt for each in replayed)
+    if off:
+        steps = sum(len(row["steps"]) for row in again)
+        say(console, f"At {off} of {steps} steps the agent would now be shown another prompt than it answered.")

@@ -1,0 +1,232 @@
+"""Which of several runs does better on the same problems, and whether that can be told at all. Pure.
+
+Each pair of runs is compared problem by problem, on those that every run has a result for. With one sample a problem
+the test is McNemar's, exact, and the interval Newcombe's for paired shares; with several, the exact test that flips
+the signs of the problems' differences, and a bootstrap over problems. The p are Holm's, the intervals Bonferroni's for
+the number of pairs. "Better" is said only where both agree.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from pettingllms_envs.evaluation.metrics import tokens
+from pettingllms_envs.evaluation.record import ANY_INSTANCE, Row, problem
+from pettingllms_envs.evaluation.statistics import (
+    difference_interval,
+    holm,
+    mcnemar,
+    mean_interval,
+    paired_interval,
+    sign_flips,
+)
+
+
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run to compare.
+
+    Args:
+        name: What it is called in the tables.
+        header: Its `run.json`.
+        rows: Its rows.
+    """
+
+    name: str
+    header: Mapping[str, Any]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """How much better the second of two runs does.
+
+    Args:
+        first, second: Their names.
+        difference: Mean over problems of the second's success less the first's, in [-1, 1].
+        low, high: Its interval; all pairs' hold together with 95% confidence.
+        only_first, only_second: Problems on which that one does better.
+        p: Two-sided, exact.
+        adjusted: The same for the number of pairs (Holm).
+        test: `"McNemar"` or `"sign flips"`.
+    """
+
+    first: str
+    second: str
+    difference: float
+    low: float
+    high: float
+    only_first: int
+    only_second: int
+    p: float
+    adjusted: float
+    test: str
+
+    @property
+    def verdict(self) -> str:
+        """In words; "cannot tell" unless test and interval agree."""
+        if self.adjusted < ALPHA and self.low > 0:
+            return f"{self.second} is better"
+        if self.adjusted < ALPHA and self.high < 0:
+            return f"{self.first} is better"
+        return "cannot tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Runs on the same problems.
+
+    Args:
+        num_problems: Those that every run has a result for.
+        left_out: How many more each run has, by name.
+        success: Mean, low and high of each run on them.
+        pairs: Every two runs, in the order given.
+        budgets: Success of each run within so many tokens an episode, by their number; empty where a run's tokens were
+            not counted.
+    """
+
+    num_problems: int
+    left_out: Mapping[str, int]
+    success: Mapping[str, tuple[float, float, float]]
+    pairs: Sequence[Pair]
+    budgets: Mapping[int, Mapping[str, float]]
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As JSON data."""
+        return asdict(self) | {"pairs": [asdict(pair) | {"verdict": pair.verdict} for pair in self.pairs]}
+
+
+def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
+    """Every two of the runs, on the problems that all have a result for.
+
+    Args:
+        runs: At least two.
+        against_first: Compare the others with the first run alone: fewer questions, so less is needed to tell.
+
+    Raises:
+        ValueError: There are fewer than two, two have one name, or they are not of the same problems.
+    """
+    _check(runs)
+    scores = {run.name: _scores(run.rows) for run in runs}
+    common = [key for key in scores[runs[0].name] if all(key in own for own in scores.values())]
+    if not common:
+        raise ValueError(
+            f"{' and '.join(scores)} have no problem in common; expected runs of the same environment, split and "
+            "seeds. Play them on the same problems."
+        )
+    shares = {name: [own[key] for key in common] for name, own in scores.items()}
+    names = [pair for pair in itertools.combinations(shares, 2) if not against_first or pair[0] == runs[0].name]
+    drafts = [_pair(first, second, shares, 1 - ALPHA / len(names)) for first, second in names]
+    adjusted = holm([draft["p"] for draft in drafts])
+    return Comparison(
+        num_problems=len(common),
+        left_out={name: len(own) - len(common) for name, own in scores.items()},
+        success={
+            name: (float(sum(own)) / len(own), *mean_interval([float(share) for share in own]))
+            for name, own in shares.items()
+        },
+        pairs=[Pair(**draft, adjusted=p) for draft, p in zip(drafts, adjusted, strict=True)],
+        budgets=_budgets(runs, set(common)),
+    )
+
+
+def _check(runs: Sequence[Run]) -> None:
+    names = [run.name for run in runs]
+    if len(runs) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"the runs are {', '.join(names)}; expected two or more, of different names. Name them.")
+    first = _problem_settings(runs[0])
+    for run in runs[1:]:
+        if _problem_settings(run) != first:
+            raise ValueError(
+                f"{runs[0].name} was played with {first}, {run.name} with {_problem_settings(run)}; expected the "
+                "same, for their seeds are other problems. Play them alike."
+            )
+    starts: dict[tuple[Any, str], tuple[str, str]] = {}
+    for run in runs:
+        for row in run.rows:
+            if row["steps"] and row["steps"][0]["state"] is not None:
+                key = (run.header["config"].get("env_config"), problem(row))
+                state = row["steps"][0]["state"]
+                name, other = starts.setdefault(key, (run.name, state))
+                if other != state:
+                    raise ValueError(
+                        f"{name} and {run.name} begin {problem(row)} in different states; expected the same problem. "
+                        "One was played by another version of the environment: play it again."
+                    )
+
+
+def _problem_settings(run: Run) -> dict[str, Any]:
+    config = run.header["config"]
+    settings = {name: value for name, value in (config.get("settings") or {}).items() if name not in ANY_INSTANCE}
+    return {"env": config.get("env"), **settings}
+
+
+def _scores(rows: Sequence[Row]) -> dict[str, Fraction]:
+    """The share of successes of each problem that has a result."""
+    counts: dict[str, list[bool]] = {}
+    for row in rows:
+        if row["success"] is not None:
+            counts.setdefault(problem(row), []).append(bool(row["success"]))
+    return {key: Fraction(sum(found), len(found)) for key, found in counts.items()}
+
+
+def _pair(first: str, second: str, shares: Mapping[str, Sequence[Fraction]], confidence: float) -> dict[str, Any]:
+    """All of a `Pair` but its adjusted p."""
+    one, other = shares[first], shares[second]
+    differences = [b - a for a, b in zip(one, other, strict=True)]
+    num = len(differences)
+    only_first, only_second = sum(each < 0 for each in differences), sum(each > 0 for each in differences)
+    if all(share in (0, 1) for share in (*one, *other)):
+        both = sum(a == b == 1 for a, b in zip(one, other, strict=True))
+        neither = num - both - only_first - only_second
+        low, high = paired_interval(both, only_second, only_first, neither, confidence)
+        p, test = mcnemar(only_first, only_second), "McNemar"
+    else:
+        whole = math.lcm(*(each.denominator for each in differences))
+        low, high = difference_interval([float(each) for each in differences], confidence)
+        p, test = sign_flips([int(each * whole) for each in differences]), "sign flips"
+    return {
+        "first": first,
+        "second": second,
+        "difference": float(sum(differences) / num),
+        "low": low,
+        "high": high,
+        "only_first": only_first,
+        "only_second": only_second,
+        "p": p,
+        "test": test,
+    }
+
+
+def _budgets(runs: Sequence[Run], common: set[str]) -> dict[int, dict[str, float]]:
+    """Success within so many tokens an episode, for four numbers of tokens: the quartiles of what all episodes took.
+
+    An episode that took more is counted as a failure, whatever it came to: the run would not have got there.
+    """
+    told = {
+        run.name: [(problem(row), tokens(row), bool(row["success"])) for row in run.rows if row["success"] is not None]
+        for run in runs
+    }
+    costs = sorted(cost for own in told.values() for key, cost, _ in own if key in common and cost is not None)
+    if not costs or any(cost is None for own in told.values() for _, cost, _ in own):
+        return {}
+    budgets = [costs[min(len(costs) - 1, len(costs) * quarter // 4)] for quarter in (1, 2, 3, 4)]
+    found: dict[int, dict[str, float]] = {}
+    for budget in dict.fromkeys(budgets):
+        found[budget] = {}
+        for name, own in told.items():
+            within: dict[str, list[bool]] = {}
+            for key, cost, right in own:
+                if key in common:
+                    within.setdefault(key, []).append(right and (cost or 0) <= budget)
+            found[budget][name] = sum(sum(each) / len(each) for each in within.values()) / len(within)
+    return found

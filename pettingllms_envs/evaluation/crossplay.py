@@ -1,0 +1,114 @@
+"""Questions about teams, as benchmarks on the same problems: who goes with whom, who is needed, is a team needed.
+
+| question                                                | cells                                                  |
+|---------------------------------------------------------|--------------------------------------------------------|
+| crossplay: do roles of two runs go together?            | role of run i with the other roles of run j            |
+| ablation: what does a role contribute?                  | the team with a role played by oracle, null, another   |
+| solo: does one agent do as well at the same budget?     | the workflow `single`, with as many calls and tokens   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pettingllms_envs.evaluation.bench import Bench, roles_of
+from pettingllms_envs.evaluation.lineup import Spec
+
+
+SOLO = "single"
+
+
+def check_alike(benches: Mapping[str, Bench]) -> None:
+    """Raise ValueError unless the runs are of the same environment, settings, problems and rules."""
+    (first, one), *others = benches.items()
+    for name, other in others:
+        for what in ("env", "settings", "chosen", "samples", "rules"):
+            if getattr(one, what) != getattr(other, what):
+                raise ValueError(
+                    f"{first} and {name} differ in {what}; expected runs of the same environment, problems and rules. "
+                    "Play them with the same `pettingllms bench` options, but for the agents."
+                )
+
+
+def matrix(benches: Mapping[str, Bench], role: str) -> dict[tuple[str, str], Bench]:
+    """By (whose agent plays the role, whose agents play all others), every two of the runs.
+
+    Raises:
+        ValueError: The runs are not alike, or there is no such role, or no other.
+    """
+    check_alike(benches)
+    seats = _seats(next(iter(benches.values())), role)
+    return {
+        (row, column): replace(
+            other,
+            agents={agent: (one if agent in seats else other).agents[agent] for agent in other.agents},
+        )
+        for row, one in benches.items()
+        for column, other in benches.items()
+    }
+
+
+def ablation(bench: Bench, partners: Mapping[str, Spec]) -> dict[tuple[str, str], Bench]:
+    """By (role, partner): the team with that role played by the partner.
+
+    A partner of the same kind as whom it replaces takes over the options that it does not name, such as the server.
+    """
+    roles = roles_of(bench.make())
+    found: dict[tuple[str, str], Bench] = {}
+    for role in dict.fromkeys(roles.values()):
+        for name, partner in partners.items():
+            agents = dict(bench.agents)
+            for agent in _seats(bench, role):
+                there = agents[agent]
+                agents[agent] = partner.with_defaults(there.options) if partner.kind == there.kind else partner
+            found[role, name] = replace(bench, agents=agents)
+    return found
+
+
+def solo(bench: Bench, role: str | None = None, *, episode_tokens: int | None = None) -> Bench:
+    """One agent alone, on the same problems, with as many calls as the team had, and so many tokens.
+
+    Args:
+        bench: The team's.
+        role: Whose agent plays; by default that of the role that plays in the workflow `single`, too, or the last.
+        episode_tokens: The team's mean; None where nobody counted.
+
+    Raises:
+        ValueError: The team is one agent already, or the environment has no workflow `single`.
+    """
+    team = bench.make()
+    roles = roles_of(team)
+    workflow = getattr(team.unwrapped, "workflow", None)
+    if len(roles) < 2 or workflow is None:
+        raise ValueError(f"the run has the roles {', '.join(roles.values())}; expected a team. Name another run.")
+    settings = {key: value for key, value in bench.settings.items() if key not in ("workflow", "num_turns")}
+    alone = replace(
+        bench, settings={**settings, "workflow": SOLO, "num_turns": workflow.num_turns * len(roles)}, agents={}
+    )
+    seats = roles_of(alone.make())
+    if role is None:
+        role = next((each for each in seats.values() if each in roles.values()), list(roles.values())[-1])
+    player = bench.agents[_seats(bench, role)[0]]
+    rules = bench.rules if episode_tokens is None else replace(bench.rules, episode_tokens=episode_tokens)
+    return replace(alone, agents=dict.fromkeys(seats, player), rules=rules)
+
+
+def last_role(bench: Bench) -> str:
+    """The role that acts last in a turn, which in our teams is the one that decides."""
+    return list(roles_of(bench.make()).values())[-1]
+
+
+def _seats(bench: Bench, role: str) -> Sequence[str]:
+    """The agents of a role.
+
+    Raises:
+        ValueError: There is no such role, or no other.
+    """
+    roles = roles_of(bench.make())
+    seats = [agent for agent, each in roles.items() if each == role]
+    if not seats or len(seats) == len(roles):
+        raise ValueError(
+            f"the role is {role!r}; expected one of several: {', '.join(dict.fromkeys(roles.values()))}. Choose one."
+        )
+    return seats

@@ -1,0 +1,118 @@
+"""Play recorded episodes again without a model: do they come out the same, or what would another grader say?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pettingllms_envs.evaluation.play import Course, Instance, Rules
+from pettingllms_envs.evaluation.record import Row, digest, write_line
+from pettingllms_envs.testing.play import difference
+
+
+UNTIL_THE_END = Rules(max_steps=2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a replayed episode is not as it was recorded.
+
+    Args:
+        instance: Index of the instance.
+        sample: Of the episode.
+        step: Number of the step from 0, or None: what comes after the last.
+        agent: Who acted there.
+        what: In words.
+    """
+
+    instance: int
+    sample: int
+    step: int | None
+    agent: str | None
+    what: str
+
+    def __str__(self) -> str:
+        where = "after the last step" if self.step is None else f"step {self.step} ({self.agent})"
+        return f"instance {self.instance}, sample {self.sample}, {where}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """An episode that was played again.
+
+    Args:
+        row: As it came out now, with what only a model knows taken from the record.
+        first: The first difference to the record, or None.
+        off_prompt: Steps at which the agent would now be shown something else.
+    """
+
+    row: dict[str, Any]
+    first: Difference | None
+    off_prompt: int
+
+
+def replay(env: Any, row: Row) -> Replayed:
+    """Play an episode's replies again.
+
+    Where the environment now ends sooner, or asks somebody else, the replies that follow are left out, and the row
+    ends where it got to.
+
+    Args:
+        env: The environment of the row, made as its `run.json` says, or in another version.
+        row: The record.
+    """
+    instance = Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
+    course = Course(env, instance)
+    differences: list[Difference] = []
+    off_prompt = 0
+
+    def differ(step: int | None, agent: str | None, what: str | None) -> None:
+        if what is not None:
+            differences.append(Difference(instance.index, row["sample"], step, agent, what))
+
+    number, agent, over = 0, None, ""
+    try:
+        course.reset()
+        over = course.end(UNTIL_THE_END)
+        for number, was in enumerate(row["steps"]):
+            agent = was["agent"]
+            if over or env.agent_selection != agent:
+                now = f"the episode is over ({over})" if over else f"{env.agent_selection} is to act"
+                differ(number, agent, f"expected the reply of {agent}, but {now}")
+                break
+            again = course.described(agent) | {"reply": was["reply"]}
+            off_prompt += again["prompt"] != was["prompt"]
+            course.play(was["reply"], was | again)
+            for name in ("prompt", "turn", "state", "rewards", "parts"):
+                differ(number, agent, difference(was[name], course.steps[-1][name], name))
+            over = course.end(UNTIL_THE_END)
+    except Exception as error:  # noqa: BLE001  # another version of an environment may raise anything
+        differ(number, agent, f"the environment raised {type(error).__name__}: {error}")
+    again_row = _finished(course, row, over)
+    for name in ("instance", "end", "turns", "success", "outcome", "answer", "returns", "state"):
+        if name in row and ("training" not in row or row[name] is not None):  # a training run does not know them all
+            differ(None, None, difference(row[name], again_row[name], name))
+    return Replayed(again_row, differences[0] if differences else None, off_prompt)
+
+
+def same_bytes(row: Row, again: Row) -> bool:
+    """Whether a replayed row is the recorded line, byte for byte."""
+    return write_line(row) == write_line(again)
+
+
+def changed(before: Sequence[Row], after: Iterable[Row]) -> Mapping[str, int]:
+    """How many episodes changed their success, `gained` or `lost`."""
+    pairs = [(was["success"], now["success"]) for was, now in zip(before, after, strict=True)]
+    return {
+        "gained": sum(was is False and now is True for was, now in pairs),
+        "lost": sum(was is True and now is False for was, now in pairs),
+    }
+
+
+def _finished(course: Course, row: Row, over: str) -> dict[str, Any]:
+    """The replayed row, with the keys of the record in their order."""
+    end = over or (row["end"] if row["end"] in ("cut", "budget", "error") else "cut")
+    made = course.row(row["sample"], end, row["error"] if end == "error" else None)
+    again = {key: made.get(key, value) for key, value in row.items()}
+    return again | {"digest": digest(again)} if "digest" in row else again

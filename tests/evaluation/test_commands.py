@@ -1,0 +1,269 @@
+"""The commands, as a person in a terminal meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import pettingllms_envs
+from chat_server import serving
+from pettingllms_envs import cli
+from pettingllms_envs.evaluation import record
+from pettingllms_envs.evaluation.bench import choose
+
+
+ROOT = Path(__file__).parents[2]
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """The exit status, the output with single spaces, and the error output, of a command in an empty folder."""
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+    def command(line: str) -> tuple[int, str, str]:
+        status = cli.main(line.split())
+        out, err = capsys.readouterr()
+        return status, "\n".join(" ".join(each.split()) for each in out.splitlines()), err
+
+    return command
+
+
+def test_the_oracle_solves_the_published_test_set(run: Run) -> None:
+    status, out, _ = run("bench plan_path --agents oracle --limit 10 --output a")
+    assert status == 0
+    assert "success, 10 problems 100.0% [72.2, 100.0] wilson" in out
+    assert "level 1, 2 100.0% [34.2, 100.0]" in out
+    assert "drafter_0 10 0 - - 0 " in out
+    assert "team success +1 10" in out
+    assert "Every episode is in a/episodes.jsonl, the numbers in a/report.json." in out
+    rows = record.read(Path("a"))
+    published = pettingllms_envs.test_set("plan_path")
+    assert [row["instance"]["options"] | {"seed": row["instance"]["seed"]} for row in rows] == published[:10]
+    report = json.loads(Path("a/report.json").read_text())
+    assert report["success"]["mean"] == 1.0
+    header = record.read_header(Path("a"))
+    assert header["config"]["instances"]["source"] == "published"
+    assert header["config"]["agents"]["planner_0"] == {"kind": "oracle", "target": None}
+
+
+def test_a_model_on_a_server_plays_every_role(run: Run) -> None:
+    with serving() as server:
+        status, out, _ = run(f"bench plan_path --model tiny --base-url {server.url} --temperature 0.5 --limit 5")
+        assert status == 0
+        assert {body["temperature"] for body in server.bodies} == {0.5}
+        assert len({body["seed"] for body in server.bodies}) == len(server.bodies)
+        num_asked = len(server.bodies)
+        # The same command goes on where it was: there is nothing left to do.
+        assert run(f"bench plan_path --model tiny --base-url {server.url} --temperature 0.5 --limit 5")[1] == out
+        assert len(server.bodies) == num_asked
+    (folder,) = Path("outputs/bench").iterdir()
+    assert folder.name.startswith("plan_path_v0-api-")
+    report = json.loads((folder / "report.json").read_text())
+    assert report["agents"]["planner_0"]["prompt_tokens"] > 0
+    assert report["agents"]["planner_0"]["models"] == ["tiny"]
+
+
+def test_roles_may_have_agents_and_sampling_of_their_own(run: Run) -> None:
+    with serving() as server:
+        agents = "drafter=api,temperature=0.9,stop=Hm planner=oracle"
+        status, out, _ = run(
+            f"bench plan_path --agents {agents} --model tiny --base-url {server.url} --limit 3 --output a"
+        )
+    assert status == 0
+    assert {(body["temperature"], tuple(body["stop"])) for body in server.bodies} == {(0.9, ("Hm",))}
+    assert "success, 3 problems 100.0%" in out
+
+
+def test_several_samples_a_problem_give_pass_at_k(run: Run) -> None:
+    with serving(skill=0.3) as server:
+        _, out, _ = run(f"bench plan_path --model tiny --base-url {server.url} --limit 6 --samples 4 --output a")
+    assert "bootstrap" in out
+    assert "avg@4 " in out
+    assert "pass@1 " in out
+    assert "pass@4 " in out
+
+
+def test_errors_are_told_and_make_the_status(run: Run) -> None:
+    with serving(refuses="Turn 2 of") as server:
+        line = f"bench plan_path --model tiny --base-url {server.url} --limit 8 --output a"
+        status, out, _ = run(line)
+        assert status == 1
+        assert "episodes are errors (" in out
+        assert "refused (400)" in out
+        server.refuses = ""
+        status, out, _ = run(line)
+    assert status == 0
+    assert "errors" not in out
+
+
+def test_compare_tells_what_it_can(run: Run) -> None:
+    run("bench plan_path --agents oracle --limit 20 --output good")
+    run("bench plan_path --agents null --limit 20 --output bad")
+    status, out, _ = run("compare good bad also=bad --json c.json")
+    assert status == 0
+    assert "20 problems that every run has a result for." in out
+    assert "bad - good -100.0 [-100.0, -" in out
+    assert "0:20 5.7e-06 good is better" in out
+    assert "also - bad +0.0 [" in out
+    assert "0:0 1 cannot tell" in out
+    assert "All 3 verdicts hold together" in out
+    assert [pair["verdict"] for pair in json.loads(Path("c.json").read_text())["pairs"]] == [
+        "good is better",
+        "good is better",
+        "cannot tell",
+    ]
+
+
+def test_crossplay_ablation_and_solo(run: Run) -> None:
+    run("bench plan_path --agents oracle --limit 5 --output good")
+    run("bench plan_path --agents null --limit 5 --output bad")
+    status, out, _ = run("crossplay good bad --output x")
+    assert status == 0
+    assert "planner of \\ the other role of good bad" in out
+    assert "good 100.0% [56.6, 100.0] 100.0% [56.6, 100.0]" in out
+    assert "bad 0.0% [0.0, 43.4] 0.0% [0.0, 43.4]" in out
+    assert sorted(path.name for path in Path("x").iterdir()) == ["bad+good", "good+bad"]
+    status, out, _ = run("crossplay bad --ablate --solo --output y")
+    assert status == 0
+    assert "drafter 0.0% [0.0, 43.4] 0.0% [0.0, 43.4]" in out
+    assert "planner 100.0% [56.6, 100.0] 0.0% [0.0, 43.4]" in out
+    assert "Alone: up to 8 calls an episode." in out
+    assert "solo - bad +0.0" in out
+
+
+def test_replay_says_that_all_is_the_same_or_what_is_not(run: Run) -> None:
+    run("bench plan_path --agents random --limit 6 --output a")
+    status, out, _ = run("replay a")
+    assert (status, out.strip()) == (0, "6 of 6 episodes are the same, byte for byte.")
+    file = Path("a/episodes.jsonl")
+    rows = record.read(file)
+    rows[3]["steps"][2]["rewards"]["planner_0"] += 0.25
+    record.write_rows(file, rows)
+    status, out, _ = run("replay a/episodes.jsonl")
+    assert status == 1
+    assert "5 of 6 episodes are the same, byte for byte." in out
+    assert "The first difference: instance 3, sample 0, step 2 (drafter_0): rewards['planner_0']: expected " in out
+
+
+def test_replay_scores_anew(run: Run) -> None:
+    run("bench plan_path --agents oracle --limit 4 --output a")
+    status, out, _ = run("replay a --rescore b --set alpha=0.5")
+    assert status == 1
+    assert "Success in 4 episodes as recorded, in 4 now: 0 gained, 0 lost." in out
+    one, other = (json.loads(Path(name, "report.json").read_text()) for name in "ab")
+    difference = one["agents"]["planner_0"]["return"]["mean"] - other["agents"]["planner_0"]["return"]["mean"]
+    assert difference == pytest.approx(1.0)
+    header = record.read_header(Path("b"))
+    assert header["config"]["settings"] == {"alpha": 0.5}
+    assert header["replay_of"] == record.read_header(Path("a"))["versions"]
+    assert run("replay b")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("bench plan_path", "nobody plays; expected a model, --model MODEL --base-url"),
+        ("bench plan_pth --agents oracle", "no environment 'plan_pth'. Did you mean 'plan_path'?"),
+        ("bench plan_path --agents orakle", "there is no agent of the kind 'orakle'"),
+        ("bench plan_path --agents boss=oracle", "there is no role 'boss'; expected one of: drafter, planner."),
+        ("bench plan_path --model m", "has no server (--base-url http://localhost:8000/v1)"),
+        ("bench plan_path --agents api --base-url http://h/v1", "has no model (--model MODEL)"),
+        ("bench plan_path --agents oracle --limit 0", "--limit is 0; expected at least 1."),
+        ("bench plan_path --agents oracle --option colour=1", "has no option 'colour'; expected one of: split, level"),
+        ("bench plan_path --agents oracle --split exam", "split is 'exam'; expected one of 'train'"),
+        ("bench plan_path --agents oracle --level 9", "level is 9; expected one of 1, 2, 3, 4, 5"),
+        ("bench plan_path --agents scripted:none.txt", "none.txt: No such file or directory"),
+        ("bench plan_path --model m --base-url http://h/v1 --extra [1]", "extra is '[1]'; expected a JSON object"),
+        ("compare a", "a/run.json: No such file or directory"),
+        ("crossplay a", "crossplay got one run; expected two or more, or --ablate, or --solo."),
+        ("crossplay a b --solo", "--ablate and --solo are of one run, got 2; expected one."),
+        ("replay a", "a/run.json: No such file or directory"),
+    ],
+)
+def test_a_mistake_ends_with_one_line_and_status_2_and_leaves_nothing(run: Run, line: str, message: str) -> None:
+    status, out, err = run(line)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(Path().iterdir()) == []
+
+
+def test_another_configuration_is_refused(run: Run) -> None:
+    run("bench plan_path --agents oracle --limit 2 --output a")
+    status, _, err = run("bench plan_path --agents oracle --limit 2 --seed 1 --output a")
+    assert status == 2
+    assert "a has a run of another configuration: seed is 1, was 0; expected the same" in err
+
+
+class Problems:
+    """As much of an environment over a data set as chooses problems: seed s is problem s modulo their number."""
+
+    NUM = {"train": 50, "test": 30}
+    unwrapped = property(lambda self: self)
+
+    def __init__(self, *, says: bool) -> None:
+        known = {"num_instances": self.NUM} if says else {}
+        self.metadata = {"reset_options": {"split": ("train", "test"), "year": ()}, **known}
+
+    def reset(self, seed: int, options: Any) -> None:
+        self._problem = SimpleNamespace(id=f"problem {seed % self.NUM[options['split']]}")
+
+    def snapshot(self) -> Any:
+        return SimpleNamespace(play=SimpleNamespace(task=SimpleNamespace(problem=self._problem)))
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_all_problems_of_a_data_set_are_played_or_always_the_same_sample_of_them(says: bool) -> None:
+    env = Problems(says=says)
+    chosen = choose(env, "aime_v0", {})
+    assert (chosen.source, [each.seed for each in chosen.instances]) == ("data set", list(range(30)))
+    assert chosen.instances[0].options == {"split": "test"}
+    some = [each.seed for each in choose(env, "aime_v0", {}, limit=10).instances]
+    assert some == [each.seed for each in choose(env, "aime_v0", {}, limit=10).instances] == sorted(set(some))
+    assert some != list(range(10))
+    assert len(choose(env, "aime_v0", {}, split="train", limit=99).instances) == 50
+
+
+def test_other_settings_have_other_problems_than_the_published_ones() -> None:
+    env = pettingllms_envs.make("plan_path", size=5)
+    assert choose(env, "plan_path_v0", {"workflow": "single"}).source == "published"
+    chosen = choose(env, "plan_path_v0", {"size": 5}, limit=3)
+    assert (chosen.source, chosen.instances[2].seed, chosen.instances[2].options) == ("seeds", 2, {"split": "test"})
+    assert choose(env, "plan_path_v0", {}, options={"level": 2}).source == "seeds"
+    assert len(choose(env, "plan_path_v0", {}, split="train").instances) == 200
+
+
+def test_the_documented_program_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "benchmarking.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    said = program.rpartition("# ")[2].strip()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
+    assert done.stdout.strip() == said
+    assert len(record.read(tmp_path / "outputs" / "walk")) == 50
+
+
+def test_every_command_and_option_that_is_documented_is_there(run: Run) -> None:
+    text = (ROOT / "docs" / "benchmarking.md").read_text()
+    helps = ""
+    for command in ("bench", "compare", "crossplay", "replay"):
+        assert f"pettingllms {command} " in text
+        parser = cli._parser({})
+        helps += parser._subparsers._group_actions[0].choices[command].format_help()  # type: ignore[union-attr, index]
+    for option in set(re.findall(r"--[a-z][a-z-]*", text)):
+        assert option in helps, option

@@ -1,0 +1,87 @@
+"""Verdicts over runs whose differences are known."""
+
+import pytest
+
+from made_rows import header, row, run_of
+from pettingllms_envs.evaluation.compare import Run, compare
+from pettingllms_envs.evaluation.statistics import paired_interval
+
+
+def test_two_runs_on_the_same_problems_are_paired() -> None:
+    # Both solve 4, the second alone 9, the first alone 1, neither 6.
+    first, second = run_of("a", "1111" + "0" * 9 + "1" + "0" * 6), run_of("b", "1111" + "1" * 9 + "0" + "0" * 6)
+    comparison = compare([first, second])
+    (pair,) = comparison.pairs
+    assert pair.difference == pytest.approx(8 / 20)
+    assert (pair.only_first, pair.only_second, pair.test) == (1, 9, "McNemar")
+    assert pair.p == pytest.approx(2 * 11 / 1024)
+    assert (pair.low, pair.high) == paired_interval(4, 9, 1, 6)
+    assert pair.verdict == "b is better"
+    assert compare([second, first]).pairs[0].verdict == "b is better"
+
+
+def test_equal_runs_cannot_be_told_apart() -> None:
+    comparison = compare([run_of("a", "1010"), run_of("b", "1010")])
+    (pair,) = comparison.pairs
+    assert (pair.difference, pair.p, pair.verdict) == (0.0, 1.0, "cannot tell")
+    assert pair.low < 0 < pair.high
+
+
+def test_what_two_runs_could_tell_three_may_not() -> None:
+    # 0:6 gives 2 / 64 = 0.031 by itself, and three times that for three pairs.
+    first, second = run_of("a", "0" * 6 + "1" * 14), run_of("b", "1" * 20)
+    assert compare([first, second]).pairs[0].verdict == "b is better"
+    pairs = compare([first, second, run_of("c", "0" * 6 + "1" * 14)]).pairs
+    assert [pair.adjusted for pair in pairs] == pytest.approx([3 * 2 / 64, 1.0, 3 * 2 / 64])
+    assert {pair.verdict for pair in pairs} == {"cannot tell"}
+    assert (pairs[0].low, pairs[0].high) == paired_interval(14, 6, 0, 0, 1 - 0.05 / 3)
+
+
+def test_comparing_with_the_first_alone_asks_fewer_questions() -> None:
+    runs = [run_of("a", "0" * 6), run_of("b", "1" * 6), run_of("c", "1" * 6)]
+    assert [(pair.first, pair.second) for pair in compare(runs, against_first=True).pairs] == [("a", "b"), ("a", "c")]
+
+
+def test_problems_that_a_run_has_no_result_for_are_left_out_of_all() -> None:
+    comparison = compare([run_of("a", "11e0"), run_of("b", "0110")])
+    assert comparison.num_problems == 3
+    assert comparison.left_out == {"a": 0, "b": 1}
+    assert comparison.success["b"][0] == pytest.approx(1 / 3)
+
+
+def test_samples_are_compared_problem_by_problem() -> None:
+    first, second = run_of("a", "00,10,00,01"), run_of("b", "11,11,10,11")
+    (pair,) = compare([first, second]).pairs
+    # The differences are 2, 1, 1, 1 halves, all of one sign: 2 of 2^4 patterns.
+    assert (pair.test, pair.p) == ("sign flips", pytest.approx(2 / 16))
+    assert pair.difference == pytest.approx(5 / 8)
+
+
+def test_within_a_budget_an_episode_that_took_more_has_failed() -> None:
+    cheap = Run("cheap", header(), [row(i, i < 2, tokens=100) for i in range(4)])
+    dear = Run("dear", header(), [row(i, True, tokens=400) for i in range(4)])
+    assert compare([cheap, dear]).budgets == {100: {"cheap": 0.5, "dear": 0.0}, 400: {"cheap": 0.5, "dear": 1.0}}
+    assert compare([run_of("a", "10"), run_of("b", "11")]).budgets == {}
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (
+            Run("b", header(settings={"size": 5}), [row(0, True)]),
+            r"played with .*; expected the same, for their seeds",
+        ),
+        (Run("b", header(), [row(0, True, state="other")]), r"begin game_v0 0 \{\} in different states"),
+        (Run("b", header(), [row(7, True)]), r"a and b have no problem in common"),
+        (Run("a", header(), [row(0, True)]), r"the runs are a, a; expected two or more, of different names"),
+    ],
+)
+def test_runs_that_are_not_of_the_same_problems_are_refused(second: Run, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare([run_of("a", "1"), second])
+
+
+def test_a_team_and_a_lone_agent_are_on_the_same_problems_though_their_workflows_differ() -> None:
+    team = Run("team", header(env_config="draft_plan"), [row(0, True)])
+    solo = Run("solo", header(env_config="single", settings={"workflow": "single"}), [row(0, False, state="other")])
+    assert compare([team, solo]).num_problems == 1

@@ -1,0 +1,151 @@
+"""Who plays, as a person writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pettingllms_envs
+from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked
+from pettingllms_envs.evaluation.lineup import Spec, assign, from_identity, open_all, parse
+from pettingllms_envs.evaluation.play import Instance, Rules, episode
+from pettingllms_envs.evaluation.record import write_line
+
+
+ROLES = {"drafter_0": "drafter", "planner_0": "planner"}
+
+
+@pytest.mark.parametrize(
+    ("text", "role", "spec"),
+    [
+        ("oracle", None, Spec("oracle")),
+        ("planner=oracle", "planner", Spec("oracle")),
+        ("api:org/model:7b", None, Spec("api", "org/model:7b")),
+        ("planner=api,temperature=0.5", "planner", Spec("api", None, {"temperature": 0.5})),
+        ("api,model=x", None, Spec("api", None, {"model": "x"})),
+        ("vllm:a/b,adapter=c/d,max_tokens=9", None, Spec("vllm", "a/b", {"adapter": "c/d", "max_tokens": 9})),
+        (r"api:m,stop=a\,b,stop=\\", None, Spec("api", "m", {"stop": ["a,b", "\\"]})),
+        (r'api:m,extra={"a": [1\, 2]}', None, Spec("api", "m", {"extra": {"a": [1, 2]}})),
+        ("planner=scripted:C=D.txt", "planner", Spec("scripted", "C=D.txt")),
+    ],
+)
+def test_an_agent_is_a_role_a_kind_a_target_and_options(text: str, role: str | None, spec: Spec) -> None:
+    assert parse(text) == (role, spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"the agent '' cannot be read; expected \[ROLE=\]KIND"),
+        ("planner=", r"cannot be read"),
+        ("api:", r"cannot be read"),
+        ("api:m,hot", r"the agent's option 'hot' has no value; expected OPTION=VALUE"),
+        ("api:m,temperature=warm", r"temperature is 'warm'; expected a number"),
+        ("api:m,top_k=1.5", r"top_k is '1.5'; expected a whole number"),
+        ("api:m,extra=[1]", r"extra is '\[1\]'; expected a JSON object"),
+    ],
+)
+def test_an_agent_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(text)
+
+
+def test_one_without_a_role_plays_those_that_no_other_names() -> None:
+    assert assign(["null", "planner=oracle"], ROLES) == {"drafter_0": Spec("null"), "planner_0": Spec("oracle")}
+    assert assign(["planner_0=oracle", "drafter=null"], ROLES) == assign(["null", "planner=oracle"], ROLES)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["boss=oracle"], r"there is no role 'boss'; expected one of: drafter, planner"),
+        (["planner=oracle"], r"nobody plays the role 'drafter'; expected an agent for it. Add drafter=oracle, say."),
+        (["oracle", "null"], r"have two for every role; expected one"),
+        (["planner=oracle", "planner=null", "null"], r"the role 'planner' has two agents; expected one"),
+    ],
+)
+def test_every_role_has_one_agent(texts: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        assign(texts, ROLES)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (Spec("orakle"), r"there is no agent of the kind 'orakle'; .* Did you mean 'oracle'\?"),
+        (Spec("oracle", "delphi"), r"the agent is 'oracle:delphi'; expected no target"),
+        (Spec("oracle", None, {"temperature": 1.0}), r"oracle got the option 'temperature'; expected one of: none"),
+        (Spec("scripted"), r"the agent is 'scripted'; expected scripted:FILE"),
+    ],
+)
+def test_an_agent_that_there_is_not_is_refused(spec: Spec, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        open_all({"planner_0": spec}, 1)
+
+
+def test_the_identity_of_an_agent_makes_it_again_and_knows_no_waiting(tmp_path: Path) -> None:
+    spec = Spec("api", "m", {"temperature": 0.5, "timeout": 3.0})
+    assert spec.identity == {"kind": "api", "target": "m", "temperature": 0.5}
+    assert from_identity(spec.identity) == Spec("api", "m", {"temperature": 0.5})
+    file = tmp_path / "replies.txt"
+    file.write_text("Moves: U\n")
+    scripted = Spec("scripted", str(file))
+    before = scripted.identity
+    assert from_identity(before) == scripted
+    file.write_text("Moves: D\n")
+    assert scripted.identity != before
+
+
+def played(specs: dict[str, Spec], **more: Any) -> dict[str, Any]:
+    env = pettingllms_envs.make("plan_path", size=4)
+    agents = open_all(specs, 1).agents
+    return episode(env, Instance(0, 7, {"split": "test"}), 0, agents, Rules(), **more)
+
+
+def test_a_scripts_replies_are_given_one_after_the_other_and_begin_anew(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "b.json").write_text('["four\\nfive"]')
+    row = played(
+        {"drafter_0": Spec("scripted", f"{tmp_path}/a.txt"), "planner_0": Spec("scripted", f"{tmp_path}/b.json")}
+    )
+    assert [step["reply"] for step in row["steps"][::2]] == ["one", "three", "two", "one"]
+    assert {step["reply"] for step in row["steps"][1::2]} == {"four\nfive"}
+
+
+@pytest.mark.parametrize("text", ["", '"one"', "[1]"])
+def test_a_script_without_replies_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / ("a.json" if text else "a.txt")
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"has no replies; expected a JSON list of texts, or a reply a line"):
+        open_all({"planner_0": Spec("scripted", str(file))}, 1)
+
+
+def test_chance_replies_the_same_under_the_same_seed() -> None:
+    specs = {agent: Spec("random") for agent in ROLES}
+    rows = [played(specs) for _ in range(2)]
+    assert rows[0]["digest"] == rows[1]["digest"]
+    assert len({step["seed"] for step in rows[0]["steps"]}) == len(rows[0]["steps"])
+
+
+def test_a_recorded_agent_repeats_itself_and_fails_where_it_meets_another_prompt(tmp_path: Path) -> None:
+    first = played({"drafter_0": Spec("random"), "planner_0": Spec("random")})
+    file = tmp_path / "episodes.jsonl"
+    file.write_text(write_line(first))
+    recorded = Spec("recorded", str(file))
+    assert played({"drafter_0": recorded, "planner_0": recorded})["digest"] == first["digest"]
+    row = played({"drafter_0": Spec("null"), "planner_0": recorded})
+    assert row["error"]["kind"] == "diverged"
+    assert row["error"]["message"] == "the record has another prompt at instance 0, sample 0, step 1 of planner_0."
+    assert row["success"] is None
+
+
+def test_an_oracle_where_there_is_none_ends_the_run() -> None:
+    class Bare:
+        unwrapped = property(lambda self: self)
+
+    asked = Asked(env=Bare(), agent="a", messages=(), seed=0, instance=0, sample=0, step=0)
+    with pytest.raises(AgentRefused, match=r"a is to be played by the oracle, but Bare has none"):
+        open_all({"a": Spec("oracle")}, 1).agents["a"].reply(asked)
+    assert not issubclass(AgentRefused, AgentFailed)

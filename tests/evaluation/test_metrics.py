@@ -1,0 +1,80 @@
+"""From rows to numbers, each worked by hand."""
+
+import pytest
+
+from made_rows import header, row, run_of
+from pettingllms_envs.evaluation import metrics
+from pettingllms_envs.evaluation.statistics import bootstrap, wilson
+
+
+def test_an_error_is_in_no_rate_and_what_it_could_have_changed_is_said() -> None:
+    run = run_of("a", "1100e")
+    report = metrics.report(run.header, run.rows, num_planned=6)
+    assert report["episodes"] == {"planned": 6, "ended": 4, "errors": {"unreachable": 1}, "missing": 1}
+    assert report["success"]["mean"] == 0.5
+    assert (report["success"]["low"], report["success"]["high"]) == wilson(2, 4)
+    assert (report["success"]["least"], report["success"]["most"]) == (2 / 6, 4 / 6)
+
+
+def test_samples_of_a_problem_count_once_and_are_counted_by_pass_at_k() -> None:
+    run = run_of("a", "1100,0000,1111")
+    report = metrics.report(run.header, run.rows)
+    assert report["success"]["mean"] == pytest.approx(0.5)
+    assert report["success"]["problems"] == 3
+    assert report["success"]["method"] == "bootstrap"
+    assert (report["success"]["low"], report["success"]["high"]) == bootstrap([0.5, 0.0, 1.0])
+    samples = report["samples"]
+    assert samples["k"] == 4
+    assert samples["avg"]["mean"] == pytest.approx(0.5)
+    # pass@2 of 2 in 4: 1 - C(2, 2) / C(4, 2) = 5/6.
+    assert {k: figure["mean"] for k, figure in samples["pass"].items()} == pytest.approx(
+        {"1": 0.5, "2": (5 / 6 + 0 + 1) / 3, "4": 2 / 3}
+    )
+    assert "majority" not in samples
+
+
+def test_two_seeds_of_one_problem_of_a_data_set_are_one_problem() -> None:
+    rows = [row(0, True, problem="p"), row(1, False, problem="p"), row(2, True, problem="q")]
+    report = metrics.report(header(), rows)
+    assert report["success"]["problems"] == 2
+    assert report["success"]["mean"] == pytest.approx(0.75)
+
+
+def test_the_majority_is_taken_where_there_are_answers() -> None:
+    rows = [row(0, answer == "7", sample=sample, answer=answer) for sample, answer in enumerate(("7", "7", "3"))] + [
+        row(1, answer == "7", sample=sample, answer=answer) for sample, answer in enumerate(("7", "3", "3"))
+    ]
+    assert metrics.report(header(), rows)["samples"]["majority"]["mean"] == 0.5
+
+
+def test_costs_are_of_all_rows_and_by_agent() -> None:
+    rows = [
+        row(0, True, tokens=100, reward=1.0),
+        row(1, False, tokens=300, finish="length", tries=3),
+        row(2, None, tokens=50, error="unreachable"),
+    ]
+    report = metrics.report(header(), rows)
+    planner = report["agents"]["planner_0"]
+    assert (planner["calls"], planner["retries"], planner["cut_off"]) == (3, 2, 1)
+    assert (planner["prompt_tokens"], planner["completion_tokens"]) == (450, 0)
+    assert planner["return"]["mean"] == 0.5
+    assert report["tokens"]["mean"] == 200  # of the episodes that ended
+    assert report["parts"] == {"team": {"progress": {"mean": 0.5, "episodes": 2}}}
+    assert report["outcome"]["regret"]["mean"] == 0.5
+
+
+def test_tokens_that_nobody_counted_are_not_zero() -> None:
+    report = metrics.report(header(), [row(0, True)])
+    assert report["tokens"] is None
+    assert report["agents"]["planner_0"]["prompt_tokens"] is None
+
+
+def test_success_is_broken_down_by_level() -> None:
+    rows = [row(i, i % 2 == 0, level=1 + i // 2) for i in range(4)] + [row(4, True, level=1)]
+    by = metrics.report(header(), rows)["by"]["level"]
+    assert {level: figure["mean"] for level, figure in by.items()} == pytest.approx({"1": 2 / 3, "2": 1 / 2})
+
+
+def test_a_run_of_errors_alone_has_no_success() -> None:
+    run = run_of("a", "ee")
+    assert metrics.report(run.header, run.rows)["success"] is None

@@ -1,0 +1,150 @@
+"""Every number against one worked by hand, or against the definition spelled out."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from pettingllms_envs.evaluation.statistics import (
+    bootstrap,
+    difference_interval,
+    holm,
+    majority,
+    mcnemar,
+    mean_interval,
+    paired_interval,
+    pass_at,
+    sign_flips,
+    wilson,
+)
+
+
+@pytest.mark.parametrize(
+    ("num_successes", "num", "low", "high"),
+    [
+        # z^2 = 3.841459: the middle is (p + z^2/2n) / (1 + z^2/n), the half width as Wilson has it.
+        (5, 10, 0.236593, 0.763407),
+        (0, 10, 0.0, 0.277533),  # z^2 / (n + z^2)
+        (10, 10, 0.722467, 1.0),
+        (17, 30, 0.391973, 0.726225),  # 57% of the 30 problems of an AIME
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_wilsons_interval_by_hand(num_successes: int, num: int, low: float, high: float) -> None:
+    assert wilson(num_successes, num) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_wilsons_interval_is_where_the_score_test_just_does_not_reject() -> None:
+    low, high = wilson(7, 40)
+    for share in (low, high):
+        assert abs(7 / 40 - share) / math.sqrt(share * (1 - share) / 40) == pytest.approx(1.959964, abs=1e-5)
+
+
+@pytest.mark.parametrize(("num", "right"), [(5, 0), (5, 2), (5, 5), (6, 3)])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_pass_at_k_is_the_share_of_all_draws_with_a_right_one(num: int, right: int, k: int) -> None:
+    samples = [True] * right + [False] * (num - right)
+    draws = list(itertools.combinations(samples, k))
+    assert pass_at(k, num, right) == pytest.approx(sum(map(any, draws)) / len(draws))
+
+
+def test_pass_at_more_than_there_are_samples_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"pass@5 of 4 samples; expected 1 to 4"):
+        pass_at(5, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "right", "expected"),
+    [
+        ("77335", "11000", 0.5),  # 7 and 3 are equally frequent
+        ("77733", "00011", 0.0),
+        ("77733", "11100", 1.0),
+        ("-----", "00000", 0.0),  # nobody answered
+        ("-7---", "01000", 1.0),  # silence is no answer, however frequent
+    ],
+)
+def test_the_majoritys_answer_is_right_or_not(answers: str, right: str, expected: float) -> None:
+    said = [None if letter == "-" else letter for letter in answers]
+    assert majority(said, [letter == "1" for letter in right]) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "p"),
+    [(0, 0, 1.0), (1, 0, 1.0), (5, 5, 1.0), (0, 6, 2 / 64), (1, 8, 20 / 512), (8, 1, 20 / 512)],
+)
+def test_mcnemars_test_is_the_two_tails_of_a_fair_coin(first: int, second: int, p: float) -> None:
+    assert mcnemar(first, second) == pytest.approx(p)
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], [0, 0, 0], [1, -1, 2, 0, 3], [2, 2, -1, 1, -3, 5], [1.5, 2.25, -0.5]])
+def test_sign_flips_are_the_share_of_all_sign_patterns_as_far_out(values: list[float]) -> None:
+    seen = abs(sum(values))
+    patterns = list(itertools.product((1, -1), repeat=len(values)))
+    sums = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in patterns]
+    assert sign_flips(values) == pytest.approx(sum(each >= seen - 1e-12 for each in sums) / len(sums))
+
+
+def test_on_single_samples_sign_flips_are_mcnemars_test() -> None:
+    for first, second in [(0, 4), (3, 9), (20, 41)]:
+        assert sign_flips([-1] * first + [1] * second + [0] * 50) == pytest.approx(mcnemar(first, second))
+
+
+def test_sign_flips_of_many_fractions_are_close_to_the_exact_ones() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.integers(-4, 6, 40)
+    exact = sign_flips([int(value) for value in values])
+    assert 0.01 < exact < 0.9
+    assert sign_flips([value / 7 for value in values]) == pytest.approx(exact, abs=0.01)
+
+
+def test_holms_correction_by_hand() -> None:
+    # Sorted: 0.01 * 3, 0.03 * 2, 0.04 * 1, and none below the one before it.
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([0.02]) == [0.02]
+
+
+@pytest.mark.parametrize(
+    ("table", "low", "high"),
+    [
+        ((20, 12, 2, 16), 0.0562, 0.3292),  # Newcombe 1998 (paired), table III, method 10
+        ((0, 0, 0, 30), -0.1135, 0.1135),  # Wilson's (0, z^2 / (n + z^2)) on either side
+    ],
+)
+def test_newcombes_paired_interval(table: tuple[int, int, int, int], low: float, high: float) -> None:
+    assert paired_interval(*table) == pytest.approx((low, high), abs=1e-4)
+    both, first, second, neither = table
+    assert paired_interval(both, second, first, neither) == pytest.approx((-high, -low), abs=1e-4)
+
+
+@pytest.mark.parametrize("num", [20, 100])
+def test_the_paired_interval_holds_as_often_as_it_says(num: int) -> None:
+    rng = np.random.default_rng(0)
+    tables = rng.multinomial(num, [0.4, 0.2, 0.1, 0.3], 2000)
+    intervals = [paired_interval(*map(int, table)) for table in tables]
+    assert 0.935 < sum(low <= 0.1 <= high for low, high in intervals) / len(intervals) < 0.98
+
+
+def test_the_bootstrap_draws_problems_and_repeats_under_its_seed() -> None:
+    values = [0.0, 0.25, 1.0, 0.5] * 25
+    low, high = bootstrap(values)
+    # The standard error of the mean is 0.37 / 10; a normal interval is 0.4375 +- 0.0727.
+    assert low == pytest.approx(0.365, abs=0.01)
+    assert high == pytest.approx(0.510, abs=0.01)
+    assert bootstrap(values) == (low, high)
+    assert bootstrap(values, 0.5)[0] > low
+
+
+def test_an_interval_is_never_a_point_where_chance_was_not_seen_at_work() -> None:
+    assert mean_interval([0.5] * 10) == pytest.approx(wilson(5, 10))
+    assert mean_interval([1.0] * 10) == pytest.approx(wilson(10, 10))
+    assert difference_interval([0.0] * 10) == pytest.approx((-0.277533, 0.277533), abs=1e-6)
+    assert mean_interval([]) == (0.0, 1.0)
+
+
+def test_intervals_of_single_samples_are_wilsons_and_of_several_the_bootstraps() -> None:
+    assert mean_interval([1.0, 0.0, 0.0, 1.0]) == wilson(2, 4)
+    shares = [float(Fraction(1, 4)), 0.0, 1.0]
+    assert mean_interval(shares) == bootstrap(shares)
