@@ -43,7 +43,13 @@ ROOMS = {
     | JUDGING,
     "evaluation/*.py": {"httpx2", "rich", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.instances", "pettingllms_envs.testing.play", "huggingface_hub"},
-    "page/*.py": {CORE, "pettingllms_envs", "pettingllms_envs.aec", "pettingllms_envs.evaluation", "pettingllms_envs.page"},
+    "page/*.py": {
+        CORE,
+        "pettingllms_envs",
+        "pettingllms_envs.aec",
+        "pettingllms_envs.evaluation",
+        "pettingllms_envs.page",
+    },
     "datasets/problems.py": {"pettingllms_envs.sandbox.values"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.
     "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}

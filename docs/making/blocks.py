@@ -1,7 +1,7 @@
 """The code blocks of a page: what runs, what is shown after it, and what cannot run here, with the reason.
 
-A fence of `python`, `bash` or `console` is a block; a fence of `text` right after a Python block is what it prints. HTML
-comments before a block, which no reader sees, say what holds for it:
+A fence of `python`, `bash` or `console` is a block; a fence of `text` right after a Python block is what it prints.
+HTML comments before a block, which no reader sees, say what holds for it:
 
     <!-- not run: needs a GPU -->
     <!-- tested by tests/trl/test_readme.py -->
@@ -24,7 +24,7 @@ _BLOCK = re.compile(
     r"(?:\n^(?P<shown_fence>`{3,})text\n(?P<shown>.*?)^(?P=shown_fence)\n)?",
     re.M | re.S,
 )
-_MARK = re.compile(r"<!-- (not run|tested by|first|output varies):? (.*?) ?-->", re.S)
+_MARK = re.compile(r"<!-- (not run|tested by|first|output varies):?\s+(.*?)\s*-->", re.S)
 
 
 @dataclass(frozen=True, slots=True)

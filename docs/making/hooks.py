@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File, Files
+
 import environment_page
 import links
-from mkdocs.structure.files import File, Files
 
 
 ROOT = Path(__file__).parents[2]

@@ -24,10 +24,11 @@ class NamedTuples(griffe.Extension):
         cls.set_member("__init__", griffe.Function("__init__", parameters=griffe.Parameters(*fields), returns=None))
 
 
-class Mentions(griffe.Extension):
-    """Writes a mention in the manner of TRL's docstrings, [`~trl.GRPOTrainer`], as `trl.GRPOTrainer`."""
+class AsInTRL(griffe.Extension):
+    """Reads docstrings in the manner of TRL: mentions, [`~trl.GRPOTrainer`], and types, (`int`, *optional*)."""
 
     def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """See griffe."""
         if obj.docstring is not None:
-            obj.docstring.value = re.sub(r"\[`~?([\w.]+)`\](?!\()", r"`\1`", obj.docstring.value)
+            text = re.sub(r"\[`~?([\w.]+)`\](?!\()", r"`\1`", obj.docstring.value)
+            obj.docstring.value = re.sub(r"(?m)^ +\w+ \([`*].*\):$", lambda line: re.sub("[`*]", "", line[0]), text)
