@@ -38,7 +38,7 @@ format: $(INSTALLED) ## rewrite the files as lint wants them
 	@$(BIN)/python -m ruff format .
 
 docs: $(VENV)/.docs ## build the site of the documentation: build/site/index.html
-	@$(BIN)/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'build/site/index.html: open it in a browser'
 
 venv: $(INSTALLED) ## make .venv, as every target does when it is missing
