@@ -22,12 +22,14 @@ class Shared:
         num_here: Rows of this batch, in their order.
         num_rows: Rows of all processes, without those that fill up.
         num_tokens: Tokens that are trained on, of all processes.
+        passes: For each micro-step, how many rows here each of its passes has. `None`: equal parts of bounded size.
     """
 
     num_processes: int
     num_here: Sequence[int]
     num_rows: Sequence[int]
     num_tokens: Sequence[int]
+    passes: Sequence[Sequence[int]] | None = None
 
 
 def cut(
@@ -47,7 +49,8 @@ def cut(
     Args:
         batch: All rows of one policy, shuffled.
         num_steps: Micro-steps per generation, TRL's `steps_per_generation`.
-        max_rows: Rows that go through the model together, `per_device_train_batch_size`.
+        max_rows: Rows that go through the model together, `per_device_train_batch_size`, where `shared` does not say
+            which.
         token_mean: The loss averages over the tokens of a pass (`bnpo`), so a pass weighs by its tokens instead.
         shared: What the batch is a part of. `None`: it is all of it.
 
@@ -64,10 +67,15 @@ def cut(
         parts = torch.split(here, list(shared.num_here))
     num_processes, num_rows = shared.num_processes, sum(shared.num_rows)
     steps: list[list[Batch]] = []
-    for rows, num_rows_of_step, num_tokens in zip(parts, shared.num_rows, shared.num_tokens, strict=True):
+    for step, (rows, num_rows_of_step, num_tokens) in enumerate(
+        zip(parts, shared.num_rows, shared.num_tokens, strict=True)
+    ):
         passes = []
-        for part in _passes(batch, rows, max_rows):
-            piece = _take(batch, part, trim=len(part) < len(rows))
+        pieces = (
+            _passes(batch, rows, max_rows) if shared.passes is None else torch.split(rows, list(shared.passes[step]))
+        )
+        for part in pieces:
+            piece = take(batch, part, trim=len(part) < len(rows))
             piece["num_tokens"] = tokens(batch, part)
             share_of_tokens = num_processes * piece["num_tokens"] / max(num_tokens, 1)
             share_of_rows = num_processes * len(part) / num_rows_of_step
@@ -92,7 +100,7 @@ def _passes(batch: Batch, rows: torch.Tensor, max_rows: int) -> Sequence[torch.T
     return by_length.tensor_split(-(-len(rows) // max_rows))
 
 
-def _take(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
+def take(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
     """The rows of every tensor; `trim` drops columns in which all of them are padding."""
     width_prompt, width_completion = batch["prompt_ids"].size(1), batch["completion_ids"].size(1)
     keep_prompt, keep_completion = width_prompt, width_completion

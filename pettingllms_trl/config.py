@@ -84,6 +84,16 @@ class MultiAgentGRPOConfig(GRPOConfig):
         check_groups (`bool`, *optional*, defaults to `False`):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
+        shared_prefix (`bool`, *optional*, defaults to `True`):
+            In the update a prompt goes through the model once for all candidates that answer it, forward and backward,
+            with the same log-probabilities and gradients but for rounding; several decisions are laid in one row
+            without padding. Dropout is drawn once for a prompt. A model with which it cannot be is found out when the
+            trainer is made, and takes TRL's path with a warning. `False`: TRL's path, bit for bit.
+        max_tokens_per_microbatch (`int`, *optional*):
+            Most tokens that go through the model together on each process, padding and shared prompts as they are
+            passed through it. Passes are of sequences of like length, each weighs as ever, and on all processes they
+            are equally many. `None`: what `per_device_train_batch_size` of the longest sequences have where prompts
+            are shared, else so many rows.
         num_generations_eval (`int`, *optional*, defaults to `1`):
             How many episodes an evaluation plays of each row. `None`: `num_generations`, TRL's default.
         role_sampling (`dict[str, dict]`, *optional*):
@@ -161,6 +171,14 @@ class MultiAgentGRPOConfig(GRPOConfig):
         default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}
     )
 
+    shared_prefix: bool = field(
+        default=True,
+        metadata={"help": "In the update a prompt is read once for all candidates. False: TRL's path, bit for bit."},
+    )
+    max_tokens_per_microbatch: int | None = field(
+        default=None,
+        metadata={"help": "Most tokens in a forward pass of the update. None: as per_device_train_batch_size says."},
+    )
     num_generations_eval: int | None = field(
         default=1, metadata={"help": "Episodes that an evaluation plays of each row. None: `num_generations`."}
     )
@@ -179,7 +197,13 @@ class MultiAgentGRPOConfig(GRPOConfig):
             )
         if self.sampling not in ("tree", "parallel"):
             raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
-        for name in ("max_envs", "max_turns", "max_conversation_length", "alternate_every"):
+        for name in (
+            "max_envs",
+            "max_turns",
+            "max_conversation_length",
+            "alternate_every",
+            "max_tokens_per_microbatch",
+        ):
             value: Any = getattr(self, name)
             if value is not None and value < 1:
                 none = "no turns" if name == "alternate_every" else "no bound"

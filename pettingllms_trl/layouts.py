@@ -60,6 +60,7 @@ class Layouts(GRPOTrainer):
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
     _environment_name: str
     _voices: dict[str, voices.Voice]
+    _active: str
     generation_kwargs: dict[str, Any]
     processing_class: Any
     ref_model: Any
@@ -141,6 +142,7 @@ class Layouts(GRPOTrainer):
 
     def _activate(self, name: str) -> None:
         """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
+        self._active = name
         model, policy = self.accelerator.unwrap_model(self.model), self._policies[name]
         weights.route_to(model, policy, self.routing.trained_adapters)
         if self._heads and policy.adapter is not None:

@@ -6,7 +6,9 @@ Decisions become advantages (`credit`), and each policy's sequences are *replaye
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -14,7 +16,8 @@ from accelerate.utils import gather
 from trl.trainer.utils import nanstd, shuffle_sequence_dict
 
 from pettingllms_trl import credit as credits
-from pettingllms_trl.batching import Batch, Shared, cut, tokens
+from pettingllms_trl.batching import Batch, Shared, cut, take, tokens
+from pettingllms_trl.budgets import Size, deal_by_tokens
 from pettingllms_trl.collecting import Collects
 from pettingllms_trl.dealing import Deal, deal, pick
 from pettingllms_trl.health import coordinates
@@ -23,9 +26,10 @@ from pettingllms_trl.order import shuffled
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.records import Completion, Decision
 from pettingllms_trl.selection import Selection, num_tokens
+from pettingllms_trl.sharing import SharesPrefixes
 
 
-class Replays(Collects):
+class Replays(SharesPrefixes, Collects):
     """See the head of this file."""
 
     _credit: credits.Credit
@@ -108,10 +112,13 @@ class Replays(Collects):
         # TRL groups consecutive rows by K; a parallel episode's decision has a single one.
         num_generations, self.num_generations = self.num_generations, len(decisions[0].candidates)
         try:
-            if self.accelerator.num_processes == 1:
+            by_tokens = self._by_tokens(policy, rows)
+            if self.accelerator.num_processes > 1:
+                passes = self._share_out(policy, rows, extra, columns, by_tokens)
+            elif by_tokens is None:
                 passes = self._cut(shuffle_sequence_dict(self._replay_rows(rows, extra, columns)))
             else:
-                passes = self._share_out(policy, rows, extra, columns)
+                passes = self._sort_out(rows, extra, columns, by_tokens)
         finally:
             self.num_generations = num_generations
         if len(decisions[0].candidates) == 1:  # TRL finds each group of one to be constant
@@ -127,14 +134,57 @@ class Replays(Collects):
         rows: Sequence[dict[str, Any]],
         extra: Mapping[str, Sequence[Any]],
         columns: Mapping[str, torch.Tensor],
+        chunks: Sequence[Sequence[int]] | None = None,
     ) -> Batch:
-        """Rows, with columns for the completions table and for the batch, to TRL's batch."""
+        """Rows, with columns for the completions table and for the batch, to TRL's batch.
+
+        Old and reference log-probabilities of `chunks` are taken together, where prompts are shared.
+        """
         for column, values in extra.items():
             self._log_completion_extra(column, list(values))
-        self._replayed = list(rows)
+        self._replayed, self._chunks = list(rows), chunks
         device = self.accelerator.device
         batch = self._generate_and_score_completions(self._replayed)
         return {**batch, **{name: values.to(device) for name, values in columns.items()}}
+
+    def _by_tokens(self, policy: Policy, rows: Sequence[dict[str, Any]]) -> Callable[..., Deal] | None:
+        """How rows are dealt where passes are bounded by their tokens; `None`: by their rows, as TRL's.
+
+        Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
+        the longest rows would have.
+        """
+        budget, is_shared = self.args.max_tokens_per_microbatch, self._shares(policy.name)
+        if budget is None and not is_shared:
+            return None
+        of_rows = [(row["prompt_ids"], row["completion"].ids) for row in rows]
+        if budget is None:
+            longest = max(len(ids) for ids, _ in of_rows) + max(len(ids) for _, ids in of_rows)
+            budget = self.args.per_device_train_batch_size * longest
+        sizes = [Size(tuple(prompt), len(prompt), len(completion)) for prompt, completion in of_rows]
+        return partial(deal_by_tokens, sizes, budget=budget, is_shared=is_shared)
+
+    def _sort_out(
+        self,
+        rows: Sequence[dict[str, Any]],
+        extra: Mapping[str, Sequence[Any]],
+        columns: Mapping[str, torch.Tensor],
+        by_tokens: Callable[..., Deal],
+    ) -> list[list[Batch]]:
+        """All rows, in passes bounded by their tokens."""
+        together = by_tokens(range(len(rows)), num_steps=1)
+        batch = self._replay_rows(rows, extra, columns, _chunks(together.hand(0), together))
+        # TRL's shuffle, that a seed should give the same generations whether prompts are shared or not.
+        order = shuffle_sequence_dict({"row": torch.arange(len(rows))})["row"].tolist()
+        dealt = by_tokens(order, num_steps=self.args.steps_per_generation, num_updates=self._num_updates)
+        batch = take(batch, torch.tensor(dealt.hand(0), device=self.accelerator.device), trim=False)
+        here = torch.split(torch.arange(len(rows)), list(dealt.num_here))
+        num_tokens = [tokens(batch, part) for part in here]
+        return self._cut(batch, Shared(1, dealt.num_here, dealt.num_rows, num_tokens, dealt.passes))
+
+    @property
+    def _num_updates(self) -> int:
+        """Optimizer steps for which a generation is passed through once."""
+        return max(self.args.steps_per_generation // self.args.gradient_accumulation_steps, 1)
 
     def _share_out(
         self,
@@ -142,14 +192,19 @@ class Replays(Collects):
         rows: Sequence[dict[str, Any]],
         extra: Mapping[str, Sequence[Any]],
         columns: Mapping[str, torch.Tensor],
+        by_tokens: Callable[..., Deal] | None,
     ) -> list[list[Batch]]:
         """This process's part of the rows; metrics and tables are of all of them, as one process would have them.
 
-        Groups are torn apart, for what a row is worth against its siblings is known already.
+        Groups may be torn apart, for what a row is worth against its siblings is known already.
         """
         num_processes = self.accelerator.num_processes
         order = shuffled(len(rows), f"{self.args.seed}/{self.state.global_step}/{policy.name}")
-        dealt = deal(order, num_steps=self.args.steps_per_generation, num_processes=num_processes)
+        num_steps = self.args.steps_per_generation
+        if by_tokens is None:
+            dealt = deal(order, num_steps=num_steps, num_processes=num_processes)
+        else:
+            dealt = by_tokens(order, num_steps=num_steps, num_updates=self._num_updates, num_processes=num_processes)
         hand = dealt.hand(self.accelerator.process_index)
         own = torch.tensor([0 if row is None else row for row in hand])
         num_candidates, self.num_generations = self.num_generations, 1
@@ -157,6 +212,7 @@ class Replays(Collects):
             pick(hand, rows, _filler(rows[0], self.eos_token_ids[0])),
             {name: pick(hand, values, None) for name, values in extra.items()},
             {name: values[own] for name, values in columns.items()},
+            None if by_tokens is None else _chunks(range(len(hand)), dealt),
         )
         self._mend_logs(dealt)
         self._mend_metrics(rows, dealt, num_candidates)
@@ -164,7 +220,8 @@ class Replays(Collects):
         num_tokens = torch.tensor([tokens(batch, part) for part in here], device=self.accelerator.device)
         num_tokens = self.accelerator.reduce(num_tokens, reduction="sum")
         batch["fills_up"] = torch.tensor([row is None for row in hand])
-        return self._cut(batch, Shared(num_processes, dealt.num_here, dealt.num_rows, num_tokens.tolist()))
+        shared = Shared(num_processes, dealt.num_here, dealt.num_rows, num_tokens.tolist(), dealt.passes)
+        return self._cut(batch, shared)
 
     def _mend_logs(self, dealt: Deal) -> None:
         """The completions table in the order of the rows; TRL has appended them process after process."""
@@ -229,6 +286,13 @@ def replay(prompts: list[Any], trainer: Replays) -> dict[str, Any]:
         "completion_ids": [list(c.ids) for c in completions],
         "logprobs": None if any(values is None for values in logprobs) else [list(values) for values in logprobs],
     }
+
+
+def _chunks(hand: Sequence[int | None], dealt: Deal) -> list[list[int]]:
+    """A hand without rows that fill up, or their places, pass after pass."""
+    assert dealt.passes is not None
+    rows = iter(hand)
+    return [[row for row in islice(rows, size) if row is not None] for step in dealt.passes for size in step]
 
 
 def _filler(row: dict[str, Any], eos: int) -> dict[str, Any]:

@@ -38,15 +38,18 @@ Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
 def prompt_of(observation: Any, *, agent: str) -> list[Message]:
     """An observation as chat messages: `{"text": ..., "system": ...}` (system optional), or a plain string.
 
+    Lone surrogates, which a partner's reply or a data set may have brought in, and which no tokenizer takes, are
+    U+FFFD in them.
+
     Raises:
         TypeError: It is neither.
     """
     if isinstance(observation, str):
-        return [{"role": "user", "content": observation}]
+        return [{"role": "user", "content": _encodable(observation)}]
     if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
         system = observation.get("system")
         lead = [{"role": "system", "content": system}] if system else []
-        return [*lead, {"role": "user", "content": observation["text"]}]
+        return [*lead, {"role": "user", "content": _encodable(observation["text"])}]
     given = type(observation).__name__
     if isinstance(observation, Mapping):
         given = f"a mapping with the keys {sorted(observation)}"
@@ -59,7 +62,15 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
 def followup_of(observation: Any) -> str | None:
     """What an agent that remembers is shown in place of an observation's text, where it offers a `"followup"`."""
     followup = observation.get("followup") if isinstance(observation, Mapping) else None
-    return followup if isinstance(followup, str) else None
+    return _encodable(followup) if isinstance(followup, str) else None
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 class EnvironmentFailure(Exception):

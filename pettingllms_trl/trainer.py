@@ -6,6 +6,7 @@
 | `entropy.py`    | `SteersEntropy`         | each policy's entropy bonus                                          |
 | `references.py` | `MovesReferences`       | references that follow their policies                                |
 | `replaying.py`  | `Replays`               | a generation's decisions to the forward passes of its micro-steps    |
+| `sharing.py`    | `SharesPrefixes`        | a prompt is read once for all sequences that begin with it           |
 | `collecting.py` | `Collects`              | rows to a generation's episodes, and what of them is trained on      |
 | `survival.py`   | `Survives`              | checkpoints, resumption, signals, steps that are skipped             |
 | `playing.py`    | `Plays`                 | rows to episodes                                                     |
@@ -233,6 +234,8 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
             self._logs[name] = deque()
         for name in ("rewards", "extra"):
             self._logs[name] = defaultdict(deque)
+        if self._can_train:
+            self._try_sharing()
 
     # ---- The update -----------------------------------------------------------------------------------------------
 
@@ -247,7 +250,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         if self.is_deepspeed_enabled and not self._passes:
             self._touch(model, steps=False)
         for batch in passes:
-            with accumulating(model, self.accelerator):
+            with accumulating(model, self.accelerator), self._attending(batch["policy"]):
                 # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
                 loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self._log_passes()

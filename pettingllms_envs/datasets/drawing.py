@@ -8,6 +8,7 @@ first hundred are a fair sample.
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
@@ -18,10 +19,12 @@ from pettingllms_envs.datasets.problems import Problem
 
 MOST_NAMED = 5
 
+logger = logging.getLogger(__name__)
+
 
 @lru_cache(maxsize=16)
 def problems(data: str, split: str, layout: str | None = None, include_unjudged: bool = False) -> tuple[Problem, ...]:
-    """The problems of a split, read once in a process, in the order of their digests.
+    """The problems of a split, read once in a process, in the order of their digests. Malformed rows are warned of.
 
     Args:
         data: What `pettingllms_envs.datasets.load` takes.
@@ -33,6 +36,12 @@ def problems(data: str, split: str, layout: str | None = None, include_unjudged:
         ValueError: There are no such data, or no problem in the split.
     """
     loaded = load(data, split=split, layout=layout, include_unjudged=include_unjudged)
+    if loaded.bad:
+        first = loaded.bad[0]
+        logger.warning(
+            f"{data}: {len(loaded.bad)} malformed rows are not played, the first one is row {first.index} of"
+            f" {first.file}: {first.reason}. datasets.load() lists them."
+        )
     found = sorted(loaded.problems, key=lambda problem: problem.digest)
     if not found:
         raise ValueError(f"{data!r} has no problem in its split {split!r}; expected one at least. Take another split.")

@@ -6,9 +6,9 @@
     evaluation.wilson(83, 200), evaluation.pass_at(4, 16, 3)
 
 The commands `pettingllms bench`, `compare`, `crossplay` and `replay` are its usual door. From the inside out:
-`statistics.py` and `metrics.py` (pure: rows to numbers), `agents.py`, `lineup.py`, `api.py` (who replies), `play.py`
-(an episode), `record.py` (the files), `runner.py` (many at once), `bench.py` (all of it together), `compare.py`,
-`crossplay.py`, `replay.py`, and `tables.py` (what a terminal shows).
+`statistics.py` and `metrics.py` (pure: rows to numbers), `agents.py`, `lineup.py`, `api.py` (who replies),
+`observing.py` and `play.py` (an episode), `record.py` (the files), `runner.py` (many at once), `bench.py` (all of it
+together), `compare.py`, `crossplay.py`, `replay.py`, and `tables.py` (what a terminal shows).
 """
 
 from pettingllms_envs.evaluation.agents import Agent, AgentFailed, AgentRefused, Asked, Reply, Scripted

@@ -13,7 +13,8 @@ from typing import Any
 import pettingllms_envs
 from pettingllms_envs.evaluation import metrics
 from pettingllms_envs.evaluation.lineup import Spec, from_identity, open_all
-from pettingllms_envs.evaluation.play import Instance, Rules, problem_of
+from pettingllms_envs.evaluation.observing import problem_of
+from pettingllms_envs.evaluation.play import Instance, Rules
 from pettingllms_envs.evaluation.record import ANY_INSTANCE, REPORT, Row, header, write_json
 from pettingllms_envs.evaluation.runner import Ended, Folder, Plan, instances_digest, run
 from pettingllms_envs.instances import published

@@ -9,7 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pettingllms_envs.evaluation.agents import Agent, AgentFailed, Asked, Message, Reply
+from pettingllms_envs.evaluation.agents import Agent, AgentFailed, Asked, Reply
+from pettingllms_envs.evaluation.observing import (
+    answer_of,
+    messages_of,
+    parts_of,
+    plain,
+    problem_of,
+    prompt_of,
+    state_hash,
+)
 from pettingllms_envs.evaluation.record import FORMAT, digest
 
 
@@ -180,7 +189,7 @@ class Course:
             if not math.isfinite(reward):
                 raise ValueError(f"the environment's reward for {agent} is {reward}; expected a finite number.")
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
-        parts = _parts(env)
+        parts = parts_of(env)
         step |= {"rewards": rewards, "parts": parts}
         self.steps.append(step)
         self._look()
@@ -224,8 +233,8 @@ class Course:
         infos = [info for info in self.env.infos.values() if isinstance(info, Mapping)]
         outcome = next((info["outcome"] for info in infos if isinstance(info.get("outcome"), Mapping)), None)
         if outcome is not None:
-            self._outcome = {name: _plain(value) for name, value in outcome.items()}
-        self._answer = _answer(self.env, outcome)
+            self._outcome = {name: plain(value) for name, value in outcome.items()}
+        self._answer = answer_of(self.env, outcome)
         self._turn = next((int(info["turn"]) for info in infos if isinstance(info.get("turn"), int)), self._turn)
 
     def _turn_of(self, agent: str) -> int:
@@ -233,29 +242,6 @@ class Course:
         if self._turn is not None:
             return self._turn
         return 1 + len([step for step in self.steps if step["agent"] == agent])
-
-
-def prompt_of(observation: Any, *, agent: str) -> dict[str, str]:
-    """An observation as `{"system": ..., "text": ...}`: a `str`, or a mapping with a text and perhaps a system prompt.
-
-    Raises:
-        TypeError: It is neither.
-    """
-    if isinstance(observation, str):
-        return {"system": "", "text": observation}
-    if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
-        system = observation.get("system")
-        return {"system": system if isinstance(system, str) else "", "text": observation["text"]}
-    raise TypeError(
-        f"agent {agent!r} observes a {type(observation).__name__}; expected text: a str, or a dict with a str under "
-        "'text' and perhaps one under 'system'. Wrap the environment so that observe() returns what a model can read."
-    )
-
-
-def messages_of(prompt: Mapping[str, str]) -> tuple[Message, ...]:
-    """The prompt as chat messages; an empty system prompt is none."""
-    lead = ({"role": "system", "content": prompt["system"]},) if prompt["system"] else ()
-    return (*lead, {"role": "user", "content": prompt["text"]})
 
 
 def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) -> int:
@@ -274,48 +260,3 @@ def spoken(reply: Reply, seed: int) -> dict[str, Any]:
         "model": reply.model,
         "seed": seed,
     }
-
-
-def state_hash(env: Any) -> str | None:
-    """The environment's own hash of its state, where it has one."""
-    found = getattr(env.unwrapped, "state_hash", None)
-    return None if found is None else str(found())
-
-
-def _parts(env: Any) -> dict[str, dict[str, float]] | None:
-    """The named parts of the last step's reward by scope, where the environment's snapshots have them."""
-    snapshot = getattr(env.unwrapped, "snapshot", None)
-    parts = None if snapshot is None else getattr(snapshot(), "parts", None)
-    if parts is None:
-        return None
-    return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
-
-
-def problem_of(env: Any) -> str | None:
-    """The id of the data set's problem that is played, where the task's state says: `state.problem.id`."""
-    found = getattr(getattr(_task_state(env), "problem", None), "id", None)
-    return None if found is None else str(found)
-
-
-def _answer(env: Any, outcome: Mapping[str, Any] | None) -> str | None:
-    """The answer so far, to be counted for a majority: the outcome's, or `state.answer` of the task."""
-    found = (outcome or {}).get("answer", getattr(_task_state(env), "answer", None))
-    return None if found is None else str(found)
-
-
-def _task_state(env: Any) -> Any:
-    snapshot = getattr(env.unwrapped, "snapshot", None)
-    return None if snapshot is None else getattr(getattr(snapshot(), "play", None), "task", None)
-
-
-def _plain(value: Any) -> bool | int | float | str | None:
-    """A figure of an outcome as plain data; NaN and what is no figure become None, or words."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value)

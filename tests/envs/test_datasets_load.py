@@ -16,6 +16,7 @@ from pyarrow import parquet
 from hub_rows import AIME, APPS, CODE, DAPO, MATH, ROWS
 from pettingllms_envs import cli
 from pettingllms_envs.datasets import LAYOUTS, Bad, load, sources, statements
+from pettingllms_envs.datasets.drawing import problems
 from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.known import KNOWN, by_file_name
 from pettingllms_envs.datasets.layouts import find_layout
@@ -417,3 +418,13 @@ def test_a_prepared_folder_is_named_after_its_data(data, folder, own, lines, mon
 
 def test_every_known_set_has_a_layout():
     assert [find_layout(known.layout).name for known in KNOWN] == [known.layout for known in KNOWN]
+
+
+def test_whoever_plays_data_is_told_of_its_malformed_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "mine__test.jsonl"
+    path.write_text('{"problem": "2 + 2?", "answer": "4"}\n{"problem": "", "answer": "1"}\n{"problem": "3?"}\n')
+    assert [problem.answer for problem in problems(str(path), "test", "math")] == ["4"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: 2 malformed rows are not played, the first one is row 1 of mine__test.jsonl: 'problem' is blank;"
+        " expected a statement. datasets.load() lists them."
+    ]

@@ -96,6 +96,14 @@ def test_a_row_survives_whatever_a_model_writes() -> None:
     assert json.loads(line) == row
 
 
+def test_half_a_character_in_a_reply_ends_neither_the_episode_nor_the_request_that_shows_it() -> None:
+    row = echo("\ud83d, and \ud83d\ude00")
+    assert row["error"] is None
+    prompts = [step["prompt"]["text"] for step in row["steps"]]
+    assert prompts == ["seed 5", *["\N{REPLACEMENT CHARACTER}, and \N{GRINNING FACE}"] * 3]
+    assert [step["reply"] for step in row["steps"]] == ["\ud83d, and \ud83d\ude00"] * 4
+
+
 def test_a_strangers_environment_is_played_with_what_it_has() -> None:
     row = echo("yes")
     assert row["instance"] == {"index": 0, "env": "echo_v1", "seed": 5, "options": {}, "problem": None}

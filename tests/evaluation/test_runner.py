@@ -277,6 +277,7 @@ def test_ctrl_c_at_the_keyboard_ends_the_command_at_once_and_politely(tmp_path: 
         while not server.bodies:
             assert time.monotonic() < until
             time.sleep(0.01)
+        time.sleep(1.0)  # the first request may be sent while the others' threads are being started
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "")

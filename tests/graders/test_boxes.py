@@ -54,8 +54,11 @@ def test_a_megabyte_is_read_in_linear_time(reply):
     half = reply[: len(reply) // 4]
     seconds = []
     for text in (half, reply):
-        began = time.process_time()
-        boxed(text)
-        seconds.append(time.process_time() - began)
+        tries = []
+        for _ in range(3):  # the quickest: the machine may be busy
+            began = time.process_time()
+            boxed(text)
+            tries.append(time.process_time() - began)
+        seconds.append(min(tries))
     assert seconds[1] < 3.0
     assert seconds[1] < 12 * max(seconds[0], 0.02)  # four times the length; sixteen times the time would be quadratic

@@ -1,11 +1,13 @@
 """What counts as the same answer: the tables of docs/grading.md are checked here, row by row."""
 
+import asyncio
 import re
 from pathlib import Path
 
 import pytest
 
 from golds import Asked
+from pettingllms_envs.graders import math
 from pettingllms_envs.graders.math import Grade, GraderFailed, MathGrader, Verdict
 from pettingllms_envs.graders.verdicts import Finding
 from pettingllms_envs.graders.workers import MathVerify
@@ -129,6 +131,14 @@ def test_one_hanging_answer_of_a_group_is_not_the_verdict_on_the_others(verify):
 def test_two_answers_agree_if_each_would_be_right_were_the_other_the_gold(grader, one, other, same):
     assert grader.same(one, other) is same
     assert grader.same(other, one) is same
+
+
+def test_the_functions_of_the_module_use_the_processs_own_grader():
+    assert math.default() is math.default()
+    assert math.grade("0.5", r"\frac{1}{2}").correct
+    assert [each.correct for each in math.grade_many(["025", "24"], "25", kind="integer")] == [True, False]
+    assert math.same("7", "x=7")
+    assert asyncio.run(math.agrade("(2,1),(1,2)", "$(1,2)$,$(2,1)$", multiple=True)).correct
 
 
 def test_integers_agree_as_integers(grader):

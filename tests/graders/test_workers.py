@@ -145,6 +145,7 @@ def test_the_verdicts_are_the_same_while_the_machine_is_busy(warm):
             each.wait()
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_the_verdicts_are_the_same_in_a_fork_of_this_process(warm):
     read, write = os.pipe()
     child = os.fork()

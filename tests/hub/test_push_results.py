@@ -11,13 +11,14 @@ import pytest
 from huggingface_hub import DatasetCard, HfApi
 from huggingface_hub.errors import HfHubHTTPError
 
-from fake_hub import FakeHub, serving
 from pettingllms_envs.cli import main
 from pettingllms_envs.evaluation import hub
+from taking_hub import FakeHub, serving
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeHub]:
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # this one is on this machine
     with serving() as fake:
         yield fake
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard
 
-from fake_hub import serving
+from taking_hub import serving
 
 
 def run(tmp_path: Path, endpoint: str, what: str, layout: str) -> None:

@@ -124,7 +124,9 @@ class Ranked(MultiAgentGRPOTrainer):
 
     def _replay_policy(self, policy: Any, *args: Any) -> Any:
         def in_order(batch: dict[str, Any]) -> dict[str, Any]:
-            rows = shuffled(len(batch["prompt_ids"]), f"{self.args.seed}/{self.state.global_step}/{policy.name}")
+            rows = shuffled(
+                len(next(iter(batch.values()))), f"{self.args.seed}/{self.state.global_step}/{policy.name}"
+            )
             return {n: v[rows] if isinstance(v, torch.Tensor) and v.dim() else v for n, v in batch.items()}
 
         pettingllms_trl.replaying.shuffle_sequence_dict = in_order

@@ -26,7 +26,8 @@ import pettingllms_envs
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import lineup, play, record
 from pettingllms_envs.evaluation.lineup import Spec
-from pettingllms_trl.agents import Gathering, Prompt, PromptTooLong, _Seeded, open_transformers
+from pettingllms_trl.agents import Gathering, Prompt, PromptTooLong
+from pettingllms_trl.transformers_agents import _Seeded, open_transformers
 
 
 ROOT = Path(__file__).parents[2]
@@ -194,7 +195,9 @@ def bench_of(kind: str, path: str, **options: Any) -> benches.Bench:
 def test_a_benchmark_is_the_same_however_many_episodes_are_played_at_once(
     model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point = importlib.metadata.EntryPoint("transformers", "pettingllms_trl.agents:open_transformers", lineup.GROUP)
+    point = importlib.metadata.EntryPoint(
+        "transformers", "pettingllms_trl.transformers_agents:open_transformers", lineup.GROUP
+    )
     monkeypatch.setattr(lineup, "_plug_ins", lambda: {"transformers": point})
     bench = bench_of("transformers", model_path)
     one, many = (benches.play(bench, tmp_path / str(num), concurrency=num) for num in (1, 6))

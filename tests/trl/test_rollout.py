@@ -360,6 +360,9 @@ def test_an_observation_that_is_not_text_is_refused(observation: Any, given: str
         ({"text": "hi"}, [{"role": "user", "content": "hi"}]),
         ({"text": "hi", "system": ""}, [{"role": "user", "content": "hi"}]),
         ({"text": "hi", "system": "Be."}, [{"role": "system", "content": "Be."}, {"role": "user", "content": "hi"}]),
+        # What a partner wrote or a data set has; a tokenizer takes no half of a character.
+        ({"text": "\ud800 hi"}, [{"role": "user", "content": "\N{REPLACEMENT CHARACTER} hi"}]),
+        ("\ud83d\ude00", [{"role": "user", "content": "\N{GRINNING FACE}"}]),
     ],
 )
 def test_text_becomes_chat_messages(observation: Any, messages: Any) -> None:

@@ -145,7 +145,10 @@ def test_the_tokens_trained_on_are_the_tokens_sampled_each_once_under_its_own_po
     )
     assert trained == sampled
     assert sorted(drawn) == sorted(ids for _, _, ids in sampled)
-    assert all(len(batch["advantages"]) <= 8 for batch in trainer.batches)
+    longest = max(len(prompt) for _, prompt, _ in sampled) + 8
+    for batch in trainer.batches:
+        prompts = {tokens(*row) for row in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)}
+        assert sum(len(prompt) - 1 for prompt in prompts) + int(batch["completion_mask"].sum()) <= 8 * longest
 
 
 @GAMES
@@ -370,6 +373,7 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
             beta=0.04,
             max_grad_norm=1e6,
             vllm_importance_sampling_mode="token_mask",
+            shared_prefix=False,  # where rows are what is counted
             **options,
         )
 
@@ -397,6 +401,7 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
 def test_entropy_is_steered_for_each_policy_by_itself_and_once_a_step(model_path: str, tmp_path: Path) -> None:
     # A micro-step has 2 x 4 x 2 rows for each policy, so two passes of 8; two micro-steps make a step.
     options = {"use_adaptive_entropy": True, "entropy_coef": 0.1, "entropy_coef_delta": 0.01, "max_steps": 3}
+    options["shared_prefix"] = False
     trainer = team(model_path, tmp_path, gradient_accumulation_steps=2, entropy_target=15.0, **options)
     trainer.train()
     assert len(trainer.batches) == 3 * 2 * 2 * 2
@@ -423,7 +428,7 @@ def test_entropy_is_steered_for_each_policy_by_itself_and_once_a_step(model_path
 
 
 def test_a_step_logs_rewards_outcomes_groups_and_each_policy(model_path: str, tmp_path: Path) -> None:
-    trainer = team(model_path, tmp_path, env=PLAN_PATH)
+    trainer = team(model_path, tmp_path, env=PLAN_PATH, shared_prefix=False)
     trainer.train()
     log, decisions = trainer.state.log_history[0], [d for e in trainer.rollouts[0] for d in e.decisions]
     for agent in ("drafter_0", "planner_0"):

@@ -16,7 +16,8 @@ import torch
 import transformers
 import trl
 from accelerate.optimizer import AcceleratedOptimizer
-from transformers import Trainer
+from transformers import Trainer, masking_utils
+from transformers.models.qwen3 import modeling_qwen3
 from trl import GRPOTrainer
 from trl.data_utils import apply_chat_template
 from trl.trainer.callbacks import SyncRefModelCallback
@@ -572,3 +573,35 @@ def test_shuffling_a_batch_moves_rows_together_and_keeps_scalars():
     expected = list(enumerate("abcdef"))
     assert sorted(rows) == expected, moved("what trl.trainer.utils.shuffle_sequence_dict does", expected, rows)
     assert shuffled["n"].item() == 7, moved("a scalar in shuffle_sequence_dict", 7, shuffled["n"])
+
+
+def test_what_is_overridden_where_log_probabilities_are_taken_has_the_arguments_that_ours_passes_on():
+    theirs = list(inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies).parameters)
+    own = ["self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy"]
+    own += ["compute_aux_loss"]
+    of_images = ["pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles"]
+    of_images += ["image_sizes", "token_type_ids", "mm_token_type_ids", "image_position_ids"]
+    assert theirs == own + of_images, moved("the arguments of _get_per_token_logps_and_entropies", own, theirs)
+
+
+def test_the_fused_head_takes_labels_that_are_shifted_and_hands_the_rest_to_the_model():
+    source = ast.unparse(syntax_tree(add_fused_lm_head))
+    for expected in (
+        "def _fused_forward(self, *args, fused_lm_head=False, labels=None, shift_labels=None, num_items_in_batch=None,"
+        " **kwargs)",
+        "backbone_outputs = getattr(self, backbone_attr)(*args, **kwargs)",
+        "labels = shift_labels",
+    ):
+        assert expected in source, moved("add_fused_lm_head", expected, "not in it")
+
+
+def test_transformers_asks_for_a_models_attention_by_the_name_in_its_configuration_each_time():
+    source = inspect.getsource(modeling_qwen3)
+    for expected in ("ALL_ATTENTION_FUNCTIONS.get_interface(", "self.config._attn_implementation, eager_attention"):
+        assert expected in source, moved("the attention of Qwen3", expected, "not in it")
+    found = list(inspect.signature(masking_utils.create_causal_mask).parameters)[:5]
+    expected = ["config", "inputs_embeds", "attention_mask", "past_key_values", "position_ids"]
+    assert found == expected, moved("create_causal_mask", expected, found)
+    source = ast.unparse(syntax_tree(masking_utils.create_sliding_window_causal_mask))
+    for expected in ("mask_function=", "local_size=sliding_window"):
+        assert expected in source, moved("the mask of a window", expected, "not in it")

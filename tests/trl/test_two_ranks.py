@@ -71,9 +71,16 @@ SAME = {
     "conversations": spec("lora", history="conversation"),
     "an instance is dropped": spec("full", about={"env": "fails", "seeds": [1, 2, 3]}),
     # Of the closer there are fewer rows than micro-steps: in the last optimizer step it has none.
-    "too few rows of one": spec("full", about={"seeds": [0, 5, 3]}, **SIX, **ADAM, loss_type="grpo"),
+    "too few rows of one": spec(
+        "full", about={"seeds": [0, 5, 3]}, **SIX, **ADAM, loss_type="grpo", shared_prefix=False
+    ),
     # Nobody has any in the last: the processes have nothing to wait for.
-    "too few rows of all": spec("full", about={"seeds": [6, 13, 3]}, **SIX, **ADAM, loss_type="bnpo"),
+    "too few rows of all": spec(
+        "full", about={"seeds": [6, 13, 3]}, **SIX, **ADAM, loss_type="bnpo", shared_prefix=False
+    ),
+    "too few groups": spec("full", about={"seeds": [0, 5, 3]}, **SIX, **ADAM, loss_type="grpo"),
+    "bounded tokens": spec("lora", max_tokens_per_microbatch=60, beta=0.1, **WINDOWS),
+    "bounded tokens, rows": spec("lora", max_tokens_per_microbatch=200, shared_prefix=False),
 }
 SHARDED = {
     "L1": spec("shared", max_grad_norm=0.0),

@@ -319,7 +319,7 @@ CASES: tuple[Case, ...] = (
             check="entropy_coef_rose_once_a_step",
         ),
     ),
-    passes("test_entropy_bonus_flows_gradients", Inherits(method="_get_per_token_logps_and_entropies")),
+    passes("test_entropy_bonus_flows_gradients", why="test_shared_prefix.py, with prompts shared and without"),
     passes("test_train_with_entropy_filter", Train(options={"top_entropy_quantile": 0.2}, slow=True)),
     differs("test_train_vllm_and_peft", VLLM + "; `modules_to_save` is refused there"),
     refused("test_train_vllm_structured_outputs", "a reply is read by its environment: vllm_sampling.py"),

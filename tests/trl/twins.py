@@ -97,7 +97,7 @@ def our_trainer(
     return MultiAgentGRPOTrainer(
         model=model,
         env=OneShot if more.get("reward_funcs") is None else Unpaid,
-        args=MultiAgentGRPOConfig(**arguments(path, **options)),
+        args=MultiAgentGRPOConfig(**{"shared_prefix": False, **arguments(path, **options)}),
         train_dataset=Dataset.from_dict({"seed": SEEDS}),
         peft_config=adapter() if peft else None,
         **more,

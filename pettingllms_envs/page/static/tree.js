@@ -10,18 +10,20 @@ function Tree({ steps, now, onPick }) {
   const x = (k) => 60 + k * COLUMN, y = (c, n) => 34 + ((most - n) * LINE) / 2 + c * LINE;
   const from = (k) => (k ? [x(k - 1) + RADIUS, y(steps[k - 1].chosen, steps[k - 1].candidates.length)] : [10, y(0, 1)]);
   return html`<div class="tree"><svg width=${x(steps.length)} height=${LINE * most + 46} role="img" aria-label="Candidates of each decision">
+    ${steps.flatMap((step, k) => step.candidates.map((_, c) => {
+      const [x0, y0] = from(k), x1 = x(k) - RADIUS, y1 = y(c, step.candidates.length), middle = (x0 + x1) / 2;
+      return html`<path class=${c === step.chosen ? "edge played" : "edge"} d=${`M${x0},${y0}C${middle},${y0} ${middle},${y1} ${x1},${y1}`} />`;
+    }))}
     ${steps.map((step, k) => html`<g key=${k}>
       <text x=${x(k)} y="14" text-anchor="middle" style=${`fill: ${agentColor(step.agent)}`}>${step.agent}</text>
       ${step.candidates.map((candidate, c) => {
-        const [x0, y0] = from(k), x1 = x(k) - RADIUS, y1 = y(c, step.candidates.length), middle = (x0 + x1) / 2;
-        const played = c === step.chosen, value = candidate.advantage ?? candidate.reward ?? 0;
-        return html`<path class=${played ? "edge played" : "edge"} d=${`M${x0},${y0}C${middle},${y0} ${middle},${y1} ${x1},${y1}`} />
-          <g class="node" tabindex="0" role="button" aria-label=${`candidate ${c + 1} of ${step.agent}, reward ${short(candidate.reward)}`}
-            onClick=${() => onPick(k)} onKeyDown=${(e) => e.key === "Enter" && onPick(k)}>
-            <circle cx=${x(k)} cy=${y1} r=${RADIUS} fill=${color(value)} stroke=${k === now || played ? "var(--accent)" : "var(--line)"} stroke-width=${played ? 2.5 : 1} />
-            <text x=${x(k) + RADIUS + 4} y=${y1 + 4}>${short(candidate.reward)}</text>
-            <title>${`candidate ${c + 1}${played ? ", played on" : ""}\nreward ${short(candidate.reward)}\nadvantage ${short(candidate.advantage)}\n\n${candidate.reply.slice(0, 300)}`}</title>
-          </g>`;
+        const y1 = y(c, step.candidates.length), played = c === step.chosen, value = candidate.advantage ?? candidate.reward ?? 0;
+        return html`<g class="node" tabindex="0" role="button" aria-label=${`candidate ${c + 1} of ${step.agent}, reward ${short(candidate.reward)}`}
+          onClick=${() => onPick(k)} onKeyDown=${(e) => e.key === "Enter" && onPick(k)}>
+          <circle cx=${x(k)} cy=${y1} r=${RADIUS} fill=${color(value)} stroke=${k === now || played ? "var(--accent)" : "var(--line)"} stroke-width=${played ? 2.5 : 1} />
+          <text x=${x(k) + RADIUS + 4} y=${y1 + 4}>${short(candidate.reward)}</text>
+          <title>${`candidate ${c + 1}${played ? ", played on" : ""}\nreward ${short(candidate.reward)}\nadvantage ${short(candidate.advantage)}\n\n${candidate.reply.slice(0, 300)}`}</title>
+        </g>`;
       })}
     </g>`)}
   </svg></div>`;

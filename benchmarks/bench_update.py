@@ -1,0 +1,466 @@
+"""The update beside TRL's: loss and gradients of the same decisions, each prompt read once or for every candidate.
+
+    PYTHONPATH=. python benchmarks/bench_update.py [--memory] [--ways] [--save update.json] [--strict]
+    PYTHONPATH=. python benchmarks/bench_update.py --device cuda --dtype bfloat16 --model qwen3-0.6b \
+        --shapes 1024x128x8
+
+A shape is PxCxK: one decision, a prompt of P tokens and K candidates of C tokens each. Both trainers have the same
+random weights and are given the same batch; a round is `_compute_loss` and its backward of one, then of the other, in
+one process, and what is compared is the median of the rounds' ratios. Gradients are compared, too. Seconds are the
+processor's on a CPU (one thread), the clock's on a GPU. Weights are random: no network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+import pettingllms_envs
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.prefix_attention import attending
+from pettingllms_trl.prefixes import pack
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a decision: tokens of its prompt and of each candidate, and how many these are."""
+
+    prompt: int
+    completion: int
+    candidates: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shape:
+        """`"512x64x8"`."""
+        return cls(*map(int, text.split("x")))
+
+    def __str__(self) -> str:
+        return f"P={self.prompt} C={self.completion} K={self.candidates}"
+
+
+GOALS: Mapping[Shape, tuple[float, float | None]] = {
+    Shape(512, 64, 8): (3.5, 2.5),
+    Shape(1024, 64, 8): (4.5, 2.5),
+    Shape(64, 512, 8): (1.0, None),
+}
+"""Of the 25M model on a CPU: how many times TRL's speed, and how many times less memory."""
+
+MODELS: Mapping[str, dict[str, int]] = {
+    "25M": {
+        "vocab_size": 4096, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 7,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64,
+    },
+    "qwen3-0.6b": {
+        "vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+    },
+    "qwen3-1.7b": {
+        "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is the same for all that is compared."""
+
+    model: str
+    device: str
+    dtype: torch.dtype
+    checkpointing: bool
+    attention: str
+
+    def now(self) -> float:
+        """Seconds; on a GPU, when all that was given to it is done."""
+        if self.device == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def make_model(self) -> PreTrainedModel:
+        """The same weights each time."""
+        torch.manual_seed(0)
+        config = Qwen3Config(
+            **MODELS[self.model],
+            max_position_embeddings=16384,
+            tie_word_embeddings=True,
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=None,
+            attn_implementation=self.attention,
+        )
+        model: PreTrainedModel = Qwen3ForCausalLM(config).to(self.dtype)
+        return model.to(self.device)
+
+    def arguments(self, folder: str) -> dict[str, Any]:
+        """Of both trainers."""
+        return {
+            "output_dir": folder,
+            "num_generations": 8,
+            "per_device_train_batch_size": 8,
+            "beta": 0.0,
+            "report_to": "none",
+            "bf16": False,
+            "use_cpu": self.device == "cpu",
+            "gradient_checkpointing": self.checkpointing,
+        }
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Of two words: nothing is read or written here."""
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0, "<end>": 1}, unk_token="<pad>")),
+        pad_token="<pad>",
+        eos_token="<end>",
+        padding_side="left",
+    )
+    made.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    return made
+
+
+Update = Callable[[Mapping[str, Any]], torch.Tensor]
+"""A batch to its loss, whose gradients are then in the model."""
+
+
+def of_trl(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
+    """`GRPOTrainer`'s own."""
+    model = setting.make_model()
+    trainer = GRPOTrainer(
+        model,
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=GRPOConfig(**setting.arguments(folder)),
+        train_dataset=Dataset.from_dict({"prompt": ["any"]}),
+        processing_class=tokenizer(),
+    )
+    return _update(trainer, model, lambda: nullcontext()), model
+
+
+def of_ours(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
+    """Ours, with prompts shared."""
+    model = setting.make_model()
+    trainer = MultiAgentGRPOTrainer(
+        model,
+        lambda: pettingllms_envs.make("plan_path"),
+        MultiAgentGRPOConfig(**setting.arguments(folder)),
+        Dataset.from_dict({"seed": [0]}),
+        processing_class=tokenizer(),
+    )
+    if not trainer._shares("base"):
+        raise RuntimeError("the model does not share prompts; expected it to, or there is nothing to compare")
+    return _update(trainer, model, lambda: trainer._attending("base")), model
+
+
+def _update(
+    trainer: GRPOTrainer, model: PreTrainedModel, inside: Callable[[], AbstractContextManager[None]]
+) -> Update:
+    trainer.current_gradient_accumulation_steps = 1
+    model.train()
+
+    def update(batch: Mapping[str, Any]) -> torch.Tensor:
+        with inside():
+            loss = trainer._compute_loss(model, dict(batch))
+            loss.backward()
+        return loss.detach()
+
+    return update
+
+
+def make_batch(setting: Setting, shape: Shape) -> dict[str, Any]:
+    """One decision's rows, with all that either trainer reads."""
+    generator = torch.Generator().manual_seed(1)
+    vocabulary = MODELS[setting.model]["vocab_size"]
+    prompt = torch.randint(2, vocabulary, (1, shape.prompt), generator=generator)
+    completions = torch.randint(2, vocabulary, (shape.candidates, shape.completion), generator=generator)
+    prompts = prompt.repeat(shape.candidates, 1)
+    num_tokens = completions.numel()
+    tensors = {
+        "prompt_ids": prompts,
+        "prompt_mask": torch.ones_like(prompts),
+        "completion_ids": completions,
+        "completion_mask": torch.ones_like(completions),
+        "advantages": torch.linspace(-1, 1, shape.candidates),
+        "num_items_in_batch": torch.tensor(num_tokens),
+    }
+    ours = {"policy": "base", "loss_scale": 1.0, "entropy_scale": 1.0, "num_tokens": num_tokens}
+    return {**{name: value.to(setting.device) for name, value in tensors.items()}, **ours}
+
+
+def flops(setting: Setting, shape: Shape, *, is_shared: bool) -> float:
+    """Multiplications and additions of a forward and backward pass, layers computed anew by checkpoints included."""
+    of = MODELS[setting.model]
+    width, heads, head = of["hidden_size"], of["num_attention_heads"], of["head_dim"]
+    per_layer = width * head * 2 * (heads + of["num_key_value_heads"]) + 3 * width * of["intermediate_size"]
+    prompt, own, number = shape.prompt, shape.completion, shape.candidates
+    if is_shared:
+        tokens = prompt + number * own
+        pairs = prompt**2 / 2 + number * (prompt * own + own**2 / 2)
+    else:
+        tokens = number * (prompt + own)
+        pairs = number * (prompt + own) ** 2 / 2
+    layers = of["num_hidden_layers"] * (2 * per_layer * tokens + 4 * heads * head * pairs)
+    return (4 if setting.checkpointing else 3) * layers + 3 * 2 * of["vocab_size"] * width * number * own
+
+
+def matrix_rate(setting: Setting) -> float:
+    """FLOP a second of a large matrix product."""
+    size = 1024 if setting.device == "cpu" else 8192
+    a, b = (torch.randn(size, size, device=setting.device, dtype=setting.dtype) for _ in range(2))
+    rates = []
+    for _ in range(6):
+        began = setting.now()
+        _ = a @ b
+        rates.append(2 * size**3 / (setting.now() - began))
+    return max(rates)
+
+
+def compare(setting: Setting, shape: Shape, rounds: int) -> dict[str, Any]:
+    """Rounds of both, in turn, after one that is not counted."""
+    batch = make_batch(setting, shape)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {"trl": of_trl(setting, folder), "ours": of_ours(setting, folder)}
+        seconds: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(rounds + 1):
+            for name, (update, model) in runs.items():
+                model.zero_grad(set_to_none=False)
+                began = setting.now()
+                update(batch)
+                seconds[name].append(setting.now() - began)
+        pairs = zip(*(model.parameters() for _, model in runs.values()), strict=True)
+        error = max(float((b.grad - a.grad).norm() / a.grad.norm()) for a, b in pairs)
+    ratios = [a / b for a, b in zip(seconds["trl"][1:], seconds["ours"][1:], strict=True)]
+    rate = matrix_rate(setting)
+    ours = statistics.median(seconds["ours"][1:])
+    return {
+        "shape": str(shape),
+        "trl": statistics.median(seconds["trl"][1:]),
+        "ours": ours,
+        "ratio": statistics.median(ratios),
+        "least": min(ratios),
+        "most": max(ratios),
+        "bound": flops(setting, shape, is_shared=False) / flops(setting, shape, is_shared=True),
+        "of_matrix_rate": flops(setting, shape, is_shared=True) / ours / rate,
+        "gradient_error": error,
+    }
+
+
+def peak(setting: Setting, shape: Shape, which: str) -> int:
+    """Bytes that an update takes above its model and gradients. In a process of its own, whose peak it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        update, model = (of_trl if which == "trl" else of_ours)(setting, folder)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    small = make_batch(setting, Shape(4, 4, 2))
+    update(small)  # what is allocated once
+    batch = make_batch(setting, shape)
+    if setting.device == "cpu":
+        before = _status("VmRSS")
+        update(batch)
+        return _status("VmHWM") - before
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    update(batch)
+    return torch.cuda.max_memory_allocated() - before
+
+
+def _status(name: str) -> int:
+    """Bytes of this process. Its `getrusage` would begin with those of the process that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
+
+
+def peaks(given: argparse.Namespace, shape: Shape) -> dict[str, int]:
+    """Of both, each measured in a process of its own."""
+    found = {}
+    for which in ("trl", "ours"):
+        command = [sys.executable, __file__, "--peak", which, "--shapes", "x".join(map(str, _numbers(shape)))]
+        command += ["--device", given.device, "--dtype", given.dtype, "--model", given.model]
+        command += ["--attention", given.attention, *(["--checkpointing"] if given.checkpointing else [])]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ}).stdout
+        found[which] = int(shown.split()[-1])
+    return found
+
+
+def _numbers(shape: Shape) -> tuple[int, int, int]:
+    return shape.prompt, shape.completion, shape.candidates
+
+
+# ---- Other ways to share a prompt, which were not taken -------------------------------------------------------------
+
+
+def with_cache(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
+    """The prompt's keys and values, kept in the graph and expanded over the candidates. Not with checkpoints, which
+    take no cache; one decision in two passes."""
+    cache = DynamicCache(config=model.config)
+    model.base_model(input_ids=ids[:1, : shape.prompt - 1], past_key_values=cache, use_cache=True)
+    for layer in cache.layers:
+        layer.keys = layer.keys.expand(shape.candidates, -1, -1, -1)
+        layer.values = layer.values.expand(shape.candidates, -1, -1, -1)
+    positions = torch.arange(shape.prompt - 1, ids.size(1) - 1, device=ids.device)[None].expand(shape.candidates, -1)
+    labels = ids[:, shape.prompt :].contiguous()
+    found = model(
+        input_ids=ids[:, shape.prompt - 1 : -1],
+        past_key_values=cache,
+        position_ids=positions,
+        shift_labels=labels,
+        fused_lm_head=True,
+    )
+    return found.log_probs
+
+
+def with_mask(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
+    """The packed row under a mask of all its tokens by all its tokens, which any model takes."""
+    packed = pack(ids, torch.ones_like(ids), shape.completion)
+    place = torch.arange(packed.ids.size(1), device=ids.device)
+    branch = (place - (shape.prompt - 1)).div(shape.completion, rounding_mode="floor")
+    seen = (place <= place[:, None]) & ((branch < 0) | (branch == branch[:, None]))
+    found = model(
+        input_ids=packed.ids,
+        position_ids=packed.positions,
+        attention_mask=seen[None, None],
+        shift_labels=packed.labels,
+        fused_lm_head=True,
+    )
+    return packed.of_completions(found.log_probs)
+
+
+def with_rows(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
+    """TRL's: a row for each candidate."""
+    labels = ids.clone()
+    labels[:, : shape.prompt] = -100
+    found = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=labels, fused_lm_head=True)
+    return found.log_probs[:, -shape.completion :]
+
+
+def with_layout(split: bool | None) -> Callable[[PreTrainedModel, torch.Tensor, Shape], torch.Tensor]:
+    """Ours, attention whole or split."""
+
+    def score(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
+        packed = pack(ids, torch.ones_like(ids), shape.completion, split=split)
+        found = model(
+            input_ids=packed.ids,
+            attention_mask=torch.ones_like(packed.ids),
+            position_ids=packed.positions,
+            shift_labels=packed.labels,
+            shared_prefix=packed.layout,
+            fused_lm_head=True,
+        )
+        return packed.of_completions(found.log_probs)
+
+    return score
+
+
+WAYS_DIFFER = {torch.float32: 1e-4, torch.bfloat16: 0.1}
+
+
+def compare_ways(setting: Setting, shape: Shape, rounds: int) -> dict[str, float]:
+    """How many times the speed of rows each way has: of log-probabilities, forward and backward."""
+    with tempfile.TemporaryDirectory() as folder:
+        _, model = of_ours(setting, folder)
+    batch = make_batch(setting, shape)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    ways = {"rows": with_rows, "whole": with_layout(False), "split": with_layout(True), "mask": with_mask}
+    if not setting.checkpointing:
+        ways["cache"] = with_cache
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    expected: list[torch.Tensor] = []
+    for _ in range(rounds + 1):
+        for name, score in ways.items():
+            model.zero_grad(set_to_none=False)
+            began = setting.now()
+            with attending([model]) if name in ("whole", "split") else nullcontext():
+                score(model, ids, shape).sum().backward()
+            seconds[name].append(setting.now() - began)
+            found = [parameter.grad.clone() for parameter in model.parameters()]
+            expected = expected or found
+            if any(
+                (a - b).norm() > WAYS_DIFFER[setting.dtype] * b.norm() for a, b in zip(found, expected, strict=True)
+            ):
+                raise RuntimeError(f"{name} gives other gradients than rows; expected the same, or speed says nothing")
+    return {
+        name: statistics.median(a / b for a, b in zip(seconds["rows"][1:], own[1:], strict=True))
+        for name, own in seconds.items()
+    }
+
+
+def report(setting: Setting, found: dict[str, Any], goal: tuple[float, float | None] | None) -> bool:
+    """Print a row. Returns whether its goals are met."""
+    speed, memory = goal or (None, None)
+    is_met = (speed is None or found["ratio"] >= speed) and (memory is None or found.get("memory", memory) >= memory)
+    less = f"{found['memory']:6.2f}x" if "memory" in found else "      -"
+    verdict = (
+        "" if goal is None else f"  goal {speed}x{f', {memory}x' if memory else ''}: {'met' if is_met else 'MISSED'}"
+    )
+    print(
+        f"{found['shape']:22s}{found['trl']:9.3f}{found['ours']:9.3f}{found['ratio']:8.2f}x"
+        f" ({found['least']:.2f}-{found['most']:.2f}){found['bound']:8.2f}x{found['of_matrix_rate']:9.1%}"
+        f"{found['gradient_error']:10.0e}{less}{verdict}",
+        flush=True,
+    )
+    return is_met
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=MODELS, default="25M")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--attention", default="sdpa", help="TRL's: sdpa, flash_attention_2, ...")
+    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing, in both")
+    parser.add_argument("--shapes", nargs="+", type=Shape.parse, default=list(GOALS), metavar="PxCxK")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", action="store_true", help="peak memory, too, in processes of their own")
+    parser.add_argument("--ways", action="store_true", help="other ways to share a prompt, too")
+    parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--peak", choices=("trl", "ours"), help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.device == "cpu":
+        torch.set_num_threads(1)
+    setting = Setting(given.model, given.device, getattr(torch, given.dtype), given.checkpointing, given.attention)
+    if given.peak:
+        print(peak(setting, given.shapes[0], given.peak))
+        return
+    print(f"{given.model}, {given.device}, {given.dtype}, checkpointing {'on' if given.checkpointing else 'off'}")
+    print(
+        f"{'':22s}{'TRL s':>9s}{'ours s':>9s}{'faster':>20s}{'bound':>11s}{'of peak':>9s}{'grad err':>10s}{'less':>7s}"
+    )
+    rows, all_met = [], True
+    for shape in given.shapes:
+        found = compare(setting, shape, given.rounds)
+        if given.memory:
+            taken = peaks(given, shape)
+            found |= {"peak": taken, "memory": taken["trl"] / taken["ours"]}
+        has_goal = given.model == "25M" and given.device == "cpu"
+        all_met &= report(setting, found, GOALS.get(shape) if has_goal else None)
+        if given.ways:
+            found["ways"] = compare_ways(setting, shape, given.rounds)
+            print("    " + ", ".join(f"{name} {ratio:.2f}x" for name, ratio in found["ways"].items()), flush=True)
+        rows.append(found)
+    if given.save:
+        kept = {name: value for name, value in vars(given).items() if name not in ("save", "shapes", "peak")}
+        given.save.write_text(json.dumps({**kept, "torch": torch.__version__, "rows": rows}, indent=1))
+    if given.strict and not all_met:
+        raise SystemExit("a goal is missed")
+
+
+if __name__ == "__main__":
+    main()
