@@ -84,9 +84,10 @@ def page(entry: Entry, *, board: str = "") -> str:
     told: set[str] = set()
     for name in env.metadata["workflows"]:
         lines += [*workflow(entry, name, told), ""]
-    if board:
-        lines += [f"![the board of seed {SEED}]({board})", ""]
-    lines += [*prompts(env), "", *episode(env), ""]
+    lines += [*prompts(env), ""]
+    heading, *played = episode(env)
+    picture = ["", f"![the board of seed {SEED}]({board})"] if board else []
+    lines += [heading, *picture, *played, ""]
     return "\n".join(lines)
 
 
@@ -130,23 +131,23 @@ def workflow(entry: Entry, name: str, told: set[str]) -> Iterator[str]:
 
 
 def prompts(env: TextEnv) -> Iterator[str]:
-    """What each agent reads on the instance of seed 0, before anybody has acted."""
+    """What each agent reads first, the same in every episode."""
     env.reset(seed=SEED)
-    yield f"## Prompts, seed {SEED}"
+    yield "## System prompts"
     for agent in env.possible_agents:
-        seen = env.observe(agent)
         yield ""
-        yield f"`{agent}`, system and text:"
+        yield f"`{agent}`:"
         yield ""
-        yield fenced(f"{seen['system']}\n\n{seen['text']}")
+        yield fenced(env.observe(agent)["system"])
 
 
 def episode(env: TextEnv) -> Iterator[str]:
-    """A whole episode of the oracle's on the same instance, reply by reply with the parts of the rewards."""
+    """A whole episode of the oracle's: what each agent reads, what it replies, the parts of the rewards."""
     env.reset(seed=SEED)
-    yield "## An episode of the oracle's"
+    yield f"## An episode, seed {SEED}, played by the oracle"
     while not env.standing():
         agent = env.agent_selection
+        text = env.observe(agent)["text"]
         try:
             reply = env.oracle()
             env.step(reply)
@@ -155,14 +156,19 @@ def episode(env: TextEnv) -> Iterator[str]:
             yield f"It runs programs, and this machine has no sandbox: {str(error).splitlines()[0]}"
             return
         paid = [
-            f"{part} {value:+.3g} ({scope})"
+            f"`{part}` {value:+.3g} ({scope})"
             for scope, parts in env.snapshot().parts.items()
             for part, value in parts.items()
         ]
-        yield ""
-        yield f"`{agent}` replies; rewards: {', '.join(paid) or 'none'}"
-        yield ""
-        yield fenced(reply)
+        for line in (
+            f"`{agent}` reads:",
+            fenced(text),
+            "and replies:",
+            fenced(reply),
+            f"Rewards: {', '.join(paid) or 'none'}.",
+        ):
+            yield ""
+            yield line
     play = env.snapshot().play
     outcome = ", ".join(f"{name} {_figure(value)}" for name, value in env.workflow.task.outcome(play.task).items())
     yield ""
