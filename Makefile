@@ -16,7 +16,7 @@ OMP_NUM_THREADS ?= 1
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
 
-.PHONY: help quickstart test bench bench-gpu lint format venv clean
+.PHONY: help quickstart test bench bench-gpu lint format docs venv clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
@@ -43,6 +43,10 @@ format: $(INSTALLED) ## rewrite the files as lint wants them
 	@$(BIN)/python -m ruff check --fix .
 	@$(BIN)/python -m ruff format .
 
+docs: $(VENV)/.docs ## build the site of the documentation: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo 'build/site/index.html: open it in a browser'
+
 venv: $(INSTALLED) ## make .venv, as every target does when it is missing
 	@:
 
@@ -58,4 +62,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP_INSTALL) torch
 	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(INSTALLED)
+	@$(PIP_INSTALL) -e '.[docs]'
 	@touch $@

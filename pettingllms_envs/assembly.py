@@ -78,6 +78,7 @@ def assemble(task: Callable[..., Task[Any, Any]], module: str, workflows: tuple[
         written = {name: value for name, value in settings.items() if isinstance(value, str | int | float | None)}
         made = TextEnv(_join(by_name, workflow, task, turns, settings), alpha=alpha, render_mode=render_mode)
         made.metadata["settings"] = {"workflow": workflow, "num_turns": turns, "alpha": alpha, **written}
+        made.metadata["workflows"] = tuple(by_name)
         return made
 
     def env(**kwargs: Any) -> TextEnv:

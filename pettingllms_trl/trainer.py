@@ -62,7 +62,8 @@ from pettingllms_trl.voices import check_chat_template
 class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
-    [Stronger Together](https://huggingface.co/papers/2510.11062)).
+    [Stronger Together](https://huggingface.co/papers/2510.11062)). `processing_class`, `callbacks`, `optimizers` and
+    `quantization_config` are as in [`~trl.GRPOTrainer`].
 
     Example:
 
@@ -123,8 +124,6 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
             [`Alternate`]; the others play, and stand still. `None`: all learn, or as `args.alternate_every` says.
         peft_config ([`~peft.PeftConfig`], *optional*):
             Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
-        processing_class, callbacks, optimizers, quantization_config:
-            As in [`~trl.GRPOTrainer`].
 
     Raises:
         ValueError, TypeError: Before any model is loaded, for an unknown environment, agent, credit or row field, an

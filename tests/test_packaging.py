@@ -77,7 +77,7 @@ def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():
     assert not trl.specifier.contains("1.17.0")
 
 
-@pytest.mark.parametrize("extra", ["", "data", "trl", "dev"])
+@pytest.mark.parametrize("extra", ["", "data", "trl", "docs", "dev"])
 def test_constraints_pin_every_named_requirement_within_its_range(extra):
     pinned = pins()
     wrong = [
@@ -99,6 +99,7 @@ def test_both_packages_tell_type_checkers_that_they_are_typed():
         ("quickstart", ".venv/bin/python examples/quickstart/quickstart.py"),
         ("test", ".venv/bin/python -m pytest"),
         ("lint", ".venv/bin/python -m mypy"),
+        ("docs", ".venv/bin/python -m mkdocs build --strict"),
     ],
 )
 def test_make_runs_the_command_in_the_virtual_environment_of_the_repository(target, command):
@@ -129,7 +130,7 @@ def test_make_installs_under_the_constraints_only():
     installs = re.findall(r"(?:\$\(PIP_INSTALL\)|pip install).*", (ROOT / "Makefile").read_text())
     definition, *uses = installs
     assert "-c constraints.txt" in definition
-    assert [use.split()[-1] for use in uses] == ["torch", "'.[dev]'"]
+    assert [use.split()[-1] for use in uses] == ["torch", "'.[dev]'", "'.[docs]'"]
     assert all(use.startswith("$(PIP_INSTALL)") for use in uses)
 
 
@@ -137,10 +138,11 @@ def test_the_quickstart_that_make_runs_exists():
     assert (ROOT / "examples" / "quickstart" / "quickstart.py").is_file()
 
 
-def test_ci_runs_lint_and_the_tests():
+def test_ci_runs_lint_the_tests_and_the_site():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert {"make lint || status=1", "make test || status=1", 'exit "$status"'} <= set(script.read_text().splitlines())
+    lines = set(script.read_text().splitlines())
+    assert {f"make {target} || status=1" for target in ("lint", "test", "docs")} | {'exit "$status"'} <= lines
 
 
 def test_no_test_folder_is_a_package_that_could_shadow_an_installed_one():

@@ -39,10 +39,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     task = None if workflow is None else workflow.task
     doc = module.__doc__ if task is None else sys.modules[type(task).__module__].__doc__
     _print(console, f"{env.metadata['name']} ({entry.origin}, module {entry.module})\n\n{inspect.cleandoc(doc or '')}")
-    _table(console, "Agents", ("agent", "job"), _agents(env))
-    _table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), _settings(module, task, workflow))
+    _table(console, "Agents", ("agent", "job"), agents(env))
+    _table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), settings(module, task, workflow))
     options, parts = env.metadata.get("reset_options", {}), env.metadata.get("reward_ranges", {})
-    rows = [(name, _listed(values)) for name, values in options.items()]
+    rows = [(name, listed(values)) for name, values in options.items()]
     _table(console, "Reset options", ("name", "values"), rows)
     ranges = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in parts.items()]
     _table(console, "Parts of a step's reward", ("part", "least", "greatest"), ranges)
@@ -83,13 +83,14 @@ def documented(doc: str | None) -> dict[str, str]:
     return meanings
 
 
-def _agents(env: Any) -> list[Row]:
+def agents(env: Any) -> list[Row]:
+    """Each agent with its role's job."""
     if not isinstance(env, TextEnv):
         return [(agent, "") for agent in env.possible_agents]
     return [(agent, role.job) for agent, role in zip(env.possible_agents, env.workflow.roles, strict=True)]
 
 
-def _settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:
+def settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:
     """The task's own settings, the workflow's, then those that every environment of its kind has."""
     for part in (task, workflow):
         if dataclasses.is_dataclass(part):
@@ -108,7 +109,8 @@ def _default(value: object) -> str:
     return "(no default)" if value is dataclasses.MISSING or value is inspect.Parameter.empty else repr(value)
 
 
-def _listed(values: tuple[object, ...]) -> str:
+def listed(values: tuple[object, ...]) -> str:
+    """The legal values of a reset option, in words."""
     return ", ".join(map(repr, values)) or "open"
 
 
