@@ -88,12 +88,17 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_page(page: str, model: str = "") -> dict[str, Any]:
-    """Run a page's blocks from top to bottom in one namespace, which is returned."""
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    try:
-        run_blocks(page, model, namespace)
-    except sandbox.SandboxUnavailable as error:
-        pytest.skip(f"{page} runs programs: {str(error).splitlines()[0]}")
+    """Run a page's blocks from top to bottom in one namespace, which is returned.
+
+    What a page has in comments to be run first may use two names besides: `closing`, an `ExitStack`, and `instead`, a
+    dictionary from words of the page's commands to what stands for them here, such as a server's address.
+    """
+    with contextlib.ExitStack() as closing:
+        namespace: dict[str, Any] = {"__name__": "__main__", "closing": closing, "instead": {}}
+        try:
+            run_blocks(page, model, namespace)
+        except sandbox.SandboxUnavailable as error:
+            pytest.skip(f"{page} runs programs: {str(error).splitlines()[0]}")
     return namespace
 
 
@@ -110,7 +115,10 @@ def run_blocks(page: str, model: str, namespace: dict[str, Any]) -> None:
                 same(printed, block.shown, where, varies="output varies" in block.marks)
         else:
             for command in commands(block):
-                printed = run_command(command.words, where)
+                line = command.words
+                for given, here in namespace["instead"].items():
+                    line = line.replace(given, here)
+                printed = run_command(line, where)
                 if command.shown:
                     same(printed, command.shown, f"{where}: {command.words}", varies="output varies" in block.marks)
 
