@@ -8,11 +8,12 @@ The episode is the one that the Python of docs/concepts.md plays, so that text a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from blocks import blocks
+from running import run_page
 
 
 DOCS = Path(__file__).parents[1]
@@ -93,9 +94,9 @@ def way(number: int, chosen: int) -> str:
 
 def main() -> None:
     """Write the file."""
-    namespace: dict[str, Any] = {}
-    for block in blocks((DOCS / "concepts.md").read_text(encoding="utf-8")):
-        exec(block.code, namespace)  # noqa: S102  # our own documentation, not a model's
+    page = (DOCS / "concepts.md").read_text(encoding="utf-8")
+    with ExitStack() as closing:
+        namespace = run_page("docs/concepts.md", page, closing=closing)
     text = drawing(namespace["episode"], namespace["advantages"])
     (DOCS / "tree.svg").write_text(text, encoding="utf-8")
 
