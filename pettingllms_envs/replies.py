@@ -10,6 +10,7 @@ from pettingllms_envs.core import Unreadable
 
 LETTERS = "UDLR"
 FENCE = "```"
+END_OF_THINKING = "</think>"
 
 _NO_SEPARATORS = str.maketrans("", "", " \t,")
 _LIST = r"[UDLR](?:[ \t]*(?:,[ \t]*)?[UDLR])*"
@@ -27,6 +28,9 @@ def last_line(reply: str) -> str:
 def fenced_blocks(reply: str, kinds: Mapping[str, str]) -> list[tuple[str, str]] | Unreadable:
     """The blocks of a reply: what stands between a line such as "```python" and the next line "```".
 
+    Where a line is `</think>`, as models that think aloud write it when they are done, what stands before it is not
+    looked at: drafts are no answer.
+
     Args:
         reply: The reply.
         kinds: From the word after the three backticks, in small letters, to the kind of the block. Blocks that begin
@@ -41,7 +45,9 @@ def fenced_blocks(reply: str, kinds: Mapping[str, str]) -> list[tuple[str, str]]
     kind = None
     for line in reply.split("\n"):
         mark = line.strip()
-        if kind is None:
+        if mark == END_OF_THINKING:
+            found, kind = [], None
+        elif kind is None:
             kind = openings.get(mark.lower()) if mark.startswith(FENCE) else None
             lines = []
         elif mark == FENCE:

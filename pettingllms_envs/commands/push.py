@@ -33,10 +33,18 @@ def run(args: argparse.Namespace, console: Console) -> int:
         sizes = ", ".join(f"{file.name} ({file.stat().st_size / 2**20:.1f} MiB)" for file in found)
     kind = "public" if args.public else "private"
     console.print(Text(f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md"), soft_wrap=True)
-    if not args.yes and console.input("Upload? [y/N] ").strip().lower() not in ("y", "yes"):
-        console.print(Text("Nothing was uploaded."))
+    if not args.yes and not _agreed(console):
+        console.print(Text("Nothing was uploaded. --yes does not ask."))
         return 1
     with at_the_door():
         address = hub.push(folder, args.repo, private=not args.public)
     console.print(Text(address), soft_wrap=True)
     return 0
+
+
+def _agreed(console: Console) -> bool:
+    try:
+        return console.input("Upload? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # nobody is there to be asked
+        console.print()
+        return False

@@ -36,7 +36,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse("--serve got --output; expected one of them. Leave one out.")
     with at_the_door():
         page(folder)  # what is wrong with it is said here, not in a browser
+    try:
         shown = server(folder / "episodes.jsonl", lambda: page(folder), args.port)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or "no such port"
+        refuse(f"--port is {args.port} ({why}); expected a free one, 0 to 65535. Give --port 0 for any.")
     console.print(Text(f"http://127.0.0.1:{shown.server_address[1]} until Ctrl-C"), soft_wrap=True)
     try:
         shown.serve_forever()

@@ -54,7 +54,7 @@ def main_figures(report: Figures) -> list[tuple[str, str]]:
     success, samples = report["success"], report["samples"]
     rows: list[tuple[str, str]] = []
     if success is None:
-        rows.append(("success", "the environment does not say"))
+        rows.append(("success", "the environment does not say" if report["episodes"]["ended"] else "no episode ended"))
     else:
         rows.append((f"success, {success['problems']} problems", f"{percent(success)} {success['method']}"))
         if "least" in success:

@@ -29,6 +29,7 @@ from pettingllms_envs.core import (
     part_ranges,
     situation,
 )
+from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.workflows.single import SingleState
 from pettingllms_envs.workflows.tool_plan import fenced, read_program
 from pettingllms_envs.workflows.tool_reasoner import AnsweringTask, check_executor, importable, packages, ran
@@ -129,7 +130,9 @@ def _after_programs(reply: str) -> str:
     inside = False
     for line in reply.splitlines():
         mark = line.strip()
-        if not inside and mark.lower() in ("```python", "```py"):
+        if mark == END_OF_THINKING:
+            inside = False
+        elif not inside and mark.lower() in ("```python", "```py"):
             inside, rest = True, []
         elif inside and mark == "```":
             inside = False

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pettingllms_envs.core import Move, PythonExecutor, Role, State, Unreadable
+from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.workflows.proposal import ProposalState, ProposalWorkflow
 
 
@@ -83,12 +84,17 @@ class ToolPlan(ProposalWorkflow[State, Move]):
 
 
 def read_program(reply: str) -> str | Unreadable:
-    """The text of the one block between a line "```python" (or "```py") and a line "```"; linear in the length."""
+    """The text of the one block between a line "```python" (or "```py") and a line "```"; linear in the length.
+
+    What stands before a line `</think>` is not looked at; see `pettingllms_envs.replies.fenced_blocks`.
+    """
     programs: list[str] = []
     lines: list[str] | None = None
     for line in reply.splitlines():
         mark = line.strip()
-        if lines is None and mark.lower() in (f"{_FENCE}python", f"{_FENCE}py"):
+        if mark == END_OF_THINKING:
+            programs, lines = [], None
+        elif lines is None and mark.lower() in (f"{_FENCE}python", f"{_FENCE}py"):
             lines = []
         elif lines is not None and mark == _FENCE:
             programs.append("\n".join(lines))

@@ -37,6 +37,9 @@ ROOT = Path(__file__).parents[2]
         ("  ```Python3 \nif 1:\n    print('''\n``\n''')\n  ``` ", "if 1:\n    print('''\n``\n''')"),
         (f"{block('cat x', 'bash')}\n{block('print(1)')}\n{block('2', 'input')}", "print(1)"),
         ("```python\r\na = 1\r\nprint(a)\r\n```\r\n", "a = 1\nprint(a)"),
+        (f"<think>\nPerhaps\n{block('print(0)')}\n</think>\n\n{block('print(1)')}", "print(1)"),
+        (f"<think>\nOr\n```python\nprint(\n</think>\n{block('print(1)')}", "print(1)"),
+        (block("print('</think>')"), "print('</think>')"),
     ],
 )
 def test_a_program_is_the_one_block_of_python(reply: str, program: str) -> None:

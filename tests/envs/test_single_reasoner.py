@@ -33,6 +33,7 @@ JUNK = "I do not know."
         (True, [block("print(r'So \\boxed{5}')"), JUNK], [RAN, UNREADABLE], "out of turns"),
         (True, ["```\n\\boxed{5}\n```"], [RIGHT], "solved"),
         (True, ["```python\nprint(r'\\boxed{5}')", "\\boxed{5}"], [UNREADABLE, RIGHT], "solved"),
+        (True, ["<think>\n```python\nprint(\n</think>\nSo \\boxed{5}."], [RIGHT], "solved"),
     ],
 )
 def test_every_reply_is_paid_as_worked_out_by_hand(

@@ -87,6 +87,8 @@ def test_a_long_output_is_shown_without_its_middle(env: TextEnv) -> None:
         ("", "it has no blocks of Python, and one is expected"),
         ("```python\na\n```\n```python\nb\n```", "it has 2 blocks of Python, and one is expected"),
         ("```python\na", "its block of Python has no end"),
+        ("<think>\n```python\na\n```\nOr ```python\nb\n</think>\n```python\nc\n```", "c"),
+        ("<think>\n```python\na\n```\n</think>\nHm.", "it has no blocks of Python, and one is expected"),
         ("```python\n" + "a" * 20_001 + "\n```", "its program is longer than 20000 characters"),
     ],
 )

@@ -75,6 +75,14 @@ def test_a_model_on_a_server_plays_every_role(run: Run) -> None:
     assert report["agents"]["planner_0"]["models"] == ["tiny"]
 
 
+def test_a_run_of_nothing_but_errors_does_not_blame_the_environment(run: Run) -> None:
+    agents = "--agents drafter=null planner=api:m --base-url http://127.0.0.1:1/v1 --patience 0.01"
+    status, out, _ = run(f"bench plan_path {agents} --limit 1 --output none")
+    assert status == 1
+    assert "success no episode ended" in out
+    assert "1 episodes are errors (1 unreachable) and in no rate." in out
+
+
 def test_roles_may_have_agents_and_sampling_of_their_own(run: Run) -> None:
     with serving() as server:
         agents = "drafter=api,temperature=0.9,stop=Hm planner=oracle"

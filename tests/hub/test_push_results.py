@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Iterator
@@ -83,6 +84,14 @@ def test_the_command_asks_first(
     assert "To the data set me/plan-path (private, if it is new): run.json" in capsys.readouterr().out
     assert main(["push", str(run), "me/plan-path", "--yes", "--public"]) == 0
     assert pushed == [(run, "me/plan-path", False)]
+
+
+def test_where_nobody_can_be_asked_nothing_is_uploaded(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert main(["push", str(run), "me/plan-path"]) == 1
+    assert "Nothing was uploaded. --yes does not ask." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

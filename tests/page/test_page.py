@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+import socket
 import subprocess
 import threading
 import urllib.error
@@ -163,6 +164,16 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, bench: Path, capsys: 
     assert "has no episode yet; expected at least one" in capsys.readouterr().err
     assert main(["view", str(bench), "--serve", "--output", "a.html"]) == 2
     assert "--serve got --output" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_or_is_none_is_refused(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["view", str(bench), "--serve", "--port", port]) == 2
+    expected = "expected a free one, 0 to 65535. Give --port 0 for any."
+    assert capsys.readouterr().err == f"error: --port is {port} (Address already in use); {expected}\n"
+    assert main(["view", str(bench), "--serve", "--port", "99999"]) == 2
+    assert capsys.readouterr().err == f"error: --port is 99999 (no such port); {expected}\n"
 
 
 def test_the_command_writes_the_page(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _sitebuiltins
 import atexit
 import builtins
+import contextlib
 import io
 import json
 import linecache
@@ -233,10 +234,8 @@ def _exit_code(code: object) -> int:
 
 def _print_traceback(error: BaseException) -> None:
     """The end of the traceback from the program's first frame on."""
-    try:  # noqa: SIM105  # as the interpreter: what a called function printed, to the same place, stands before it
+    with contextlib.suppress(BaseException):  # as the interpreter does: a called function prints to the same place
         sys.stdout.flush()
-    except BaseException:  # noqa: BLE001
-        pass
     try:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
