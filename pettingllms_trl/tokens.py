@@ -179,10 +179,15 @@ def reader(processing_class: Any) -> Read:
 
     Of a fast tokenizer by one call of its backend: transformers looks at every single id in Python first.
     """
-    if not is_plain(processing_class) or processing_class.clean_up_tokenization_spaces:
-        return lambda completions: processing_class.batch_decode(list(completions), skip_special_tokens=True)
-    backend = processing_class.backend_tokenizer
-    return lambda completions: backend.decode_batch(list(completions), skip_special_tokens=True)
+    plain = is_plain(processing_class) and not processing_class.clean_up_tokenization_spaces
+
+    def read(completions: Sequence[Ids]) -> list[str]:
+        if not plain or "batch_decode" in vars(processing_class):  # replaced since
+            return list(processing_class.batch_decode(list(completions), skip_special_tokens=True))
+        texts: list[str] = processing_class.backend_tokenizer.decode_batch(list(completions), skip_special_tokens=True)
+        return texts
+
+    return read
 
 
 def is_plain(tokenizer: Any) -> bool:

@@ -245,17 +245,19 @@ def test_completions_are_read_as_transformers_reads_them() -> None:
     assert reader(tokenizer)([]) == []
 
 
-@pytest.mark.parametrize("kind", ["subclass", "spaces mended"])
+@pytest.mark.parametrize("kind", ["subclass", "spaces mended", "replaced"])
 def test_a_tokenizer_with_a_way_of_its_own_is_asked(kind: str) -> None:
     tokenizer = tokenizer_for(CHATML)
     if kind == "subclass":
         tokenizer = Loud(tokenizer_object=tokenizer.backend_tokenizer)
-    else:
+    elif kind == "spaces mended":
         tokenizer.clean_up_tokenization_spaces = True
         tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
     ids = tokenizer("so it 's", add_special_tokens=False)["input_ids"]
-    expected = {"subclass": "SO IT 'S", "spaces mended": "so it's"}[kind]
-    assert reader(tokenizer)([ids]) == [expected]
+    read = reader(tokenizer)
+    if kind == "replaced":
+        tokenizer.batch_decode = lambda rows, **_: ["other" for _ in rows]
+    assert read([ids]) == [{"subclass": "SO IT 'S", "spaces mended": "so it's", "replaced": "other"}[kind]]
 
 
 def test_special_tokens_are_those_of_the_templates() -> None:
