@@ -80,7 +80,8 @@ class Plays(Layouts):
         voice = self._voices[name]
 
         def template(prompts: Sequence[Prompt]) -> Sequence[Ids]:
-            self._speak_as(name)
+            if self.processing_class is not voice.processing_class:  # else a role's own sampling would be forgotten
+                self._speak_as(name)
             ids: Sequence[Ids] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
             return ids
 

@@ -27,6 +27,8 @@ from pettingllms_trl.records import Message
 
 
 MARK = "MESSAGE-7d01be"
+OTHER = "- {a} <b>'s\n\n  Łódź 12" * 1000
+"""What a template may mend, and so much of it that none would leave it uncut that cuts."""
 MOST_KNOWN = 256
 """Beginnings of prompts whose surroundings are kept; of an environment where each instance has one of its own, few."""
 CHECKED_EVERY = 64
@@ -140,13 +142,12 @@ class Writer:
         return content in self._whole or any(text in content for text in self._inside)
 
     def _find(self, beginning: Prompt) -> _Around | None:
-        """See `_around`. With a mark in the place of the message, written down twice and encoded as a whole."""
+        """See `_around`. With a mark in the place of the message, written by the template and encoded as a whole."""
         marked = [*beginning, {"role": "user", "content": MARK}]
         before, found, after = self._render(marked).partition(MARK)
         if not found or MARK in after:
             return None
-        other = "- {a} <b>'s\n\n  Łódź 12"
-        if self._render([*beginning, {"role": "user", "content": other}]) != before + other + after:
+        if self._render([*beginning, {"role": "user", "content": OTHER}]) != before + OTHER + after:
             return None
         cut = max(chain((m.start() for m in self._anchors.finditer(before)), [-1]))
         stop = self._anchors.search(after)
@@ -179,10 +180,15 @@ def reader(processing_class: Any) -> Read:
 
     Of a fast tokenizer by one call of its backend: transformers looks at every single id in Python first.
     """
-    if not is_plain(processing_class) or processing_class.clean_up_tokenization_spaces:
-        return lambda completions: processing_class.batch_decode(list(completions), skip_special_tokens=True)
-    backend = processing_class.backend_tokenizer
-    return lambda completions: backend.decode_batch(list(completions), skip_special_tokens=True)
+    plain = is_plain(processing_class) and not processing_class.clean_up_tokenization_spaces
+
+    def read(completions: Sequence[Ids]) -> list[str]:
+        if not plain or "batch_decode" in vars(processing_class):  # replaced since
+            return list(processing_class.batch_decode(list(completions), skip_special_tokens=True))
+        texts: list[str] = processing_class.backend_tokenizer.decode_batch(list(completions), skip_special_tokens=True)
+        return texts
+
+    return read
 
 
 def is_plain(tokenizer: Any) -> bool:
@@ -204,15 +210,17 @@ def _anchors(tokenizer: Any) -> re.Pattern[str]:
         token.content
         for token in added
         if token.special and not (token.normalized or token.lstrip or token.rstrip or token.single_word)
-        if not any(_swallows(other, token.content) for other in texts if other != token.content)
+        if not any(_swallows(other, token.content) for other in texts)
     ]
     return re.compile("|".join(map(re.escape, sorted(sure, key=len, reverse=True)))) if sure else nothing
 
 
 def _swallows(other: str, token: str) -> bool:
-    """Whether a text may be cut at `other` where it has `token`: it has it in itself, or the two can overlap."""
+    """Whether a text may be cut at `other` where it has `token`: it has it in itself, or the two can overlap, as a
+    token with itself."""
     overlap = range(1, min(len(other), len(token)))
-    return token in other or any(other[-n:] == token[:n] or token[-n:] == other[:n] for n in overlap)
+    within = token in other and token != other
+    return within or any(other[-n:] == token[:n] or token[-n:] == other[:n] for n in overlap)
 
 
 def _looks_for(source: str) -> tuple[frozenset[str], tuple[str, ...]] | None:

@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from datasets import Dataset
 from demonstrations import Demonstration, demonstrate
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quickstart import Imitates
 from report import summary, table, wilson
-from team import task
-from tiny import SPECIAL, make_tokenizer
+from team import LAPTOP, task
+from tiny import SPECIAL, make_model, make_tokenizer
 from transformers import PreTrainedTokenizerFast
+from trl import SFTConfig, SFTTrainer
 
 from pettingllms_envs.instances import split_of
 from pettingllms_envs.tasks.plan_path import PlanPathState, distance, form
@@ -133,6 +137,23 @@ def test_every_demonstration_is_of_the_train_split_and_can_be_read(careless: lis
 def test_demonstrations_follow_from_their_seed() -> None:
     one, again, other = (demonstrate(Single(task()), number=20, carelessness=0.5, seed=seed) for seed in (3, 3, 4))
     assert one == again != other
+
+
+def test_the_warm_up_learns_what_trls_own_trainer_learns(
+    tokenizer: PreTrainedTokenizerFast, careless: list[Demonstration], tmp_path: Path
+) -> None:
+    """By plain gradient descent: Adam makes steps of rounding errors where a gradient is next to nothing."""
+    learned = []
+    for trainer in (SFTTrainer, Imitates):
+        model = make_model(tokenizer, seed=0)
+        args = SFTConfig(
+            str(tmp_path), optim="sgd", per_device_train_batch_size=16, learning_rate=0.5, max_steps=3, **LAPTOP
+        )
+        trainer(model=model, args=args, train_dataset=Dataset.from_list(careless), processing_class=tokenizer).train()
+        learned.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+    assert (learned[0] - learned[1]).abs().max() < 1e-6
+    before = torch.cat([p.detach().flatten() for p in make_model(tokenizer, seed=0).parameters()])
+    assert (learned[0] - before).abs().max() > 1e-2
 
 
 def decision(agent: str, turn: int, played: Candidate, beside: Candidate) -> Decision:

@@ -123,6 +123,8 @@ def test_a_template_that_writes_the_day_is_asked_every_time() -> None:
         ("m['content']", "m['content'] | replace('gic', '!')"),
         ("m['content']", "m['content'] | trim"),
         ("m['content']", "m['content'] | upper"),
+        ("m['content']", "m['content'][:12]"),
+        ("m['content']", "m['content'][:12000]"),
         ("m['content']", "m['content'] + m['content']"),
         ("m['content']", "''"),
         ("'<|im_end|>\n'", "'<|im_end|>\n' + m['content']"),
@@ -136,7 +138,7 @@ def test_a_template_that_does_something_with_the_message_is_obeyed(changed: tupl
         source = source.replace("m['content'] +", "('abracadabra' if word in m['content'] else m['content']) +")
     counted = Counted(tokenizer_for(source, CHATML))
     write = counted.writer(check_every=10**9)
-    for text in ("plain", "a magic wand", "magic wand", " spaced ", "a"):
+    for text in ("plain", "a magic wand", "magic wand", " spaced ", "a", "ever so long" * 1500):
         write([prompt("plain")])
         assert [list(one) for one in write([prompt(text)])] == counted([prompt(text)])
 
@@ -180,6 +182,16 @@ def test_the_text_is_cut_only_where_the_tokenizer_does(token: AddedToken, usable
     asked = counted.prompts
     write([prompt("plain")])
     assert (counted.prompts == asked) == usable
+
+
+def test_the_text_is_not_cut_at_a_token_that_may_begin_a_letter_earlier() -> None:
+    tokenizer = tokenizer_for(CHATML.replace("<|im_end|>\n", "||"), CHATML)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "||"]})
+    counted = Counted(tokenizer)
+    write = counted.writer(check_every=10**9)
+    for text in ("plain", "a | b |", "||", "|"):
+        write([prompt("plain")])
+        assert [list(one) for one in write([prompt(text)])] == counted([prompt(text)])
 
 
 def test_a_tokenizer_that_begins_a_text_in_its_own_way_begins_none_in_the_middle() -> None:
@@ -245,17 +257,19 @@ def test_completions_are_read_as_transformers_reads_them() -> None:
     assert reader(tokenizer)([]) == []
 
 
-@pytest.mark.parametrize("kind", ["subclass", "spaces mended"])
+@pytest.mark.parametrize("kind", ["subclass", "spaces mended", "replaced"])
 def test_a_tokenizer_with_a_way_of_its_own_is_asked(kind: str) -> None:
     tokenizer = tokenizer_for(CHATML)
     if kind == "subclass":
         tokenizer = Loud(tokenizer_object=tokenizer.backend_tokenizer)
-    else:
+    elif kind == "spaces mended":
         tokenizer.clean_up_tokenization_spaces = True
         tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
     ids = tokenizer("so it 's", add_special_tokens=False)["input_ids"]
-    expected = {"subclass": "SO IT 'S", "spaces mended": "so it's"}[kind]
-    assert reader(tokenizer)([ids]) == [expected]
+    read = reader(tokenizer)
+    if kind == "replaced":
+        tokenizer.batch_decode = lambda rows, **_: ["other" for _ in rows]
+    assert read([ids]) == [{"subclass": "SO IT 'S", "spaces mended": "so it's", "replaced": "other"}[kind]]
 
 
 def test_special_tokens_are_those_of_the_templates() -> None:
