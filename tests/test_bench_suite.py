@@ -104,6 +104,12 @@ def test_a_column_without_anything_in_it_is_left_out() -> None:
     assert table([("", "ours", "peer"), ("step", "1 us", "")]) == "      ours\nstep  1 us"
 
 
+def test_a_title_makes_no_column_wide() -> None:
+    assert (
+        table([("", "ours"), ("-- a long title", ""), ("step", "1 us")]) == "      ours\n-- a long title\nstep  1 us"
+    )
+
+
 # ---- The suite ------------------------------------------------------------------------------------------------------
 
 SMALL = Suite(name="small", what="something", command=("bench_small.py", "--fast"), minutes=1)
