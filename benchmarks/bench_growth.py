@@ -194,9 +194,8 @@ def step_cost(load: Load, rounds: int) -> Cost:
     """
     from growing_team import train  # torch
 
-    train(Load(instances=2, candidates=2, turns=1, prompt=8), Team, completion=COMPLETION, num_steps=1)
-
     def measured() -> Cost:
+        train(Load(instances=2, candidates=2, turns=1, prompt=8), Team, completion=COMPLETION, num_steps=1)
         before = _memory_given_back()
         seconds = train(load, Team, completion=COMPLETION, num_steps=rounds + 1)[1:]
         return Cost(tuple(seconds), _status("VmHWM") - before)
