@@ -8,7 +8,7 @@ Two things are measured, each along one axis at a time from a small base (`BASE`
   seconds, and the peak of what Python allocates (`tracemalloc`, in a run of its own, which is slower by it).
 * step: a whole step of `MultiAgentGRPOTrainer` on a CPU, with a model of some thousand weights and candidates made up:
   rollout, credit, padding and packing, forward, backward, optimizer. CPU seconds, and the peak of the process's memory
-  above what it had before the smallest.
+  above what it had before, each size in a process of its own.
 
 An exponent is the slope of a line through the logarithms, with Student's interval; what is fixed makes it smaller than
 it would be for larger sizes, so the slope between the two largest sizes is printed, too. Everything should be linear
@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
+import multiprocessing
 import random
 import sys
 import time
@@ -186,13 +187,20 @@ def rollout_cost(load: Load, rounds: int) -> Cost:
 
 
 def step_cost(load: Load, rounds: int) -> Cost:
-    """Of optimizer steps, the first of which is not counted. A tiny training before has what is allocated once."""
+    """Of optimizer steps, the first of which is not counted.
+
+    In a process forked for it, as what an earlier training left would blur its peak. What is allocated once, a tiny
+    training has had before.
+    """
     from growing_team import train  # torch
 
-    train(Load(instances=2, candidates=2, turns=1, prompt=8), Team, completion=COMPLETION, num_steps=1)
-    before = _memory_given_back()
-    seconds = train(load, Team, completion=COMPLETION, num_steps=rounds + 1)[1:]
-    return Cost(tuple(seconds), _status("VmHWM") - before)
+    def measured() -> Cost:
+        train(Load(instances=2, candidates=2, turns=1, prompt=8), Team, completion=COMPLETION, num_steps=1)
+        before = _memory_given_back()
+        seconds = train(load, Team, completion=COMPLETION, num_steps=rounds + 1)[1:]
+        return Cost(tuple(seconds), _status("VmHWM") - before)
+
+    return _forked(measured)
 
 
 MEASURES: Mapping[str, tuple[Callable[[Load, int], Cost], Load, Mapping[str, tuple[int, ...]]]] = {
@@ -301,6 +309,20 @@ def _cpu_seconds(run: Callable[[], None]) -> float:
         return time.process_time() - began
     finally:
         gc.enable()
+
+
+def _forked(function: Callable[[], Cost]) -> Cost:
+    """What a function returns in a child that begins as a copy of this process (Linux, nothing on a GPU)."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=lambda: there.send(function()))
+    child.start()
+    there.close()
+    try:
+        return here.recv()  # type: ignore[no-any-return]
+    except EOFError:
+        raise RuntimeError("the training of a size failed; its own error is above") from None
+    finally:
+        child.join()
 
 
 def _status(name: str) -> int:

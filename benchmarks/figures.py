@@ -139,10 +139,14 @@ def shown(value: float, unit: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
-    """The rows under each other, each cell as wide as its column's widest; a column that is empty is left out."""
+    """The rows under each other, each cell as wide as its column's widest; a column that is empty is left out.
+
+    A row with nothing but its first cell is a title, and makes no column wide.
+    """
     lines = [*rows]
     columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
-    widths = [max(map(len, column)) for column in columns]
+    is_title = [bool(line[0]) and not any(line[1:]) for line in lines]
+    widths = [max(len(cell) for cell, title in zip(column, is_title, strict=True) if not title) for column in columns]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in zip(*columns, strict=True))
 
 

@@ -51,6 +51,7 @@ class Suite:
         peers: Runs in the peers' environment, not in ours.
         needs: Module without which there is nothing to run.
         gpu: Runs on a GPU, and with `--gpu` alone.
+        plots: Draws NAME.png beside what is saved.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Suite:
     peers: bool = False
     needs: str = ""
     gpu: bool = False
+    plots: bool = False
 
 
 SUITES = (
@@ -129,8 +131,9 @@ SUITES = (
     Suite(
         name="growth",
         what="how time and memory grow with instances, candidates, turns, roles, prompts and policies",
-        command=("bench_growth.py",),
+        command=("bench_growth.py", "--rounds", "2"),
         minutes=4,
+        plots=True,
         needs="trl",
     ),
     Suite(
@@ -138,6 +141,7 @@ SUITES = (
         what="where 64 GPUs stop scaling (computed)",
         command=("bench_scaling.py",),
         minutes=1,
+        plots=True,
     ),
     Suite(
         name="sampling",
@@ -184,8 +188,8 @@ class Ran:
     failed: str = ""
 
 
-def run(suite: Suite, reference: Path | None) -> Ran:
-    """Run the command as often as it says, its output on ours."""
+def run(suite: Suite, reference: Path | None, plots: Path | None = None) -> Ran:
+    """Run the command as often as it says, its output on ours; what it draws goes into the folder `plots`."""
     if suite.needs and importlib.util.find_spec(suite.needs) is None:
         missing = f"{suite.needs} is not installed here (pip install '.[{suite.needs}]')"
         return Ran(suite=suite, failed=f"{NOT_RUN}: {missing}")
@@ -196,6 +200,9 @@ def run(suite: Suite, reference: Path | None) -> Ran:
     script, *arguments = suite.command
     if suite.peers and reference is not None:
         arguments += ["--reference", str(reference)]
+    if suite.plots and plots is not None:
+        plots.mkdir(exist_ok=True)
+        arguments += ["--plot", str(plots / f"{suite.name}.png")]
     paths = [str(HERE.parent), str(HERE.parent / "examples/quickstart")]
     environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     began, load, runs = time.perf_counter(), os.getloadavg()[0], []
@@ -302,19 +309,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gpu_name = torch.cuda.get_device_name()
     reference = given.reference or (REFERENCE if REFERENCE.exists() else None)
     here = machine() | ({"gpu": gpu_name} if gpu_name else {})
-    ran = []
+    file = given.results / f"{kind(gpu_name)}-{_short(here['commit'])}.json"
+    ran: list[Ran] = []
     for suite in suites:
         print(f"\n==== {suite.name}: {suite.what}\n", flush=True)
-        ran.append(run(suite, reference))
-    file = given.results / f"{kind(gpu_name)}-{_short(here['commit'])}.json"
+        ran.append(run(suite, reference, None if given.dry else given.results))
+        if not given.dry:
+            save(file, ran[-1:], here)  # at once, so that whoever stops it loses only the one in progress
     worse = report(ran, saved_before(given.results, kind(gpu_name), file))
-    return finish(ran, worse, peers.not_installed(), file=None if given.dry else file, here=here)
+    if not given.dry:
+        print(f"Saved in {file}.")
+    return finish(ran, worse, peers.not_installed(), here)
 
 
-def finish(
-    ran: Sequence[Ran], worse: Sequence[str], missing: Sequence[str], *, file: Path | None, here: Mapping[str, Any]
-) -> int:
-    """Print what needs a look, and save; the exit status."""
+def finish(ran: Sequence[Ran], worse: Sequence[str], missing: Sequence[str], here: Mapping[str, Any]) -> int:
+    """Print what needs a look; the exit status."""
     failed = [f"{each.suite.name}: {each.failed}" for each in ran if each.failed]
     missed = [f"{each.suite.name}: {f.name}" for each in ran for f in each.figures if f.met is False and not f.absent]
     absent = [f"{each.suite.name}: {f.name}: {f.absent}" for each in ran for f in each.figures if f.absent]
@@ -329,9 +338,6 @@ def finish(
     counted = [f.met for each in ran for f in each.figures if f.met is not None]
     load = max([os.getloadavg()[0], *(each.load for each in ran)])
     print(f"{sum(counted)} of {len(counted)} goals met; {here['cpu']}, {here['cores']} cores, load up to {load:.1f}.")
-    if file is not None:
-        save(file, ran, here)
-        print(f"Saved in {file}.")
     broken = [each for each in ran if each.failed and not each.failed.startswith(NOT_RUN)]
     return int(bool(worse or broken))
 

@@ -104,6 +104,12 @@ def test_a_column_without_anything_in_it_is_left_out() -> None:
     assert table([("", "ours", "peer"), ("step", "1 us", "")]) == "      ours\nstep  1 us"
 
 
+def test_a_title_makes_no_column_wide() -> None:
+    assert (
+        table([("", "ours"), ("-- a long title", ""), ("step", "1 us")]) == "      ours\n-- a long title\nstep  1 us"
+    )
+
+
 # ---- The suite ------------------------------------------------------------------------------------------------------
 
 SMALL = Suite(name="small", what="something", command=("bench_small.py", "--fast"), minutes=1)
@@ -157,7 +163,7 @@ def test_a_part_that_is_run_again_leaves_the_others_in_the_file(tmp_path: Path) 
 
 
 def test_what_is_worse_missed_or_missing_is_said_and_ends_in_status_1_where_it_shall(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     slow = figure(200.0, 200.0, 200.0, goal="<= 1 us", met=False)
     before = {("small", "a step"): figure(100.0, 100.0, 100.0)}
@@ -165,15 +171,14 @@ def test_what_is_worse_missed_or_missing_is_said_and_ends_in_status_1_where_it_s
     worse = report(all_ran, before)
     assert worse == ["small: a step"]
     assert "WORSE -50%" in capsys.readouterr().out
-    assert finish(all_ran, worse, ["gem did not install"], file=tmp_path / "f.json", here=HERE) == 1
+    assert finish(all_ran, worse, ["gem did not install"], HERE) == 1
     out = capsys.readouterr().out
     assert "Worse than saved, by more than the noise:\n  small: a step" in out
     assert "Goals missed:\n  small: a step" in out
     assert "Not measured:\n  small: not run: vllm is not installed\n  gem did not install" in out
     assert "0 of 1 goals met" in out
-    assert (tmp_path / "f.json").exists()
-    assert finish([ran(slow), all_ran[1]], [], [], file=None, here=HERE) == 0  # neither makes it an error
-    assert finish([ran(failed="ended with status 1")], [], [], file=None, here=HERE) == 1
+    assert finish([ran(slow), all_ran[1]], [], [], HERE) == 0  # neither makes it an error
+    assert finish([ran(failed="ended with status 1")], [], [], HERE) == 1
 
 
 def test_a_benchmark_is_run_as_often_as_it_says_and_its_failure_is_its_own(
@@ -198,6 +203,22 @@ def test_a_benchmark_is_run_as_often_as_it_says_and_its_failure_is_its_own(
     assert offline.failed.startswith(f"{NOT_RUN}: the peers' environment was not made")
     missing = run(Suite(name="m", what="", command=("good.py",), minutes=0, needs="no_such_module"), None)
     assert missing.failed.startswith(f"{NOT_RUN}: no_such_module is not installed")
+
+
+def test_each_is_saved_as_soon_as_it_has_run_and_none_if_dry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = []
+
+    def fake(suite: Suite, reference: Path | None, plots: Path | None) -> Ran:
+        saved.append(sum(len(json.loads(file.read_text())["suites"]) for file in tmp_path.glob("*.json")))
+        return Ran(suite=suite, figures=(figure(1.0),))
+
+    monkeypatch.setattr(suite, "run", fake)
+    monkeypatch.setattr(suite.peers, "not_installed", list)
+    assert main(["--only", "envs,sandbox,math", "--results", str(tmp_path)]) == 0
+    assert saved == [0, 1, 2]
+    saved.clear()
+    assert main(["--only", "envs,sandbox", "--results", str(tmp_path / "other"), "--dry"]) == 0
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_list_says_what_there_is_and_a_gpu_that_is_not_there_is_an_error(
