@@ -172,7 +172,7 @@ def attending(models: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def _config(module: nn.Module) -> Any:
-    return getattr(module, "config", None)
+    return vars(module).get("config")  # `getattr` asks every module that has none for a submodule of that name
 
 
 AttentionInterface.register(NAME, attend)
