@@ -75,14 +75,6 @@ class Figure:
             return self.ratios
         return self.ours if self.better == "more" else tuple(1 / value for value in self.ours)
 
-    def and_then(self, other: Figure) -> Figure:
-        """The same figure with the rounds of another run after its own; the goal is met if both runs met it."""
-        met = None if self.met is None else bool(self.met and other.met)
-        absent = self.absent or other.absent
-        return dataclasses.replace(
-            self, ours=self.ours + other.ours, peer=self.peer + other.peer, met=met, absent=absent
-        )
-
     def cells(self, before: Figure | None = None) -> tuple[str, ...]:
         """The row of the table."""
         ours = shown(statistics.median(self.ours), self.unit) if self.ours else "-"
@@ -154,11 +146,23 @@ HEADER = ("", "ours", "peer", "peer's", "times as good, median (least-most)", "g
 
 
 def join(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
-    """The figures of several runs of one benchmark, by name, with all runs' rounds."""
-    joined: dict[str, Figure] = {}
+    """The figures of several runs of one benchmark, by name, with all runs' rounds.
+
+    A goal is met if more than half of the runs met it, which for one value a run is to say that their median does.
+    """
+    by_name: dict[str, list[Figure]] = {}
     for figure in (figure for run in runs for figure in run):
-        joined[figure.name] = joined[figure.name].and_then(figure) if figure.name in joined else figure
-    return list(joined.values())
+        by_name.setdefault(figure.name, []).append(figure)
+    return [
+        dataclasses.replace(
+            own[0],
+            ours=tuple(value for each in own for value in each.ours),
+            peer=tuple(value for each in own for value in each.peer),
+            met=None if own[0].met is None else 2 * sum(bool(each.met) for each in own) > len(own),
+            absent=next((each.absent for each in own if each.absent), ""),
+        )
+        for own in by_name.values()
+    ]
 
 
 def write(path: Path | None, figures: Iterable[Figure]) -> None:
