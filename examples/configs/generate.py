@@ -214,7 +214,7 @@ def update(layout: Layout, size: Size) -> Lines:
         ("beta: 0.0", "no KL term"),
         ("epsilon: 0.2", "clip range"),
         (f"generation_batch_size: {GLOBAL_BATCH}", f"global batch: {ROWS} instances x K, at each of their decisions"),
-        (f"per_device_train_batch_size: {size.rows}", "sequences in a forward pass"),
+        (f"per_device_train_batch_size: {size.rows}", "the longest sequences that a forward pass has room for"),
         (
             f"gradient_accumulation_steps: {steps}",
             f"{steps} x {size.rows} x processes = {MINI_BATCH}, the mini-batch; on 8 processes: {steps // 8}",
