@@ -272,6 +272,8 @@ def test_ctrl_c_at_the_keyboard_ends_the_command_at_once_and_politely(tmp_path: 
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A shell that runs the tests in the background has SIGINT ignored, for all below it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         until = time.monotonic() + 60
         while not server.bodies:
