@@ -113,9 +113,9 @@ class Slot:
         if plan.uid is not None:
             self._claim, uid = claim_uid()
             plan = replace(plan, uid=uid)
+        self._log = os.memfd_create("sandbox-log", os.MFD_CLOEXEC)
         ours, theirs = socket.socketpair()
         self._socket = ours
-        self._log = os.memfd_create("sandbox-log", os.MFD_CLOEXEC)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, *_FLAGS, _BOOT.format(here=str(Path(__file__).parent)), str(theirs.fileno())],

@@ -47,20 +47,28 @@ def test_the_answer_to_an_interrupted_call_is_not_taken_for_that_to_the_next(san
         assert len(os.listdir("/proc/self/fd")) == before
 
 
+def descriptors() -> set[int]:
+    """Those that are open now."""
+    with os.scandir("/proc/self/fd") as listing:
+        names = {int(entry.name) for entry in listing}
+    return {fd for fd in names if os.path.exists(f"/proc/self/fd/{fd}")}  # without the listing's own
+
+
 def test_a_trainer_without_descriptors_gets_a_sandbox_error_and_loses_none(sandbox):
     with Sandbox(num_slots=1) as box:
         box.run("")
-        before = len(os.listdir("/proc/self/fd")) - 1  # the listing's own
+        before = descriptors()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        for spare in range(8):  # each of the calls that need one is the first to fail once
-            resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, hard))
+        lowest = next(fd for fd in range(len(before) + 1) if fd not in before)
+        for limit in range(lowest, max(before) + 8):  # each of the calls that need one is the first to fail once
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
             try:
                 result = box.run("print(1)")
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert result.verdict in (Verdict.SANDBOX_ERROR, Verdict.FINISHED), (spare, result)
+            assert result.verdict in (Verdict.SANDBOX_ERROR, Verdict.FINISHED), (limit, result)
             assert box.run("print(1)").verdict == Verdict.FINISHED
-            assert len(os.listdir("/proc/self/fd")) - 1 == before, spare
+            assert len(descriptors()) == len(before), limit
 
 
 FORGE = """
