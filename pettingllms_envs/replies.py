@@ -67,8 +67,8 @@ def read_moves(reply: str, limit: int) -> str | Unreadable:
     may be in round or square brackets. More than `limit` moves are unreadable.
     """
     line = last_line(reply)
-    letters = line[7:].replace(" ", "")
-    if line[:7] != "Moves: " or not letters or letters.strip(LETTERS):  # else it is as asked for; no need of the rest
+    letters = line[7:].replace(" ", "") if line.startswith("Moves: ") else ""
+    if not letters or letters.strip(LETTERS):  # else it is as asked for; no need of the rest
         found = _ANSWER.fullmatch(line)
         if found is None:
             return Unreadable(_why_unreadable(line))

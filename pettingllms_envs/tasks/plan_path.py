@@ -19,7 +19,6 @@ Source: the Plan-Path task of arXiv:2510.11062, without the loop that out-scores
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,12 +27,13 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import SPLITS, Tile, Unreadable, check_choice
 from pettingllms_envs.instances import seeded, split_of
 from pettingllms_envs.replies import blind_moves, read_moves, write_moves
+from pettingllms_envs.tasks.grid import ways
 
 
 BUMP = -0.1
 STEP = -0.01
 FLOOR, WALL, GOAL, WALKER = "#f4f1ea", "#4a4e57", "#3a9d5d", "#2f6fde"
-_SYMBOLS = {ord("0"): ".", ord("1"): "#"}
+_SYMBOLS = bytes.maketrans(b"01", b".#")
 MAX_SIZE = 100  # the bitmask of a larger grid would pass Python's limit on the digits of a printed integer
 
 
@@ -77,14 +77,19 @@ def _neighbours(size: int) -> tuple[dict[str, int], ...]:
 
 
 @lru_cache(maxsize=1024)
-def within(size: int, blocked: int, goal: int) -> tuple[int, ...]:
-    """Per number of steps the cells, as a bit mask, from which the goal can be reached in that many or fewer."""
+def within(size: int, blocked: int, goal: int, start: int | None = None) -> tuple[int, ...]:
+    """Per number of steps the cells, as a bit mask, from which the goal can be reached in that many or fewer.
+
+    With a start the first mask that has it in is the last one.
+    """
     left, right, free = _inner(size)
     free &= ~blocked
-    reached, near = 1 << goal, 0
+    reached, near, wanted = 1 << goal, 0, 0 if start is None else 1 << start
     masks = []
     while reached != near:
         masks.append(reached)
+        if reached & wanted:
+            break
         near = reached
         reached |= ((near & right) << 1 | (near & left) >> 1 | near << size | near >> size) & free
     return tuple(masks)
@@ -92,9 +97,8 @@ def within(size: int, blocked: int, goal: int) -> tuple[int, ...]:
 
 def distance(size: int, blocked: int, goal: int, cell: int) -> int:
     """Length of the shortest walk from the cell to the goal, -1 if there is none."""
-    masks = within(size, blocked, goal)
-    steps = bisect_left(masks, 1, key=lambda mask: mask >> cell & 1)
-    return steps if steps < len(masks) else -1
+    masks = within(size, blocked, goal, cell)
+    return len(masks) - 1 if masks[-1] >> cell & 1 else -1
 
 
 @lru_cache(maxsize=32)
@@ -107,14 +111,14 @@ def _inner(size: int) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=32)
-def _orbits(size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _orbits(size: int) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
     """The cells that rotations and reflections take to each other: per cell its orbit's number; a mask of each."""
     last = size - 1
     keys = [
         tuple(sorted((min(row, last - row), min(column, last - column))))
         for row, column in (divmod(cell, size) for cell in range(size * size))
     ]
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    numbers = {key: number.to_bytes(2, "big") for number, key in enumerate(dict.fromkeys(keys))}
     masks = [sum(1 << cell for cell, own in enumerate(keys) if own == key) for key in numbers]
     return tuple(numbers[key] for key in keys), tuple(masks)
 
@@ -123,12 +127,10 @@ def form(size: int, blocked: int, start: int, goal: int) -> bytes:
     """What all rotations and reflections of an instance have in common: how many of each orbit's cells are blocked,
     and the orbits of start and goal."""
     orbit_of, masks = _orbits(size)
-    counts = [(blocked & mask).bit_count() for mask in masks]
-    return bytes((*counts, *orbit_of[start].to_bytes(2, "big"), *orbit_of[goal].to_bytes(2, "big")))
+    return bytes([(blocked & mask).bit_count() for mask in masks]) + orbit_of[start] + orbit_of[goal]
 
 
-@dataclass(frozen=True, slots=True)
-class Difficulty:
+class Difficulty(NamedTuple):
     """Which instances are meant: the share of blocked cells, and least and greatest distance and detour."""
 
     blocked: float
@@ -184,7 +186,7 @@ class PlanPath:
     def __post_init__(self) -> None:
         wanted = Difficulty(self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour)
         _check(self.size, wanted)
-        object.__setattr__(self, "blocked", float(self.blocked))
+        object.__setattr__(self, "blocked", abs(float(self.blocked)))  # -0.0 is 0.0
         for split in SPLITS:
             _check_split(self.size, self._wanted(None), split)
 
@@ -241,16 +243,20 @@ class PlanPath:
     def apply(self, state: PlanPathState, move: str) -> PlanPathState:
         """Walk until the moves end or the next one is blocked or leaves the grid."""
         size, blocked, start, goal, position, optimal, left, walked = state
-        neighbours, masks = _neighbours(size), within(size, blocked, goal)
+        neighbours, masks = _neighbours(size), within(size, blocked, goal, start)
         for letter in move:
             cell = neighbours[position][letter]
             if cell < 0 or blocked >> cell & 1:
                 break
             position = cell
             walked += 1
+            if left > len(masks):  # farther away than the start
+                masks = within(size, blocked, goal)
             # The cells of a grid alternate like a chessboard's, so a step changes the distance by exactly one.
             left += -1 if left and masks[left - 1] >> cell & 1 else 1
-        return PlanPathState(size, blocked, start, goal, position, optimal, left, walked)
+        return tuple.__new__(  # in half the time of `PlanPathState(...)`
+            PlanPathState, (size, blocked, start, goal, position, optimal, left, walked)
+        )
 
     def solved(self, state: PlanPathState) -> bool:
         """Whether the walker stands on the goal."""
@@ -297,13 +303,14 @@ class PlanPath:
     def describe(self, before: PlanPathState, move: str, after: PlanPathState, *, proposed: bool = False) -> str:
         """The letters and where the walk ends, or where and after how many moves it is blocked."""
         walked = after.walked - before.walked
-        row, column = divmod(after.position, after.size)
+        size, _, _, goal, position, _, _, _ = after
+        place = _places(size)[position]
         if walked < len(move):
             verb = "would be" if proposed else "was"
-            end = f"It {verb} blocked after {walked} move{'' if walked == 1 else 's'}, at row {row}, column {column}."
+            end = f"It {verb} blocked after {walked} move{'' if walked == 1 else 's'}, at {place}."
         else:
             verb = "would end" if proposed else "ended"
-            end = f"It {verb} {'on the goal, ' if self.solved(after) else ''}at row {row}, column {column}."
+            end = f"It {verb} {'on the goal, ' if position == goal else ''}at {place}."
         return f"{' '.join(move)}. {end}"
 
     def oracle(self, state: PlanPathState, rng: random.Random | None = None) -> str:
@@ -365,25 +372,46 @@ def read_board(board: str, size: int) -> PlanPathState:
     return PlanPathState(size, blocked, start, goal, start, steps, steps)
 
 
-@lru_cache(maxsize=4096)  # every role and every sibling reads the same board
+@lru_cache(maxsize=1024)  # every role and every sibling reads the same board
 def _show(size: int, blocked: int, goal: int, position: int) -> str:
-    rows, around = _picture(size, blocked, goal), _neighbours(size)[position]
-    free = " ".join([letter for letter, cell in around.items() if cell >= 0 and not blocked >> cell & 1])
-    (row, column), (goal_row, goal_column) = divmod(position, size), divmod(goal, size)
+    rows, places, (around, free) = _picture(size, blocked, goal), _places(size), ways(size)
+    taken = blocked << size >> position & around | _edges(size)[position]
+    row, column, goal_row, goal_column = position // size, position % size, goal // size, goal % size
     return (
-        f"{rows[: 2 * position]}@{rows[2 * position + 1 :]}\nYou are at row {row}, column {column}. The goal is at row"
-        f" {goal_row}, column {goal_column}: {_way(goal_row - row, goal_column - column)}.\nFree moves here: {free}"
+        f"{rows[: 2 * position]}@{rows[2 * position + 1 :]}\nYou are at {places[position]}. The goal is at"
+        f" {places[goal]}: {_way(goal_row - row, goal_column - column)}.\nFree moves here: {free[taken]}"
     )
 
 
 @lru_cache(maxsize=1024)
 def _picture(size: int, blocked: int, goal: int) -> str:
     """The grid without the walker, a row a line, with a space after every cell but a row's last."""
-    cells = f"{blocked | 1 << size * size:b}"[:0:-1].translate(_SYMBOLS)  # cell 0 first, and no cell lost
-    cells = f"{cells[:goal]}G{cells[goal + 1 :]}"
-    return "\n".join([" ".join(cells[at : at + size]) for at in range(0, size * size, size)])
+    symbols = bytearray(_blank(size))
+    symbols[::2] = f"{blocked | 1 << size * size:b}".encode().translate(_SYMBOLS)[:0:-1]  # cell 0 first, no cell lost
+    symbols[2 * goal] = 71  # G
+    return symbols.decode()
 
 
+@lru_cache(maxsize=32)
+def _blank(size: int) -> bytes:
+    """A grid without cells: what stands between them."""
+    return b"\n".join([b" " * (2 * size - 1)] * size)
+
+
+@lru_cache(maxsize=32)
+def _places(size: int) -> tuple[str, ...]:
+    """How the cells are called, by number."""
+    return tuple(f"row {row}, column {column}" for row in range(size) for column in range(size))
+
+
+@lru_cache(maxsize=32)
+def _edges(size: int) -> tuple[int, ...]:
+    """Per cell the ways off the grid, as `pettingllms_envs.tasks.grid.ways` has them."""
+    bits = {"U": 1, "D": 1 << 2 * size, "L": 1 << size - 1, "R": 1 << size + 1}
+    return tuple(sum(bits[letter] for letter, cell in cells.items() if cell < 0) for cells in _neighbours(size))
+
+
+@lru_cache(maxsize=1024)
 def _way(down: int, right: int) -> str:
     """The offset in words, `"2 down, 3 right"`: as the crow flies, whatever is blocked on the way."""
     rows = f"{abs(down)} {'down' if down > 0 else 'up'}" if down else ""
@@ -393,21 +421,35 @@ def _way(down: int, right: int) -> str:
 
 def _draws(size: int, wanted: Difficulty, split: str, seed: int) -> Iterator[PlanPathState | None]:
     """Random grids without end: the state where it is as wanted and in the split, else None."""
-    rng = seeded(PlanPath.name, f"v{PlanPath.version}", size, *_numbers(wanted), split, seed)
+    rng = seeded(_stem(size, *wanted, split), seed)
     num_cells, num_blocked = size * size, _num_blocked(size, wanted.blocked)
-    low, high = wanted.min_distance, wanted.max_distance
-    detours = wanted.min_detour > 0 or wanted.max_detour is not None
     while True:
         blocked = _mask(rng, num_cells, num_blocked)
         start = _free(rng, num_cells, blocked)
         goal = _free(rng, num_cells, blocked | 1 << start)
-        steps = distance(size, blocked, goal, start)
-        fits = steps >= low and (high is None or steps <= high)
-        if fits and detours:
-            detour = steps - abs(start // size - goal // size) - abs(start % size - goal % size)
-            fits = detour >= wanted.min_detour and (wanted.max_detour is None or detour <= wanted.max_detour)
-        fits = fits and split_of(form(size, blocked, start, goal)) == split
-        yield PlanPathState(size, blocked, start, goal, start, steps, steps) if fits else None
+        if split_of(form(size, blocked, start, goal)) == split:
+            steps = distance(size, blocked, goal, start)
+            if _fits(size, wanted, start, goal, steps):
+                yield PlanPathState(size, blocked, start, goal, start, steps, steps)
+                continue
+        yield None
+
+
+def _fits(size: int, wanted: Difficulty, start: int, goal: int, steps: int) -> bool:
+    """Whether an instance with this distance is as wanted."""
+    low, high, least, most = wanted.min_distance, wanted.max_distance, wanted.min_detour, wanted.max_detour
+    if steps < low or (high is not None and steps > high):
+        return False
+    if not least and most is None:
+        return True
+    detour = steps - abs(start // size - goal // size) - abs(start % size - goal % size)
+    return detour >= least and (most is None or detour <= most)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _stem(*settings: object) -> str:
+    """What decides an instance besides its seed."""
+    return " ".join(map(str, (PlanPath.name, f"v{PlanPath.version}", *settings)))
 
 
 def _free(rng: random.Random, num_cells: int, blocked: int) -> int:
@@ -424,20 +466,23 @@ def _mask(rng: random.Random, num_cells: int, num_set: int) -> int:
     Random words are combined to about the right share, then random bits are set or cleared; no bit is ever preferred.
     """
     mask = 0
-    for bit in f"{int(16 * num_set / num_cells):04b}"[::-1]:  # the share in sixteenths, its last digit first
+    for more in _shares(num_cells, num_set):
         word = rng.getrandbits(num_cells)
-        mask = mask | word if bit == "1" else mask & word
+        mask = mask | word if more else mask & word
     surplus = mask.bit_count() - num_set
-    while surplus:
-        bit_mask = 1 << int(rng.random() * num_cells)
-        if bool(mask & bit_mask) == (surplus > 0):
-            mask ^= bit_mask
-            surplus += -1 if surplus > 0 else 1
-    return mask
+    every = (1 << num_cells) - 1
+    pool = mask if surplus > 0 else mask ^ every  # the bits to choose from
+    for _ in range(abs(surplus)):
+        while not pool & (bit := 1 << int(rng.random() * num_cells)):
+            pass
+        pool ^= bit
+    return pool if surplus > 0 else pool ^ every
 
 
-def _numbers(wanted: Difficulty) -> tuple[object, ...]:
-    return wanted.blocked, wanted.min_distance, wanted.max_distance, wanted.min_detour, wanted.max_detour
+@lru_cache(maxsize=256)
+def _shares(num_cells: int, num_set: int) -> tuple[bool, ...]:
+    """The share of set bits in sixteenths: its binary digits, the last one first."""
+    return tuple(digit == "1" for digit in f"{int(16 * num_set / num_cells):04b}"[::-1])
 
 
 def _num_blocked(size: int, blocked: float) -> int:

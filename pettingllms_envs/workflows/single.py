@@ -75,11 +75,11 @@ class Single(Generic[State, Move]):
 
     def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
         """Play the reply; the episode ends when the task is solved or the turns are used up."""
-        task_state, solved, parts, feedback = play(self.task, state.task, reply, PLANNER.name)
-        turn = state.turn
+        before, turn, _ = state
+        after, solved, parts, feedback = play(self.task, before, reply, "planner")
         if solved or turn == self.num_turns:
-            return SingleState(task_state, turn, feedback), parts, solved, not solved
-        return SingleState(task_state, turn + 1, feedback), parts, False, False
+            return SingleState(after, turn, feedback), parts, solved, not solved
+        return SingleState(after, turn + 1, feedback), parts, False, False
 
     def oracle(self, state: SingleState[State]) -> str:
         """The task's best move."""
