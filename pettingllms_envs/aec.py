@@ -187,9 +187,8 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             seed = self._seeds = _whole(seed)
         play = self.workflow.start(self.workflow.task.generate(seed, **fields))
         agents, zeros = tuple(self.possible_agents), (0.0,) * len(self.possible_agents)
-        self._now = Snapshot(
-            self._name, self._config, play, agents, self._agents[self.workflow.actor(play)], zeros, zeros
-        )
+        first = self._agents[self.workflow.actor(play)]
+        self._now = Snapshot(self._name, self._config, play, agents, first, zeros, zeros)
         if self.render_mode == "human":
             self.render()
 

@@ -289,7 +289,14 @@ class PlanPath:
 
     def show(self, state: PlanPathState) -> str:
         """The grid row by row, then where the walker and the goal are, then the letters that are not blocked here."""
-        return _show(state.size, state.blocked, state.goal, state.position)
+        size, blocked, _, goal, position, _, _, _ = state
+        rows, (places, edges, around, free) = _picture(size, blocked, goal), _words(size)
+        taken = blocked << size >> position & around | edges[position]
+        way = _way(goal // size - position // size, goal % size - position % size)
+        return (
+            f"{rows[: 2 * position]}@{rows[2 * position + 1 :]}\nYou are at {places[position]}. The goal is at"
+            f" {places[goal]}: {way}.\nFree moves here: {free[taken]}"
+        )
 
     def tiles(self, state: PlanPathState) -> list[list[Tile]]:
         """Blocked cells dark, the goal green, the start ringed, the walker blue."""
@@ -304,7 +311,7 @@ class PlanPath:
         """The letters and where the walk ends, or where and after how many moves it is blocked."""
         walked = after.walked - before.walked
         size, _, _, goal, position, _, _, _ = after
-        place = _places(size)[position]
+        place = _words(size).places[position]
         if walked < len(move):
             verb = "would be" if proposed else "was"
             end = f"It {verb} blocked after {walked} move{'' if walked == 1 else 's'}, at {place}."
@@ -372,17 +379,6 @@ def read_board(board: str, size: int) -> PlanPathState:
     return PlanPathState(size, blocked, start, goal, start, steps, steps)
 
 
-@lru_cache(maxsize=1024)  # every role and every sibling reads the same board
-def _show(size: int, blocked: int, goal: int, position: int) -> str:
-    rows, places, (around, free) = _picture(size, blocked, goal), _places(size), ways(size)
-    taken = blocked << size >> position & around | _edges(size)[position]
-    row, column, goal_row, goal_column = position // size, position % size, goal // size, goal % size
-    return (
-        f"{rows[: 2 * position]}@{rows[2 * position + 1 :]}\nYou are at {places[position]}. The goal is at"
-        f" {places[goal]}: {_way(goal_row - row, goal_column - column)}.\nFree moves here: {free[taken]}"
-    )
-
-
 @lru_cache(maxsize=1024)
 def _picture(size: int, blocked: int, goal: int) -> str:
     """The grid without the walker, a row a line, with a space after every cell but a row's last."""
@@ -398,17 +394,28 @@ def _blank(size: int) -> bytes:
     return b"\n".join([b" " * (2 * size - 1)] * size)
 
 
-@lru_cache(maxsize=32)
-def _places(size: int) -> tuple[str, ...]:
-    """How the cells are called, by number."""
-    return tuple(f"row {row}, column {column}" for row in range(size) for column in range(size))
+class Words(NamedTuple):
+    """What the texts of a grid are made of.
+
+    Args:
+        places: How the cells are called, by number.
+        edges: Per cell the ways off the grid, as a part of `around`.
+        around: See `pettingllms_envs.tasks.grid.ways`.
+        free: See there.
+    """
+
+    places: tuple[str, ...]
+    edges: tuple[int, ...]
+    around: int
+    free: Mapping[int, str]
 
 
 @lru_cache(maxsize=32)
-def _edges(size: int) -> tuple[int, ...]:
-    """Per cell the ways off the grid, as `pettingllms_envs.tasks.grid.ways` has them."""
+def _words(size: int) -> Words:
+    places = tuple(f"row {row}, column {column}" for row in range(size) for column in range(size))
     bits = {"U": 1, "D": 1 << 2 * size, "L": 1 << size - 1, "R": 1 << size + 1}
-    return tuple(sum(bits[letter] for letter, cell in cells.items() if cell < 0) for cells in _neighbours(size))
+    edges = tuple(sum(bits[letter] for letter, cell in cells.items() if cell < 0) for cells in _neighbours(size))
+    return Words(places, edges, *ways(size))
 
 
 @lru_cache(maxsize=1024)
