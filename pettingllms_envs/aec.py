@@ -13,7 +13,7 @@ import operator
 import random
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from gymnasium.spaces import Dict
@@ -134,35 +134,35 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     @property
     def agent_selection(self) -> str:
         """Who is to act."""
-        return self._shown("agent_selection").selection
+        return (self._now or self._missing("agent_selection")).selection
 
     @property
     def rewards(self) -> dict[str, float]:
         """Of the last step, by agent."""
-        now = self._shown("rewards")
+        now = self._now or self._missing("rewards")
         return dict(zip(now.agents, now.rewards, strict=True))
 
     @property
     def _cumulative_rewards(self) -> dict[str, float]:
-        now = self._shown("_cumulative_rewards")
+        now = self._now or self._missing("_cumulative_rewards")
         return dict(zip(now.agents, now.cumulative, strict=True))
 
     @property
     def terminations(self) -> dict[str, bool]:
         """Whether the workflow ended the episode by its own rule, by agent."""
-        now = self._shown("terminations")
+        now = self._now or self._missing("terminations")
         return dict.fromkeys(now.agents, now.terminated)
 
     @property
     def truncations(self) -> dict[str, bool]:
         """Whether the turns were used up, by agent."""
-        now = self._shown("truncations")
+        now = self._now or self._missing("truncations")
         return dict.fromkeys(now.agents, now.truncated)
 
     @property
     def infos(self) -> dict[str, dict[str, Any]]:
         """Parts of the last step's reward, outcome so far and turn, by agent; see the class."""
-        now = self._shown("infos")
+        now = self._now or self._missing("infos")
         return {agent: self._info(now.play, now.parts, self._roles[agent]) for agent in now.agents}
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
@@ -338,10 +338,8 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             raise RuntimeError(f"{self._name} has no episode yet. Call reset() or restore() first.")
         return self._now
 
-    def _shown(self, attribute: str) -> Snapshot:
-        if self._now is None:
-            raise AttributeError(f"{self._name} has no {attribute} before the first episode. Call reset() first.")
-        return self._now
+    def _missing(self, attribute: str) -> NoReturn:
+        raise AttributeError(f"{self._name} has no {attribute} before the first episode. Call reset() first.")
 
     def _fields(self, options: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(options, Mapping):

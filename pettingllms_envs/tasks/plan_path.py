@@ -76,7 +76,7 @@ def _neighbours(size: int) -> tuple[dict[str, int], ...]:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def within(size: int, blocked: int, goal: int, start: int | None = None) -> tuple[int, ...]:
     """Per number of steps the cells, as a bit mask, from which the goal can be reached in that many or fewer.
 
@@ -379,7 +379,7 @@ def read_board(board: str, size: int) -> PlanPathState:
     return PlanPathState(size, blocked, start, goal, start, steps, steps)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def _picture(size: int, blocked: int, goal: int) -> str:
     """The grid without the walker, a row a line, with a space after every cell but a row's last."""
     symbols = bytearray(_blank(size))

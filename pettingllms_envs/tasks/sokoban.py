@@ -353,23 +353,24 @@ def _possible(position: Position) -> str:
     return next((letter for letter, step in _STEPS[width].items() if _pushed(walls, boxes, player, step)), LETTERS[0])
 
 
-@lru_cache(maxsize=1024)  # every role and every sibling reads the same board
+@lru_cache(maxsize=256)  # every role and every sibling reads the same board
 def _show(width: int, walls: int, goals: int, boxes: int, player: int) -> str:
-    (above, below), places = _room(width, walls, goals, boxes), _places(width)
+    (board, lines), places = _room(width, walls, goals, boxes), _places(width)
     around, free = ways(width)
-    at, above_player, pushes = 2 * player, player - width, ""
-    if boxes >> above_player & around:
-        steps = _STEPS[width].items()
-        can = [letter for letter, step in steps if boxes >> player + step & 1 and _pushed(walls, boxes, player, step)]
-        pushes = " ".join(can)
+    at, above, pushes = 2 * player, player - width, "none"
+    steps = free[(walls | boxes) >> above & around] or "none"
+    if boxes >> above & around:
+        tries = _STEPS[width].items()
+        can = [letter for letter, step in tries if boxes >> player + step & 1 and _pushed(walls, boxes, player, step)]
+        pushes = " ".join(can) or pushes
     symbol = "+" if goals >> player & 1 else "@"
     return (
-        f"{above[:at]}{symbol}{above[at + 1 :]}\nYou are at {places[player]}. {below}\n"
-        f"Free steps here: {free[(walls | boxes) >> above_player & around] or 'none'}. Pushes here: {pushes or 'none'}."
+        f"{board[:at]}{symbol}{board[at + 1 :]}\nYou are at {places[player]}. {lines}\n"
+        f"Free steps here: {steps}. Pushes here: {pushes}."
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _room(width: int, walls: int, goals: int, boxes: int) -> tuple[str, str]:
     """The room without the player, a space or line break after each cell; and the line on boxes and goals."""
     symbols, places = bytearray(_background(width, walls, goals)), _places(width)
