@@ -428,7 +428,7 @@ def _way(down: int, right: int) -> str:
 
 def _draws(size: int, wanted: Difficulty, split: str, seed: int) -> Iterator[PlanPathState | None]:
     """Random grids without end: the state where it is as wanted and in the split, else None."""
-    rng = seeded(_stem(size, *wanted, split), seed)
+    rng = seeded(f"{_stem(size, *wanted, split)} {seed}")
     num_cells, num_blocked = size * size, _num_blocked(size, wanted.blocked)
     while True:
         blocked = _mask(rng, num_cells, num_blocked)
