@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pettingllms_envs.core import SPLITS, Unreadable
 from pettingllms_envs.instances import split_of
-from pettingllms_envs.tasks.plan_path import PlanPath, PlanPathState, _mask, distance, form, within
+from pettingllms_envs.tasks.plan_path import PlanPath, PlanPathState, _mask, _stem, distance, form, within
 
 
 @pytest.mark.parametrize(
@@ -205,6 +205,29 @@ def test_the_distances_of_the_grid_by_hand(grid: PlanPathState) -> None:
     assert within(4, grid.blocked, grid.goal)[:2] == (1 << 15, 1 << 15 | 1 << 11 | 1 << 14)
 
 
+@pytest.mark.parametrize(
+    ("start", "masks"),
+    [
+        (15, (1 << 15,)),  # the goal itself
+        (14, (1 << 15, 1 << 15 | 1 << 11 | 1 << 14)),
+        (7, (1 << 15, 1 << 15 | 1 << 11 | 1 << 14, 1 << 15 | 1 << 11 | 1 << 14 | 1 << 7 | 1 << 13)),
+    ],
+)
+def test_the_search_for_a_start_ends_with_the_mask_that_has_it_in(
+    grid: PlanPathState, start: int, masks: tuple[int, ...]
+) -> None:
+    assert within(4, grid.blocked, grid.goal, start) == masks
+
+
+def test_a_walk_may_lead_farther_from_the_goal_than_the_start_is() -> None:
+    task = PlanPath(size=4)
+    near = task.generate(0, board="...@\n.##G\n..#.\n#...")  # the goal is one step below
+    assert [task.apply(near, "L" * n).left for n in range(4)] == [1, 2, 3, 4]
+    far = task.apply(task.apply(near, "LLL"), "DD")
+    assert (far.left, far.position) == (6, 8)
+    assert task.apply(far, "UURRRD") == far._replace(position=near.goal, left=0, walked=11)
+
+
 @pytest.mark.parametrize(("size", "blocked"), [(3, 0.22), (5, 0.4), (10, 0.22), (10, 0.45)])
 def test_the_distances_are_those_of_brute_force_on_what_is_shown(size: int, blocked: float) -> None:
     task = PlanPath(size, blocked)
@@ -351,6 +374,15 @@ def test_an_instance_is_in_the_range_asked_for_and_decided_by_its_seed(split: st
 def test_the_first_instance_is_the_recorded_one() -> None:
     # Changed numbers need a new version of the task (STYLE.md, 14).
     assert PlanPath(size=5).generate(0, "test") == PlanPathState(5, 1071, 19, 15, 19, 4, 4)
+
+
+def test_equal_settings_of_another_type_do_not_meet_in_a_cache() -> None:
+    """True == 1, but they are written differently into what seeds the random numbers."""
+    one, true = PlanPath(min_distance=1), PlanPath(min_distance=True)
+    here = [[task.generate(seed) for seed in range(5)] for task in (one, true)]
+    _stem.cache_clear()
+    there = [[task.generate(seed) for seed in range(5)] for task in (true, one)]
+    assert there == here[::-1]
 
 
 @pytest.mark.parametrize(
