@@ -313,7 +313,7 @@ def situation(workflow: Workflow[WorkflowState], state: WorkflowState, *notes: s
     text = f"Turn {state.turn} of {workflow.num_turns}.\n{workflow.task.show(state.task)}"
     for note in notes:
         if note:
-            text += "\n" + note
+            text = f"{text}\n{note}"
     return text
 
 
