@@ -388,7 +388,7 @@ def _background(width: int, walls: int, goals: int) -> bytes:
     return "\n".join(rows).encode()
 
 
-@lru_cache(maxsize=MAX_SIDE + 1)
+@lru_cache(maxsize=16)
 def _places(width: int) -> tuple[str, ...]:
     """How the cells are called, by number."""
     return tuple(f"({cell // width}, {cell % width})" for cell in range(width * MAX_SIDE))

@@ -76,7 +76,7 @@ class Single(Generic[State, Move]):
     def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
         """Play the reply; the episode ends when the task is solved or the turns are used up."""
         before, turn, _ = state
-        after, solved, parts, feedback = play(self.task, before, reply, "planner")
+        after, solved, parts, feedback = play(self.task, before, reply, PLANNER.name)
         if solved or turn == self.num_turns:
             return SingleState(after, turn, feedback), parts, solved, not solved
         return SingleState(after, turn + 1, feedback), parts, False, False
