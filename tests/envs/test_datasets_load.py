@@ -441,6 +441,35 @@ def test_a_prepared_folder_is_named_after_its_data(data, folder, own, lines, mon
     assert cli.main(["data", "prepare", data.replace("{tmp}", str(tmp_path))]) == 2
 
 
+@pytest.mark.parametrize(("limit", "told"), [("1", "1 problem (0 unjudged)"), ("2", "2 problems (0 unjudged)")])
+def test_one_problem_is_no_problems(limit, told, capsys, tmp_path, lines):
+    path = lines("my.jsonl", *sums(50), "{")
+    arguments = ["data", "prepare", f"math={path}#train", "--limit", limit, "--output", str(tmp_path / "copy")]
+    assert cli.main(arguments) == 0
+    captured = capsys.readouterr()
+    assert f"  train: {told}, " in captured.out
+    assert told.partition(" (")[0] in captured.err
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("test", "test"),
+        ("mine__test", "test"),
+        ("mine_test", "test"),
+        ("mine-dev", "validation"),
+        ("mine.valid", "validation"),
+        ("my_train", "train"),
+        ("latest", "train"),
+        ("contest", "train"),
+        ("mine_test_of_old", "train"),
+    ],
+)
+def test_the_end_of_a_files_name_says_its_split(name, split, lines):
+    path = lines(f"{name}.jsonl", MATH)
+    assert set(find_source(path, layout="math").files) == {split}
+
+
 def test_every_known_set_has_a_layout():
     assert [find_layout(known.layout).name for known in KNOWN] == [known.layout for known in KNOWN]
 
@@ -450,6 +479,6 @@ def test_whoever_plays_data_is_told_of_its_malformed_rows(tmp_path: Path, caplog
     path.write_text('{"problem": "2 + 2?", "answer": "4"}\n{"problem": "", "answer": "1"}\n{"problem": "3?"}\n')
     assert [problem.answer for problem in problems(str(path), "test", "math")] == ["4"]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: 2 malformed rows are not played, the first one is row 1 of mine__test.jsonl: 'problem' is blank;"
+        f"{path}: malformed rows are not played, 2 in all; the first is row 1 of mine__test.jsonl: 'problem' is blank;"
         " expected a statement. datasets.load() lists them."
     ]
