@@ -17,10 +17,11 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.graders.memo import remembered
 from pettingllms_envs.sandbox.executor import SandboxFailed, shorten
 from pettingllms_envs.sandbox.shared import default
 from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Verdict
@@ -135,7 +136,7 @@ def limits_of(problem: CodeProblem, cpu: float | None = None) -> Limits:
     return Limits(cpu=seconds, total=TOTAL * seconds, memory=memory)
 
 
-@lru_cache(maxsize=KEPT)
+@remembered(KEPT)
 def golden(problem: CodeProblem) -> str:
     """The first of the data set's solutions that passes all golden tests, of at most three; empty if there is none."""
     for solution in problem.solutions[:TRIED]:
@@ -203,7 +204,7 @@ def last_error(result: Result) -> str:
     return shorten(result.stderr.decode("utf-8", "replace").rstrip().rpartition("\n")[2], SHOWN)
 
 
-@lru_cache(maxsize=KEPT)
+@remembered(KEPT)
 def _graded(problem: CodeProblem, program: str, chosen: tuple[int, ...], limits: Limits, isolation: str) -> CodeGrade:
     tests = [problem.tests[index] for index in chosen]
     results = run_tests(problem, program, tests, limits=limits, isolation=isolation).results
