@@ -21,7 +21,7 @@ import argparse
 import io
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 from typing import NoReturn
 
 from rich.console import Console
@@ -98,8 +98,17 @@ class _Parser(argparse.ArgumentParser):
         raise Refused(f"{message}. `{self.prog} --help` shows what there is.")
 
 
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        sys.stdout.write(f"{parser.prog} {version('pettingllms')}\n")
+        parser.exit()
+
+
 def _parser(plugged: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     parser = _Parser(prog="pettingllms", description="Text environments for teams of language models.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="the version of the package")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
     for name, (module, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{module.__doc__}")

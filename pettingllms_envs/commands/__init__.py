@@ -95,6 +95,11 @@ def refuse(message: str) -> NoReturn:
     raise Refused(message)
 
 
+def counted(number: int, what: str) -> str:
+    """`"1 problem"`, `"2 problems"`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def setting(text: str) -> tuple[str, Any]:
     """`"size=8"` is `("size", 8)`: a Python number, string or None where it reads as one, else the text itself."""
     name, equals, value = text.partition("=")

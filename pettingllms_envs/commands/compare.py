@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import at_the_door
+from pettingllms_envs.commands import at_the_door, counted
 from pettingllms_envs.commands.bench import say
 
 
@@ -50,7 +50,7 @@ def show(console: Console, comparison: Any) -> None:
     from pettingllms_envs.evaluation.tables import table
 
     console.print()
-    say(console, f"{comparison.num_problems} problems that every run has a result for.")
+    say(console, f"{counted(comparison.num_problems, 'problem')} that every run has a result for.")
     for name, num in comparison.left_out.items():
         if num:
             say(console, f"{name} has results for {num} more, which are left out.")

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import at_the_door
+from pettingllms_envs.commands import at_the_door, counted
 
 
 if TYPE_CHECKING:
@@ -154,7 +154,8 @@ def _prepare(args: argparse.Namespace, console: Console) -> int:
     console.print(Text(f"{output}: {manifest.source}{at}, layout {manifest.layout}"), soft_wrap=True)
     for name, part in manifest.splits.items():
         out = sum(part.left_out.values())
-        told = f"{part.rows} problems ({sum(part.unjudged.values())} unjudged), {len(part.bad)} malformed rows"
+        told = f"{counted(part.rows, 'problem')} ({sum(part.unjudged.values())} unjudged)"
+        told = f"{told}, {counted(len(part.bad), 'malformed row')}"
         console.print(Text(f"  {name}: {told}, {out} left out, SHA-256 {part.sha256[:16]}"), soft_wrap=True)
     return 0
 
@@ -166,13 +167,13 @@ class _Bars:
         from pettingllms_envs.datasets.hub import local
 
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        counted = TextColumn("{task.fields[problems]} problems")
-        self._bars = Progress(*columns, counted, console=Console(stderr=True))
+        found = TextColumn("{task.fields[problems]}")
+        self._bars = Progress(*columns, found, console=Console(stderr=True))
         self._tasks: dict[str, TaskID] = {}
         self._problems: Counter[str] = Counter()
         for split in splits:
             total = sum(local(file).stat().st_size for file in source.files[source.shares[split][0]])
-            self._tasks[split] = self._bars.add_task(split, total=total, problems=0)
+            self._tasks[split] = self._bars.add_task(split, total=total, problems=counted(0, "problem"))
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -183,7 +184,7 @@ class _Bars:
 
     def told(self, split: str, read: int, problems: int) -> None:
         self._problems[split] += problems
-        self._bars.update(self._tasks[split], advance=read, problems=self._problems[split])
+        self._bars.update(self._tasks[split], advance=read, problems=counted(self._problems[split], "problem"))
 
 
 def _check(args: argparse.Namespace, console: Console) -> int:

@@ -39,7 +39,7 @@ def problems(data: str, split: str, layout: str | None = None, include_unjudged:
     if loaded.bad:
         first = loaded.bad[0]
         logger.warning(
-            f"{data}: {len(loaded.bad)} malformed rows are not played, the first one is row {first.index} of"
+            f"{data}: malformed rows are not played, {len(loaded.bad)} in all; the first is row {first.index} of"
             f" {first.file}: {first.reason}. datasets.load() lists them."
         )
     found = sorted(loaded.problems, key=lambda problem: problem.digest)

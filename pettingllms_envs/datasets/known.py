@@ -6,6 +6,7 @@ A set is told by its id, and a file by its name when it is the id with "__" for 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -123,5 +124,5 @@ def by_file_name(stem: str) -> tuple[KnownSet, str] | None:
 
 
 def split_in(stem: str) -> str:
-    """Which of our splits a file's name ends with, as in `apps__train` or LiveCodeBench's `test6`; `""` if none."""
-    return SPLIT_NAMES.get(stem.rpartition("__")[2].lower().rstrip("0123456789"), "")
+    """Which of our splits a file's name ends with, as in `mine_train` or LiveCodeBench's `test6`; `""` if none."""
+    return SPLIT_NAMES.get(re.split(r"[_.-]", stem)[-1].lower().rstrip("0123456789"), "")

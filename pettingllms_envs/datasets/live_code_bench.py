@@ -26,9 +26,8 @@ def read(row: Row) -> CodeProblem:
         LeftOut: The problem has no tests, or tests of both kinds.
     """
     statement = rows.statement(row, "question_content")
-    public = _tests(rows.text(row, "public_test_cases", default="") or "[]", "'public_test_cases'")
-    packed = rows.text(row, "private_test_cases", default="") or "[]"
-    private = _tests(unpacked(packed), "'private_test_cases'")
+    public = _tests(rows.text(row, "public_test_cases"), "'public_test_cases'")
+    private = _tests(unpacked(rows.text(row, "private_test_cases")), "'private_test_cases'")
     kinds = {rows.text(test, "testtype") for test in (*public, *private)}
     if not kinds:
         raise LeftOut("it has no tests")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from pettingllms_envs.core import SPLITS
 from pettingllms_envs.datasets import statements
@@ -16,6 +17,10 @@ from pettingllms_envs.datasets.layouts import Layout
 from pettingllms_envs.datasets.problems import MathProblem, Problem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row, missing
 from pettingllms_envs.datasets.sources import Source, find_source, verify
+
+
+LOOKED_AT = 20
+"""Rows: where none of a file's first so many has the columns of the layout, the file has another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ def entries(source: Source, split: str | None, read: Callable[[int], None] | Non
         read: Is told how many more bytes of the files were read, now and then.
 
     Raises:
-        ValueError: There is no such split, a file is damaged, or its first row lacks columns.
+        ValueError: There is no such split, a file is damaged, or its rows lack columns.
     """
     if split is not None:
         check_split(source, split)
@@ -177,22 +182,48 @@ def _of_files(
     read: Callable[[int], None] | None,
 ) -> Iterator[Entry]:
     seen: dict[bytes, str] = {}
+    ids: dict[str, str] = {}
     for file in files:
         path = local(file)
         verify(source, path)
-        for index, row in enumerate(read_rows(path, read)):
+        for index, row in _fitting(source, file.name, read_rows(path, read)):
             if isinstance(row, BadRow):
                 yield Entry(file.name, index, {}, row)
                 continue
-            if index == 0:
-                _check_columns(source, file.name, row)
             row = {**source.gaps, **row}
             outcome = _outcome(source.layout, row)
             if isinstance(outcome, Problem):
                 if kept and statements.split(outcome.statement) not in kept:
                     continue
                 outcome = _first(outcome, seen) if unique else outcome
+            if isinstance(outcome, Problem):
+                outcome = _of_its_own_name(outcome, ids)
             yield Entry(file.name, index, row, outcome)
+
+
+def _fitting(source: Source, file: str, read: Iterator[Row | BadRow]) -> Iterator[tuple[int, Row | BadRow]]:
+    """The rows of a file with their indices, once one of them has the columns of the layout.
+
+    Raises:
+        ValueError: None of the first `LOOKED_AT` rows has: it is another layout's file, and not a malformed row.
+    """
+    held: list[tuple[int, Row | BadRow]] = []
+    strange: Row | None = None
+    rows = enumerate(read)
+    for index, row in rows:
+        held.append((index, row))
+        if isinstance(row, BadRow):
+            continue
+        if not missing(source.layout.columns, row):
+            strange = None
+            break
+        strange = row if strange is None else strange
+        if index + 1 >= LOOKED_AT:
+            break
+    if strange is not None:
+        _refuse_columns(source, file, strange)
+    yield from held
+    yield from rows
 
 
 def _outcome(layout: Layout, row: Row) -> Problem | BadRow | LeftOut:
@@ -212,10 +243,19 @@ def _first(problem: Problem, seen: dict[bytes, str]) -> Problem | LeftOut:
     return LeftOut("an earlier row has its statement" + ("" if seen[key] == answer else " and another answer"))
 
 
-def _check_columns(source: Source, file: str, row: Row) -> None:
+def _of_its_own_name(problem: Problem, ids: dict[str, str]) -> Problem | BadRow | LeftOut:
+    """The problem, or that a row before it is the same, or is another one of its id."""
+    if problem.id not in ids:
+        ids[problem.id] = problem.digest
+        return problem
+    if ids[problem.id] == problem.digest:
+        return LeftOut("an earlier row is the same")
+    return BadRow(f"its id {problem.id!r} is an earlier row's; expected one of its own")
+
+
+def _refuse_columns(source: Source, file: str, row: Row) -> NoReturn:
     lacking = missing(source.layout.columns, row)
-    if lacking:
-        raise ValueError(
-            f"{file} has the columns {', '.join(map(repr, row))} and lacks {', '.join(lacking)}; expected those of the"
-            f" layout {source.layout.name!r}. Name its own layout, or another file."
-        )
+    raise ValueError(
+        f"{file} has the columns {', '.join(map(repr, row))} and lacks {', '.join(lacking)}; expected those of the"
+        f" layout {source.layout.name!r}. Name its own layout, or another file."
+    )

@@ -17,13 +17,13 @@ fails it. Which programs are right and wrong only the data set knows, so neither
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.code import golden, last_error, printed, run_tests, written
 from pettingllms_envs.graders.copies import stand_in_a_row
+from pettingllms_envs.graders.memo import remembered
 from pettingllms_envs.sandbox.compare import read_value, same_tokens, same_values
 from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict
 
@@ -182,7 +182,7 @@ def review(
     )
 
 
-@lru_cache(maxsize=KEPT)
+@remembered(KEPT)
 def best_cases(problem: CodeProblem, failed: tuple[str, ...], most: int, limits: Limits) -> tuple[Case, ...]:
     """Valid cases, at most `most`, that together tell as many wrong programs as any found: what an oracle writes.
 
@@ -243,7 +243,7 @@ def _passes(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits:
     return tuple(run.passed for run in _run(problem, program, cases, limits, "per_solution"))
 
 
-@lru_cache(maxsize=KEPT)
+@remembered(KEPT)
 def _run(
     problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits, isolation: str
 ) -> tuple[Run, ...]:

@@ -16,10 +16,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.graders.memo import remembered
 from pettingllms_envs.sandbox.executor import SandboxFailed, shorten
 from pettingllms_envs.sandbox.shared import default
 from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Verdict
@@ -33,6 +35,10 @@ LEAST_MEMORY = 1 << 30
 MOST_MEMORY = 4 << 30
 TOTAL = 20
 """All tests of a program together may use so many times the seconds of one."""
+PATIENCE = 30
+"""A program that got less than its share of a busy machine may take so many times its CPU seconds by the clock."""
+BUSY = 0.05
+"""Who was stopped by the clock and had used more than this share of the time was waiting for a core, not asleep."""
 SHOWN = 400
 """Characters of an input or output that is shown in a prompt."""
 KEPT = 4096
@@ -130,7 +136,7 @@ def limits_of(problem: CodeProblem, cpu: float | None = None) -> Limits:
     return Limits(cpu=seconds, total=TOTAL * seconds, memory=memory)
 
 
-@lru_cache(maxsize=KEPT)
+@remembered(KEPT)
 def golden(problem: CodeProblem) -> str:
     """The first of the data set's solutions that passes all golden tests, of at most three; empty if there is none."""
     for solution in problem.solutions[:TRIED]:
@@ -152,15 +158,18 @@ def run_tests(
     Raises:
         SandboxFailed: The sandbox failed, twice.
     """
-    report = default().run_tests(
+    run = partial(
+        default().run_tests,
         program,
         tests,
         fn_name=problem.fn_name,
         prelude=problem.prelude,
         tolerance=problem.tolerance,
-        limits=limits,
         isolation=isolation,
     )
+    report = run(limits=limits)
+    if limits.wall is None and any(_was_kept_waiting(result, limits) for result in report.results):
+        report = run(limits=replace(limits, wall=PATIENCE * limits.cpu))
     if report.verdict == Verdict.SANDBOX_ERROR:
         detail = next(result.detail for result in report.results if result.verdict == Verdict.SANDBOX_ERROR)
         raise SandboxFailed(
@@ -168,6 +177,12 @@ def run_tests(
             " and see the log."
         )
     return report
+
+
+def _was_kept_waiting(result: Result, limits: Limits) -> bool:
+    """Whether the clock on the wall stopped a program that others on the machine kept from its CPU time."""
+    late = result.verdict == Verdict.TIMEOUT and result.wall >= limits.wall_seconds
+    return late and result.cpu <= limits.cpu and result.cpu > BUSY * result.wall
 
 
 def written(test: StdinTest | CallTest) -> tuple[str, str]:
@@ -189,7 +204,7 @@ def last_error(result: Result) -> str:
     return shorten(result.stderr.decode("utf-8", "replace").rstrip().rpartition("\n")[2], SHOWN)
 
 
-@lru_cache(maxsize=KEPT)
+@remembered(KEPT)
 def _graded(problem: CodeProblem, program: str, chosen: tuple[int, ...], limits: Limits, isolation: str) -> CodeGrade:
     tests = [problem.tests[index] for index in chosen]
     results = run_tests(problem, program, tests, limits=limits, isolation=isolation).results

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+import os
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Generic, ParamSpec, TypeVar
 
 
 K = TypeVar("K")
+P = ParamSpec("P")
 V = TypeVar("V")
 
 
@@ -32,12 +37,64 @@ class Memo(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Keep a value, and forget the one that was used longest ago if there are too many."""
         self._values[key] = value
-        while len(self._values) > self._size:
-            try:
-                oldest = next(iter(self._values))
-            except (StopIteration, RuntimeError):  # another thread was quicker
-                return
-            self._values.pop(oldest, None)
+        _forget_oldest(self._values, self._size)
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+class _Call(Generic[V]):
+    """A call that is under way, or what it gave."""
+
+    __slots__ = ("given", "over", "pid")
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.over = threading.Event()
+        self.given: tuple[V] | None = None
+
+
+def remembered(size: int) -> Callable[[Callable[P, V]], Callable[P, V]]:
+    """`functools.lru_cache` for threads: who asks what another is just finding out waits for it.
+
+    Arguments are positional. What raises is not remembered, and whoever waited for it tries for itself. In a fork,
+    what was under way in the parent is begun anew: the thread that would have ended it is not there.
+    """
+
+    def of(function: Callable[P, V]) -> Callable[P, V]:
+        calls: dict[object, _Call[V]] = {}
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> V:
+            assert not kwargs, "arguments that are remembered are positional"
+            while True:
+                mine: _Call[V] = _Call()
+                known = calls.setdefault(args, mine)
+                if known is not mine:
+                    if known.pid == os.getpid():
+                        known.over.wait()
+                    if known.given is not None:
+                        return known.given[0]
+                    if calls.get(args) is known:
+                        calls.pop(args, None)
+                    continue
+                try:
+                    mine.given = (function(*args, **kwargs),)
+                finally:
+                    if mine.given is None:
+                        calls.pop(args, None)
+                    mine.over.set()
+                _forget_oldest(calls, size)
+                return mine.given[0]
+
+        return call
+
+    return of
+
+
+def _forget_oldest(values: dict[K, V], size: int) -> None:
+    while len(values) > size:
+        try:
+            values.pop(next(iter(values)), None)
+        except (StopIteration, RuntimeError):  # another thread was quicker
+            return

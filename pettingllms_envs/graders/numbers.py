@@ -1,4 +1,4 @@
-r"""The numbers that need no algebra: integers, decimals, fractions, mixed numbers, powers, `a \times 10^b`.
+r"""The numbers that need no algebra: integers, decimals, periods, fractions, mixed numbers, powers, `a \times 10^b`.
 
 Exact and pure: a text is one rational number, or it is not for this file.
 """
@@ -19,6 +19,8 @@ _PLAIN = re.compile(rf"{_DECIMAL}")
 _FRACTION = re.compile(rf"(\d*)\\frac\{{([+-]?{_DECIMAL})\}}\{{([+-]?{_DECIMAL})\}}")
 _RATIO = re.compile(rf"({_DECIMAL})/({_DECIMAL})")
 _SCIENTIFIC = re.compile(rf"(?:({_DECIMAL})(?:\\times|\\cdot|\*))?10\^(?:(\d)|\{{([+-]?\d+)\}})")
+_FLOAT = re.compile(rf"({_DECIMAL})[eE]([+-]?\d{{1,5}})")
+_PERIOD = re.compile(r"(\d+)\.(\d*)\\(?:(?:overline|bar)(?:\{(\d+)\}|(\d))|dot(?:\{(\d)\}|(\d)))")
 _POWER = re.compile(r"(\d+)\^(?:(\d)|\{(\d+)\})")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _JOINED = re.compile(r"(?<=\d)\{,\}(?=\d{3}(?!\d))")
@@ -87,6 +89,12 @@ def _read_unsigned(body: str) -> Number | None:
         factor, digit, exponent = match.groups()
         power = _power(10, int(digit or exponent))
         return None if power is None else Number(power * Fraction(factor or "1"), False)
+    if match := _FLOAT.fullmatch(body):
+        power = _power(10, int(match[2]))
+        return None if power is None else Number(power * Fraction(match[1]), True)
+    if match := _PERIOD.fullmatch(body):
+        whole, before, *periods = match.groups()
+        return Number(_periodic(whole, before, next(filter(None, periods))), False)
     if match := _POWER.fullmatch(body):
         base, digit, exponent = match.groups()
         power = _power(int(base), int(digit or exponent))
@@ -102,6 +110,11 @@ def _fraction(whole: str, numerator: str, denominator: str) -> Number | None:
     if whole and not (numerator.isdigit() and denominator.isdigit() and value < 1):
         return None
     return Number(value + int(whole or "0"), _has_decimals(numerator) or _has_decimals(denominator))
+
+
+def _periodic(whole: str, before: str, period: str) -> Fraction:
+    """A decimal number of which the period is repeated for ever."""
+    return Fraction(f"{whole}.{before}") + Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(before))
 
 
 def _power(base: int, exponent: int) -> Fraction | None:

@@ -7,6 +7,7 @@ may be.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 
@@ -71,8 +72,6 @@ _SYMBOLS = {
     "；": ";",
     "∶": ":",
     "％": "%",
-    "²": "^2",
-    "³": "^3",
     "\u00a0": " ",
     "\u2009": " ",
     "\u202f": " ",
@@ -93,6 +92,20 @@ _SYMBOLS = {
     "**": "^",
 }
 _SYMBOL = re.compile("|".join(re.escape(each) for each in sorted(_SYMBOLS, key=len, reverse=True)))
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z])|)")
+_NAMES = {"pi": r"\pi ", "oo": r"\infty ", "inf": r"\infty ", "infinity": r"\infty "}
+_NAME = re.compile(
+    rf"(?<![A-Za-z\\])(?:({'|'.join(_NAMES)})(?![A-Za-z])|a?(?:sin|cos|tan|log|exp|cot|sec|csc|ln)(?=\s*\())"
+)
+_I = re.compile(r"\s*\*\s*I(?![A-Za-z])|(?<![A-Za-z\\])I\s*\*\s*")
+_ANGLE = r"\s*(\d+(?:\.\d+)?)\s*\^\\circ\s*"
+_OF_DEGREES = re.compile(
+    rf"(\\(?:sin|cos|tan|cot|sec|csc)\s*(?:\^\s*(?:\d|\{{-?\d+\}})\s*)?)(?:\({_ANGLE}\)|\{{{_ANGLE}\}}|{_ANGLE})"
+)
+_MIXED = re.compile(r"((?:^|[,(\[{=;])\s*[+-]?\d+)\s+([1-9]\d?)/(\d+)\s*(?=$|[,)\]};])")
+_LAST_BREAKS = re.compile(r"(?:\s*\\\\)+\s*$")
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
 _END = " \t\n.,;:"
 _START = " \t\n,;:"
@@ -104,6 +117,9 @@ def plain(text: str) -> str:
     Text commands keep their content as `\text{content}`, whichever they were.
     """
     text = _JOINED.sub("{,}", text)
+    text = _RAISED.sub(_power, text)
+    text = _VULGAR.sub(_fraction, text)
+    text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}" if match[0] != "√" else r"\sqrt ", text)
     text = _SYMBOL.sub(lambda match: _SYMBOLS[match.group()], text)
     text = _SIZES.sub("", text)
     text = _SPACES.sub(lambda match: match.group(1) or " ", text)
@@ -111,7 +127,34 @@ def plain(text: str) -> str:
     text = _BOX.sub(" ", text)
     text = _TEXT.sub(r"\\text{\1}", text)
     text = re.sub(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ", r"^\\circ ", text)
-    return text.lstrip(_START).rstrip(_END)
+    text = _I.sub("i", _NAME.sub(_command, text))
+    text = _OF_DEGREES.sub(lambda match: rf"{match[1]}(\frac{{{match[2] or match[3] or match[4]}\pi}}{{180}})", text)
+    text = _LAST_BREAKS.sub("", text).lstrip(_START).rstrip(_END)
+    return _MIXED.sub(_mixed, text)
+
+
+def _power(match: re.Match[str]) -> str:
+    """`x¹⁰` as `x^{10}`."""
+    power = unicodedata.normalize("NFKC", match[0]).replace("\u2212", "-")
+    return f"^{{{power}}}"
+
+
+def _fraction(match: re.Match[str]) -> str:
+    """`½` as a fraction."""
+    numerator, _, denominator = unicodedata.normalize("NFKC", match[0]).partition("\u2044")
+    return rf"\frac{{{numerator}}}{{{denominator}}}"
+
+
+def _command(match: re.Match[str]) -> str:
+    """The command for a name without a backslash, as programs print it."""
+    name = match[0]
+    return (match[1] and _NAMES[match[1]]) or "\\" + (f"arc{name[1:]}" if name[0] == "a" else name)
+
+
+def _mixed(match: re.Match[str]) -> str:
+    """`3 1/2` as `3\\frac{1}{2}`, a proper fraction after a whole number."""
+    whole, numerator, denominator = match.groups()
+    return rf"{whole}\frac{{{numerator}}}{{{denominator}}}" if int(numerator) < int(denominator) else match[0]
 
 
 _ALPHABETS = (r"\mathbb", r"\mathcal", r"\mathfrak")

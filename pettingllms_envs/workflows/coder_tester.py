@@ -182,7 +182,7 @@ class CoderTester:
         if state.task.program and state.cases:
             runs = self.task.run(state.task, state.cases)
             agree = state.fresh and all(run.passed for run in runs)
-            report = f"Last turn the program ran on the tester's test cases.\n{runs_text(state.cases, runs, 'Case')}"
+            report = f"Last turn's program was run on the tester's test cases.\n{runs_text(state.cases, runs, 'Case')}"
         over = agree or state.turn == self.num_turns
         if over and self.task.solved(state.task):
             parts.setdefault(TEAM, {})["success"] = 1.0

@@ -54,11 +54,12 @@ REFINING = Role(
 
 
 class LoneState(NamedTuple):
-    """The task's state with the program, the turn from 1, and the words about the last turn."""
+    """The task's state with the program, the turn from 1, and the words about the last reply and the last runs."""
 
     task: CodingState
     turn: int = 1
-    feedback: str = ""
+    unread: str = ""
+    ran: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +109,29 @@ class LoneCoder:
 
     def observe(self, state: LoneState, role: str) -> str:
         """The problem, the program so far, and what came of it."""
-        return situation(self, state, state.feedback)
+        return situation(self, state, state.unread, state.ran)
 
     def step(self, state: LoneState, reply: str) -> Transition[LoneState]:
         """Grade the program, run it on its cases, and go on unless it passes them or the turns are used up."""
         program, cases = self.task.parse(reply), self.cases(state.task, reply)
-        task_state, done, feedback = state.task, False, ""
+        task_state, done, unread, ran = state.task, False, "", state.ran
         parts: dict[str, dict[str, float]] = {}
         if isinstance(program, Unreadable) or isinstance(cases, Unreadable):
             why = program if isinstance(program, Unreadable) else cases
             assert isinstance(why, Unreadable)
             parts["coder"] = {"format": UNREADABLE_PENALTY}
-            feedback = f"Your last reply was unreadable: {why.reason}. Nothing came of it."
+            unread = f"Your last reply was unreadable: {why.reason}. Nothing came of it."
         else:
             task_state = self.task.apply(state.task, program)
             change = self.task.value(task_state) - self.task.value(state.task)
             parts = {TEAM: {"progress": change}, "coder": {"tests": change}}
             runs = self.task.run(task_state, cases) if cases else ()
             done = all(run.passed for run in runs) if runs else self.handed_in(state.task, task_state)
-            feedback = f"Your program was run.\n{runs_text(cases, runs, 'Case')}" if runs else ""
+            ran = f"Your program was run.\n{runs_text(cases, runs, 'Case')}" if runs else ""
         over = done or state.turn == self.num_turns
         if over and self.task.solved(task_state):
             parts.setdefault(TEAM, {})["success"] = 1.0
-        return LoneState(task_state, state.turn + (not over), feedback), parts, done, over and not done
+        return LoneState(task_state, state.turn + (not over), unread, ran), parts, done, over and not done
 
     def oracle(self, state: LoneState) -> str:
         """The golden solution."""

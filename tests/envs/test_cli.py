@@ -1,5 +1,6 @@
 """The command line, as a person in a terminal meets it."""
 
+import importlib.metadata
 import io
 import os
 import subprocess
@@ -70,7 +71,14 @@ def elsewhere(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-# --- list and info
+# --- version, list and info
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"pettingllms {importlib.metadata.version('pettingllms')}\n"
 
 
 def test_list_shows_every_environment_with_version_and_origin(run: Callable[..., tuple[int, str, str]]) -> None:

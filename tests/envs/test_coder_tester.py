@@ -95,7 +95,7 @@ def test_the_tester_sees_the_program_and_the_coder_next_turn_what_came_of_the_ca
     env.step(cases(("2", "4"), ("-1", "1"), ("x", "?")))
     assert env.observe("coder_0")["text"] == (
         f"Turn 2 of 4.\n{SQUARE.statement.strip()}\n\nThe program so far:\n{block(SIGNED)}\n"
-        "Last turn the program ran on the tester's test cases.\n"
+        "Last turn's program was run on the tester's test cases.\n"
         "Case 1. Input:\n```\n2\n```\nOutput:\n```\n4\n```\nThe program passed.\n"
         "Case 2. Input:\n```\n-1\n```\nOutput:\n```\n1\n```\nThe program did not pass: wrong. It gave:\n```\n-1\n```\n"
         "Case 3. Input:\n```\nx\n```\nOutput:\n```\n?\n```\nThe program did not pass: it failed. Its last words:\n"

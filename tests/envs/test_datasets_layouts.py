@@ -412,6 +412,8 @@ STDIN_1 = '[{"input": "1", "output": "1", "testtype": "stdin"}]'
         ("code_contests", {"time_limit": {"seconds": "2"}}, "expected whole seconds"),
         ("live_code_bench", {"metadata": "{}"}, "'func_name' is missing"),
         ("live_code_bench", {"public_test_cases": FUNCTIONAL_X}, "an argument of a test is no JSON"),
+        ("live_code_bench", {"private_test_cases": None}, "'private_test_cases' is missing or null"),
+        ("live_code_bench", {"public_test_cases": ""}, "'public_test_cases' is no JSON"),
         ("live_code_bench", {"private_test_cases": STDIN_1}, "'testtype' is 'functional', 'stdin'"),
         ("olympiad_bench", {"final_answer": []}, "expected a list of texts"),
         ("olympiad_bench", {"error": "a bit"}, "'error' is 'a bit'"),

@@ -101,6 +101,31 @@ def test_columns_of_another_layout_are_an_error_that_names_both(lines):
         load(lines("my.jsonl", MATH), layout="apps")
 
 
+def test_the_first_row_may_be_the_malformed_one(lines):
+    path = lines("my.jsonl", {"problem": "What?"}, {"answer": "7"}, MATH)
+    loaded = load(path, layout="math")
+    assert [problem.statement for problem in loaded.problems] == [MATH["problem"]]
+    assert [(bad.index, bad.reason) for bad in loaded.bad] == [
+        (0, "'answer' is missing or blank, and 'solution' has no box; expected an answer"),
+        (1, "'problem' is missing or null; expected text"),
+    ]
+
+
+def test_no_more_than_twenty_rows_of_another_layout_are_looked_at(lines):
+    path = lines("my.jsonl", *[{"question": f"{number}?"} for number in range(20)], *sums(20))
+    with pytest.raises(ValueError, match="has the columns 'question' and lacks problem, answer or solution"):
+        load(path, layout="math")
+    assert len(load(lines("my.jsonl", *[{"question": "?"}] * 19, *sums(20)), layout="math").bad) == 19
+
+
+def test_a_row_that_repeats_is_left_out_and_one_of_another_rows_id_is_malformed(lines):
+    twice = lines("my.jsonl", CODE, CODE, {**CODE, "id": "a", "question": "?"}, {**CODE, "id": "a"})
+    loaded = load(twice, layout="code")
+    assert [problem.statement for problem in loaded.problems] == [CODE["question"], "?"]
+    assert loaded.left_out == {"an earlier row is the same": 1}
+    assert loaded.bad == (Bad("my.jsonl", 3, "its id 'a' is an earlier row's; expected one of its own"),)
+
+
 @pytest.mark.parametrize("cut", [10, 60])
 def test_a_file_that_is_cut_off_is_an_error(cut, lines):
     path = lines("my.jsonl.gz", *sums(100))
@@ -384,7 +409,7 @@ def test_the_command_lists_every_known_set_and_every_layout(capsys, monkeypatch)
 
 def test_the_command_shows_what_was_read_and_what_was_not(capsys, monkeypatch, lines):
     monkeypatch.setenv("COLUMNS", "200")
-    path = lines("my.jsonl", CODE, "{", {**CODE, "question": "Return any valid answer."})
+    path = lines("my.jsonl", CODE, "{", {**CODE, "id": "any", "question": "Return any valid answer."})
     assert cli.main(["data", "show", f"code={path}"]) == 0
     said = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert f"{path}, layout code, all rows" in said
@@ -416,6 +441,35 @@ def test_a_prepared_folder_is_named_after_its_data(data, folder, own, lines, mon
     assert cli.main(["data", "prepare", data.replace("{tmp}", str(tmp_path))]) == 2
 
 
+@pytest.mark.parametrize(("limit", "told"), [("1", "1 problem (0 unjudged)"), ("2", "2 problems (0 unjudged)")])
+def test_one_problem_is_no_problems(limit, told, capsys, tmp_path, lines):
+    path = lines("my.jsonl", *sums(50), "{")
+    arguments = ["data", "prepare", f"math={path}#train", "--limit", limit, "--output", str(tmp_path / "copy")]
+    assert cli.main(arguments) == 0
+    captured = capsys.readouterr()
+    assert f"  train: {told}, " in captured.out
+    assert told.partition(" (")[0] in captured.err
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("test", "test"),
+        ("mine__test", "test"),
+        ("mine_test", "test"),
+        ("mine-dev", "validation"),
+        ("mine.valid", "validation"),
+        ("my_train", "train"),
+        ("latest", "train"),
+        ("contest", "train"),
+        ("mine_test_of_old", "train"),
+    ],
+)
+def test_the_end_of_a_files_name_says_its_split(name, split, lines):
+    path = lines(f"{name}.jsonl", MATH)
+    assert set(find_source(path, layout="math").files) == {split}
+
+
 def test_every_known_set_has_a_layout():
     assert [find_layout(known.layout).name for known in KNOWN] == [known.layout for known in KNOWN]
 
@@ -425,6 +479,6 @@ def test_whoever_plays_data_is_told_of_its_malformed_rows(tmp_path: Path, caplog
     path.write_text('{"problem": "2 + 2?", "answer": "4"}\n{"problem": "", "answer": "1"}\n{"problem": "3?"}\n')
     assert [problem.answer for problem in problems(str(path), "test", "math")] == ["4"]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: 2 malformed rows are not played, the first one is row 1 of mine__test.jsonl: 'problem' is blank;"
+        f"{path}: malformed rows are not played, 2 in all; the first is row 1 of mine__test.jsonl: 'problem' is blank;"
         " expected a statement. datasets.load() lists them."
     ]

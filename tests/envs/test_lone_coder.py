@@ -42,6 +42,9 @@ def test_single_with_tools_works_until_its_program_passes_its_own_cases() -> Non
     )
     assert "Case 2. Input:\n```\n2\n```\nOutput:\n```\n4\n```\nThe program passed." in text
     assert course(env, cases(("1", "1"))) == [(-0.2, "")]  # no program
+    unread = "\nYour last reply was unreadable: it has no blocks of Python, and one is expected. Nothing came of it."
+    ran = text.index("\nYour program was run.")
+    assert env.observe("coder_0")["text"] == text[:ran].replace("Turn 2", "Turn 3") + unread + text[ran:]
     assert course(env, f"{block(DOUBLED)}\n{own}") == [(-1.0, "")]  # from 3 of 4 tests to 1, twice 0.5
     assert course(env, f"{block(RIGHT)}\n{own}") == [(0.75 * 2 + 1, "solved")]
 

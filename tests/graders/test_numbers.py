@@ -24,6 +24,13 @@ from pettingllms_envs.graders.estimates import differ
         (r"10^{-2}", Fraction(1, 100)),
         ("2^{10}", Fraction(1024)),
         ("{7}", Fraction(7)),
+        ("1e+20", Fraction(10**20)),
+        ("-2.5E-3", Fraction(-1, 400)),
+        (r"0.\overline{3}", Fraction(1, 3)),
+        (r"0.\bar3", Fraction(1, 3)),
+        (r"1.2\overline{45}", Fraction(137, 110)),
+        (r"-0.\overline{142857}", Fraction(-1, 7)),
+        (r"0.\overline{9}", Fraction(1)),
     ],
 )
 def test_a_number_is_read_exactly(text, value):
@@ -46,6 +53,9 @@ def test_a_number_is_read_exactly(text, value):
         "10^{99999}",
         "1" * 2001,
         "²",
+        "1e99999",
+        r"0.\overline{}",
+        r"3\overline{3}",
         "1_000",
     ],
 )

@@ -1,5 +1,6 @@
 """math-verify behind its door: what hangs ends, what is killed is asked again, verdicts are always the same."""
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -272,6 +273,7 @@ def test_nothing_is_left_of_a_call(warm):
 
 @pytest.mark.slow
 def test_nothing_is_left_of_ten_thousand_calls(warm):
+    faulthandler.cancel_dump_traceback_later()  # with a load of 12 it took 23 minutes; the suite ends a test after 10
     files, size = leaks(warm, 10_000)
     assert files <= 0
     assert size < 16 << 20

@@ -1585,3 +1585,66 @@ SOURCES = {
 """Texts that are hostile to the compiler, which reads nothing from standard input."""
 
 ATTACKS.extend(Attack(f"source_{name}", "hostile source", text) for name, text in SOURCES.items())
+
+stdin(
+    "forged verdict",
+    exit_in_a_monitor="""
+monitoring = sys.monitoring
+monitoring.use_tool_id(3, "attack")
+monitoring.register_callback(3, monitoring.events.PY_START, lambda *_: os._exit(0))
+monitoring.set_events(3, monitoring.events.PY_START)
+""",
+    faulthandler_that_exits="""
+import faulthandler, time
+faulthandler.dump_traceback_later(0.1, repeat=True, file=1, exit=True)
+time.sleep(10)
+""",
+    builtins_emptied="""
+import builtins
+for name in list(vars(builtins)):
+    delattr(builtins, name)
+""",
+    modules_emptied="sys.modules.clear()",
+    interpreter_within="""
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+inner = interpreters.create()
+attempt(getattr(interpreters, "exec", None) or interpreters.run_string, inner, "import os; print(os.environ, os.listdir('/'))")
+""",
+    times_and_modes_of_the_streams="""
+for fd in (0, 1, 2):
+    attempt(os.utime, fd, (1, 1)); attempt(os.fchmod, fd, 0); attempt(os.fchown, fd, 0, 0)
+attempt(os.posix_fallocate, 1, 0, 1 << 40)
+""",
+)
+
+call(
+    "forged verdict",
+    float_with_a_text_of_its_own="""
+class Any(float):
+    def __repr__(self): return '"anything"'
+    __str__ = __repr__
+def solve(path, pid): return Any(2)
+""",
+    text_of_an_enumeration="""
+import enum
+class Any(str, enum.Enum):
+    A = "no"
+    def __eq__(self, other): return True
+    __hash__ = str.__hash__
+def solve(path, pid): return Any.A
+""",
+    result_in_another_encoding="""
+import os
+def solve(path, pid):
+    os.write(3, ('"' + path + '"').encode("utf-16"))
+    os._exit(0)
+""",
+    imports_replaced="""
+import builtins
+builtins.__import__ = lambda *args, **settings: builtins
+def solve(path, pid): return path
+""",
+)

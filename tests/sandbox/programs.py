@@ -143,6 +143,14 @@ PROGRAMS = [
         "6 2",
     ),
     script(
+        "imports_of_who_looks_for_mistakes",
+        "import cProfile, code, doctest, pdb, profile, pstats\n"
+        "def f(n):\n    '>>> f(2)\\n4'\n    return n * n\n"
+        "print(doctest.testmod().failed, f(int(input())))",
+        "3",
+        "0 9",
+    ),
+    script(
         "less_usual_imports",
         "import asyncio, hashlib, dataclasses, inspect, csv, zlib, base64, difflib, unicodedata, uuid, calendar, secrets\n"
         "import json, pickle, textwrap, pprint, urllib.parse, xml.etree.ElementTree as et, argparse, logging, tempfile\n"

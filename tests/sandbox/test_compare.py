@@ -55,6 +55,8 @@ def test_tokens_are_the_same_words_or_close_numbers(printed, expected, tolerance
         ([1, 2], [1], False),
         ([], {}, False),
         ({"1": 2}, {1: 2}, True),
+        ({"true": 1, "null": 2, "1.5": 3}, {True: 1, None: 2, 1.5: 3}, True),
+        ({"True": 1}, {True: 1}, False),
         ({"a": 1}, {"a": 1, "b": 2}, False),
         ({"a": [1]}, {"a": [1.0]}, True),
         (10**400, 10**400, True),

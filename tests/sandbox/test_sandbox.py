@@ -103,6 +103,14 @@ def test_after_a_timeout_the_rest_is_run_only_if_the_caller_says_so(sandbox, iso
     assert report.results[2].detail.startswith("not run")
 
 
+@pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
+def test_who_was_stopped_by_the_clock_on_the_wall_is_told_its_cpu_time(sandbox, isolation):
+    burner = "import time\nwhile time.process_time() < 0.3: pass\ntime.sleep(99)"
+    report = sandbox.run_tests(burner, DOUBLE[:1], limits=Limits(wall=3.0), isolation=isolation)
+    assert report.verdict == Verdict.TIMEOUT
+    assert 0.25 < report.results[0].cpu < 0.6
+
+
 def test_the_cpu_limit_is_by_the_processes_own_time_and_not_by_the_clock(sandbox):
     result = sandbox.run("while True: pass", limits=Limits(cpu=1.0, wall=60.0))
     assert result.verdict == Verdict.TIMEOUT

@@ -147,7 +147,7 @@ def _fork_each(files: Files, job: Job, code: Code, streams: Streams, progress: P
             os.lseek(fd, 0, os.SEEK_SET)
         _set_input(streams[0], files.payload, *code.inputs[index])
         limit = job.time_left(progress)
-        before, began = _time_of_children(), time.monotonic()
+        before, began = time_of_children(), time.monotonic()
         try:
             pid = os.fork()
         except OSError as error:
@@ -159,7 +159,7 @@ def _fork_each(files: Files, job: Job, code: Code, streams: Streams, progress: P
         kind = LEFTOVER if _left_something() else ENDED
         num_output = _append(files.results, streams[1], job.output)
         num_errors = _append(files.errors, streams[2], ERRORS_SHOWN)
-        cpu = _time_of_children() - before
+        cpu = time_of_children() - before
         record = Record(kind, index, status, cpu, time.monotonic() - began, num_output, num_errors)
         _record(files, record)
         if kind == LEFTOVER or job.stops_after(record, progress):
@@ -183,7 +183,7 @@ def _run(code: Code) -> int:
     return program.call_test(code.code, code.prelude, code.fn_name, arguments.decode())
 
 
-def _time_of_children() -> float:
+def time_of_children() -> float:
     """CPU seconds of all processes that ended below this one; also of those that a test orphaned."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -153,13 +153,15 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     poll.register(server.sock, 0)  # only to hear that the trainer is gone
     poll.register(server.child_died, select.POLLIN)
     poll.register(read, select.POLLIN)
+    before = jobs.time_of_children()
     deadline = time.monotonic() + SETUP_SECONDS
     while True:
         left = deadline - time.monotonic()
         if left <= 0 or heard.forged:
             _kill(pid)
             kind = FORGED if heard.forged else WALL if heard.ready else FAULT
-            return _with_the_end(heard, kind, 0, 0.0, heard.job.wall, files)
+            cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
+            return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, heard.job.wall, files)
         events = dict(poll.poll(left * 1000))
         if server.sock.fileno() in events:
             os._exit(0)
