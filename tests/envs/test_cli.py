@@ -186,7 +186,6 @@ def test_a_class_explains_a_setting_before_its_bases_do() -> None:
     assert meanings["seed"] == "Of it."
 
 
-
 # --- play
 
 
