@@ -34,6 +34,7 @@ JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms
 ROOMS = {
     "core.py": set(),
     "spaces.py": {"gymnasium"},
+    "boxes.py": set(),
     "instances.py": {CORE},
     "replies.py": {CORE},
     "rendering.py": {"PIL", "rich", CORE},
@@ -53,9 +54,10 @@ ROOMS = {
     "datasets/problems.py": {"pettingllms_envs.sandbox.values"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.
     "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
-    | {"pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},
+    | {"pettingllms_envs.boxes", "pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},
     "graders/*.py": {
         CORE,
+        "pettingllms_envs.boxes",
         "pettingllms_envs.datasets.problems",
         "pettingllms_envs.graders",
         "pettingllms_envs.sandbox",
