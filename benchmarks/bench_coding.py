@@ -20,7 +20,6 @@ The goal is less than 5 ms of ours, on the median round.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import threading
@@ -31,6 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from children import below
 from figures import Figure, write
 
 import pettingllms_envs
@@ -63,26 +63,6 @@ class Metered:
             self.cpu += sum(result.cpu for result in report.results)
             self.tests += len(report.results)
         return report
-
-
-def below() -> float:
-    """CPU seconds of all processes below this one, those that have ended included."""
-    parents: dict[int, int] = {}
-    seconds: dict[int, float] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        parents[int(name)] = int(fields[1])
-        seconds[int(name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    found = 0.0
-    for process in parents:
-        above = parents[process]
-        while above not in (0, os.getpid()):
-            above = parents.get(above, 0)
-        found += seconds[process] if above else 0.0
-    return found
 
 
 def play(name: str, settings: dict[str, Any], mark: str, seeds: Sequence[int]) -> int:

@@ -16,7 +16,6 @@ round.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
 import statistics
@@ -29,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from children import below
 from figures import Figure, write
 
 import pettingllms_envs
@@ -133,23 +133,8 @@ def measure(row: Row, *, rounds: int, episodes: int, threads: int) -> Measured:
 
 
 def _cpu() -> float:
-    """CPU seconds of this process and of all below it, those that have ended included."""
-    parents: dict[int, int] = {}
-    seconds: dict[int, float] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        parents[int(name)] = int(fields[1])
-        seconds[int(name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    me, below = os.getpid(), 0.0
-    for process in parents:
-        above = process
-        while above not in (0, me):
-            above = parents.get(above, 0)
-        below += seconds[process] if above == me and process != me else 0.0
-    return time.process_time() + below
+    """CPU seconds of this process and of all below it."""
+    return time.process_time() + below()
 
 
 def _play(row: Row, executor: Metered, seeds: Sequence[int], number: int) -> tuple[int, list[bool]]:

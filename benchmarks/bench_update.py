@@ -28,8 +28,8 @@ from typing import Any
 import torch
 from datasets import Dataset
 from figures import Figure, write
-from tokenizers import Tokenizer, models
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from tokenizer_of_two import two_words
+from transformers import DynamicCache, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
@@ -124,18 +124,6 @@ class Setting:
         }
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """Of two words: nothing is read or written here."""
-    made = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0, "<end>": 1}, unk_token="<pad>")),
-        pad_token="<pad>",
-        eos_token="<end>",
-        padding_side="left",
-    )
-    made.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-    return made
-
-
 Update = Callable[[Mapping[str, Any]], torch.Tensor]
 """A batch to its loss, whose gradients are then in the model."""
 
@@ -148,7 +136,7 @@ def of_trl(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=GRPOConfig(**setting.arguments(folder)),
         train_dataset=Dataset.from_dict({"prompt": ["any"]}),
-        processing_class=tokenizer(),
+        processing_class=two_words(),
     )
     return _update(trainer, model, lambda: nullcontext()), model
 
@@ -161,7 +149,7 @@ def of_ours(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
         lambda: pettingllms_envs.make("plan_path"),
         MultiAgentGRPOConfig(**setting.arguments(folder)),
         Dataset.from_dict({"seed": [0]}),
-        processing_class=tokenizer(),
+        processing_class=two_words(),
     )
     if not trainer._shares("base"):
         raise RuntimeError("the model does not share prompts; expected it to, or there is nothing to compare")

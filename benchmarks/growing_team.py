@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
+from tokenizer_of_two import two_words
+from transformers import PrinterCallback, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.engine import Request, Sampled
@@ -89,7 +89,7 @@ def train(load: Load, make_team: Callable[[Load], Any], *, completion: int, num_
                 use_cpu=True,
             ),
             Dataset.from_dict({"seed": list(range(load.instances * num_steps))}),
-            processing_class=_tokenizer(),
+            processing_class=two_words(),
             policies={f"role{n}": f"policy{n % load.policies}" for n in range(load.roles)} if several else "shared",
             peft_config=LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"),
             callbacks=[seen],
@@ -117,15 +117,3 @@ def _model() -> Qwen3ForCausalLM:
             bos_token_id=None,
         )
     )
-
-
-def _tokenizer() -> PreTrainedTokenizerFast:
-    """Of two words: nothing is read or written with it."""
-    made = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0, "<end>": 1}, unk_token="<pad>")),
-        pad_token="<pad>",
-        eos_token="<end>",
-        padding_side="left",
-    )
-    made.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-    return made

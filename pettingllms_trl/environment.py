@@ -45,7 +45,9 @@ def env_maker(env: Env) -> MakeEnv:
             )
         return env
     if env not in pettingzoo.aec_registry:
+        ids = {each.rpartition("/")[2].partition("-v")[0]: each for each in pettingzoo.aec_registry}
         near = difflib.get_close_matches(env, pettingzoo.aec_registry, n=1)
+        near = near or [ids[name] for name in difflib.get_close_matches(env, ids, n=1)]
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise ValueError(
             f"no environment {env!r} in PettingZoo's AEC registry. {hint}Import the package that registers it (for "

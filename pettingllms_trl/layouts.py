@@ -5,9 +5,8 @@
 | one Trainer, one optimizer      | a `PeftModel` with adapters, or a `TeamModel` of full models (`weights.py`)    |
 | tokenizer, special tokens, beta | attributes of `GRPOTrainer`, set when a policy becomes active (`voices.py`)    |
 | temperature                     | of a role's sampling, and of the loss's logits with it (`sampling.py`)         |
-| learning rate, clipping         | parameter groups by policy, norms by policy                                    |
 | KL reference                    | of a fresh adapter the base, of any other policy a frozen copy of its weights  |
-| folders                         | `<dir>/<policy>/`, loaded alone by `from_pretrained`, with its tokenizer       |
+| learning rate, clipping, folder | each policy's own (`apart.py`)                                                 |
 
 Where one model plays all (`policies="shared"`), all of this is TRL's own, and its weights are at the root.
 `MultiAgentGRPOTrainer` says what is trained on; this class, which weights.
@@ -19,35 +18,27 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from accelerate.utils import set_seed
 from peft import PeftConfig, PeftModel
-from torch.distributed.tensor import DTensor
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.trainer import TRAINING_ARGS_NAME
-from trl import GRPOTrainer
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl.models.utils import prepare_deepspeed, prepare_fsdp
-from trl.trainer.utils import (
-    add_fused_lm_head,
-    create_model_from_path,
-    disable_dropout_in_model,
-    get_config_model_id,
-)
+from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl import sampling, voices, weights
 from pettingllms_trl.adapters import acting_as
+from pettingllms_trl.apart import KeepsApart
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.container import TeamModel
+from pettingllms_trl.loading import load_model, load_tokenizer, source_of
 from pettingllms_trl.policies import BASE, Policy, Routing
 from pettingllms_trl.prefill import prompts_read_once
 from pettingllms_trl.references import check_moving
 from pettingllms_trl.sampling import SamplingOverrides
 
 
-class Layouts(GRPOTrainer):
+class Layouts(KeepsApart):
     """See the head of this file.
 
     Args:
@@ -85,11 +76,11 @@ class Layouts(GRPOTrainer):
         self._overrides = sampling.of_agents(sampling.parse(args.role_sampling), list(routing.of_agent))
         self._temperatures = sampling.temperatures(self._overrides, routing, args.temperature)
         betas = {policy.name: args.beta if policy.beta is None else policy.beta for policy in routing.trained}
-        load_tokenizer = cache(partial(_load_tokenizer, args, model))
+        tokenizer_from = cache(partial(load_tokenizer, args, model))
         if routing.full and not routing.uses_model:
-            processing_class = voices.tokenizer_of(routing.full[0], None, load_tokenizer)
+            processing_class = voices.tokenizer_of(routing.full[0], None, tokenizer_from)
         elif routing.full and processing_class is None:
-            processing_class = load_tokenizer(_source(model))
+            processing_class = tokenizer_from(source_of(model))
         references: Mapping[str, weights.Reference] = {}
         # TRL makes one reference, from the model's path or of the adapter "default": right for a plain model alone.
         hidden: dict[str, Any] = {"beta": betas.get(BASE, 0.0) if self._is_plain else 0.0, "sync_ref_model": False}
@@ -104,7 +95,7 @@ class Layouts(GRPOTrainer):
                 routing,
                 model,
                 peft_config=peft_config,
-                load=partial(_load_model, args, model, quantization_config, several=bool(routing.full)),
+                load=partial(load_model, args, model, quantization_config, several=bool(routing.full)),
                 with_reference=[name for name, beta in betas.items() if beta],
                 share_references=not args.sync_ref_model,
             )
@@ -129,7 +120,7 @@ class Layouts(GRPOTrainer):
         self._voices = {
             policy.name: self._voice_of(
                 policy,
-                voices.tokenizer_of(policy, self.processing_class, load_tokenizer),
+                voices.tokenizer_of(policy, self.processing_class, tokenizer_from),
                 beta=betas.get(policy.name, 0.0),
                 ref_model=self.ref_model if self._is_plain else ready.get(policy.name),
             )
@@ -297,71 +288,6 @@ class Layouts(GRPOTrainer):
         base = model.get_base_model() if isinstance(model, PeftModel) else model
         add_fused_lm_head(base, temperature=temperature, outputs=outputs)
 
-    # ---- The optimizer --------------------------------------------------------------------------------------------
-
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """The inherited optimizer, its parameter groups split by policy, each with its own learning rate."""
-        fresh = self.optimizer is None
-        optimizer = super().create_optimizer(model)
-        if fresh and any(policy.learning_rate is not None for policy in self.routing.trained):
-            groups = []
-            for policy in self.routing.trained:
-                own = {id(p) for p in self._parameters_of(policy)}
-                rate = self.args.learning_rate if policy.learning_rate is None else policy.learning_rate
-                for group in optimizer.param_groups:
-                    params = [p for p in group["params"] if id(p) in own]
-                    groups.append({**group, "params": params, "lr": rate})
-            optimizer.param_groups = groups
-        return optimizer
-
-    def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
-        """Each policy's gradients are clipped by their own norm. Returns the norm of all of them, before clipping."""
-        trained = self.routing.trained
-        # DeepSpeed has clipped inside its step, by the common norm.
-        if self.is_deepspeed_enabled or (len(trained) == 1 and trained[0].max_grad_norm is None):
-            return super()._clip_grad_norm(model)
-        self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
-        norms = []
-        for policy in trained:
-            parameters = [p for p in self._parameters_of(policy) if p.grad is not None]
-            if not parameters:  # nothing taught it in this step; a norm of 0 would dilute what is logged
-                continue
-            limit = self.args.max_grad_norm if policy.max_grad_norm is None else policy.max_grad_norm
-            norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
-            norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-            self._metrics["train"][f"policy/{policy.name}/grad_norm"].append(float(norm))
-            norms.append(norm)
-        return torch.stack(norms or [torch.zeros((), device=self.accelerator.device)]).norm()
-
-    def _parameters_of(self, policy: Policy) -> list[torch.nn.Parameter]:
-        return weights.parameters_of(self.accelerator.unwrap_model(self.model), policy)
-
-    # ---- Disk -----------------------------------------------------------------------------------------------------
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        if self._is_plain:
-            super()._save(output_dir, state_dict)
-        elif self.args.should_save:
-            folder = Path(output_dir or self.args.output_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            weights.save(self.accelerator.unwrap_model(self.model), self.routing.trained, folder, state_dict)
-            for policy in self.routing.trained:
-                self._voices[policy.name].processing_class.save_pretrained(folder / policy.name)
-            torch.save(self.args, folder / TRAINING_ARGS_NAME)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        if self._is_plain or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-        else:
-            own = self.accelerator.unwrap_model(self.model if model is None else model)
-            weights.restore(own, self.routing.trained, Path(resume_from_checkpoint))
-
-    def _load_best_model(self) -> None:
-        if self._is_plain or self.is_deepspeed_enabled or self.is_fsdp_enabled:
-            super()._load_best_model()
-        else:  # transformers looks for weights at the root only, and goes on without
-            self._load_from_checkpoint(self.state.best_model_checkpoint)
-
 
 @contextmanager
 def instead(args: MultiAgentGRPOConfig, **values: Any) -> Iterator[None]:
@@ -394,35 +320,3 @@ def _check_settings(routing: Routing, args: MultiAgentGRPOConfig, processing_cla
             "cast_lm_head_to_fp32=True and several models, expected one: TRL casts one head. Leave it False; to have "
             "heads in float32, load the models so (args.model_init_kwargs)."
         )
-
-
-def _load_model(
-    args: MultiAgentGRPOConfig, own: Any, quantization_config: Any, source: str, is_base: bool, *, several: bool
-) -> PreTrainedModel:
-    """A model of the Hub or a folder, as TRL loads one; `own` is the trainer's, whose revision is no other model's."""
-    kwargs = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
-    if source != own:
-        kwargs.pop("revision", None)
-    if is_base and quantization_config is not None:
-        kwargs["quantization_config"] = quantization_config
-    if several:  # or the first would be spread over all devices
-        kwargs.setdefault("device_map", None)
-    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):  # as TRL; "auto" fails there
-        kwargs["device_map"] = None
-    return create_model_from_path(source, **kwargs)
-
-
-def _source(model: Any) -> str:
-    """The id or path that a model is, or was loaded from."""
-    return model if isinstance(model, str) else get_config_model_id(model.config)
-
-
-def _load_tokenizer(args: MultiAgentGRPOConfig, own: Any, source: str) -> PreTrainedTokenizerBase:
-    revision = (args.model_init_kwargs or {}).get("revision") if source == own else None
-    return AutoTokenizer.from_pretrained(
-        source,
-        truncation_side="left",
-        padding_side="left",
-        trust_remote_code=args.trust_remote_code,
-        **({"revision": revision} if revision else {}),
-    )

@@ -66,7 +66,7 @@ def test_the_programs_own_time_is_metered_and_not_counted_as_the_turns() -> None
     busy = bench_tasks.replace(row, reply=lambda env, rng: "```python\nsum(range(20_000_000))\n```")
     measured = measure(busy, rounds=1, episodes=2, threads=1)
     assert measured.program_ms > 100
-    # One turn of two runs a program. Its time, counted as the turn's, would add half of it; not seen at all, it would be
-    # taken away. The kernel counts the CPU of other processes in ticks of 10 ms.
+    # One turn of two runs a program. Its time, counted as the turn's, would add a half of it; not seen at all, it
+    # would be taken away. The kernel counts the CPU of other processes in ticks of 10 ms.
     assert abs(measured.turn_ms[0]) < measured.program_ms / 4
     assert measured.success == 0

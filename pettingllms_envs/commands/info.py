@@ -94,7 +94,8 @@ def settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:
     """The task's own settings, the workflow's, then those that every environment of its kind has."""
     for part in (task, workflow):
         if dataclasses.is_dataclass(part):
-            meanings = documented(type(part).__doc__)
+            kinds = reversed(inspect.getmro(type(part)))  # a class has the last word
+            meanings = {name: text for kind in kinds for name, text in documented(vars(kind).get("__doc__")).items()}
             for field in dataclasses.fields(part):
                 if field.init and field.name not in ("task", "num_turns"):
                     yield field.name, _default(field.default), meanings.get(field.name, "")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from pettingllms_envs.boxes import boxed
 from pettingllms_envs.datasets import rows, statements
-from pettingllms_envs.datasets.answers import last_box
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
 
@@ -27,7 +27,7 @@ def read(row: Row) -> MathProblem:
     """
     statement = rows.statement(row, "problem", "Problem", "question")
     solution = rows.text(row, "solution", "Solution", default="")
-    answer = _answer(rows.words(row, "answer", "Answer") or last_box(solution))
+    answer = _answer(rows.words(row, "answer", "Answer") or boxed(solution) or "")
     name = rows.words(row, "ID", "id", "problem_idx")
     exam = _EXAM.search(name) or _AIME_URL.search(rows.text(row, "url", default=""))
     year = int(exam[1]) if exam else _year(row)
@@ -50,7 +50,7 @@ def read(row: Row) -> MathProblem:
 
 def _answer(written: str) -> str:
     """`"25"` of `"025"`, `"25"`, `"25.0"`, `"$25$"`, `"25^\\circ"`."""
-    digits = _DRESSING.sub("", last_box(written) or written)
+    digits = _DRESSING.sub("", boxed(written) or written)
     if not re.fullmatch(r"[0-9]{1,4}", digits) or int(digits) > 999:
         raise BadRow(f"the answer is {written!r}; expected a whole number from 0 to 999")
     return str(int(digits))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
+from pettingllms_envs.boxes import boxed
 from pettingllms_envs.datasets import rows, statements
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
 
 
-_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.S)
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _FIRST_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -38,7 +38,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
     """
     statement = rows.statement(row, problem)
     solution = rows.text(row, "solution", default="")
-    written = rows.words(row, answer) if row.get(answer) is not None else last_box(solution)
+    written = rows.words(row, answer) if row.get(answer) is not None else boxed(solution) or ""
     if not plain(written):
         raise BadRow(f"{answer!r} is missing or blank, and 'solution' has no box; expected an answer")
     return MathProblem(
@@ -74,23 +74,10 @@ def dapo(row: Row) -> MathProblem:
 def plain(answer: str) -> str:
     """An answer without a box around it, dollar signs, and a period at its end."""
     answer = answer.strip()
-    boxed = last_box(answer)
-    if answer in (f"\\boxed{{{boxed}}}", f"\\fbox{{{boxed}}}"):
-        answer = boxed
+    inside = boxed(answer) or ""
+    if answer in (f"\\boxed{{{inside}}}", f"\\fbox{{{inside}}}"):
+        answer = inside
     return _DOLLAR.sub("", answer).strip().removesuffix(".").strip()
-
-
-def last_box(solution: str) -> str:
-    """What is in the last box of a worked solution whose braces match; `""` if there is none. In linear time."""
-    opened: list[int] = []  # for each open brace where the content of its box begins, or -1 where it is no box's
-    last = (-1, -1)
-    for brace in _BRACE.finditer(solution):
-        if brace[0] == "}":
-            if opened:
-                last = max(last, (opened.pop(), brace.start()))
-        elif brace[0].endswith("{") and brace[0] != "\\{":
-            opened.append(-1 if brace[0] == "{" else brace.end())
-    return solution[last[0] : last[1]].strip() if last[0] >= 0 else ""
 
 
 def _level(row: Row) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pettingllms_envs.evaluation.statistics import bootstrap, mean_interval
@@ -58,24 +58,40 @@ def _title(header: Mapping[str, Any], groups: Sequence[str]) -> str:
 
 def _rate(name: str, table: Table, places: Sequence[int]) -> Item:
     """The share of successes, samples of one problem counted as one."""
-    of_problem: dict[int, list[bool]] = defaultdict(list)
-    for at in places:
-        of_problem[table["problem"][at]].append(table["success"][at])
-    shares = [sum(successes) / len(successes) for successes in of_problem.values()]
+    shares = _by_problem(table, {at: table["success"][at] for at in places})
     low, high = mean_interval(shares)
     return {"name": name, "value": sum(shares) / len(shares), "low": low, "high": high, "n": len(places)}
 
 
-def _mean(name: str, values: Sequence[float]) -> Item:
-    mean = sum(values) / len(values)
+def _mean(name: str, table: Table, values: Mapping[int, float]) -> Item:
+    """The mean of a figure of episodes, by their places in the table, samples of one problem counted as one."""
+    means = _by_problem(table, values)
+    mean = sum(means) / len(means)
     low: float | None = None
     high: float | None = None
-    if len(values) > MANY:  # the normal interval is as good there, and the bootstrap takes seconds
-        half = 1.959964 * statistics.stdev(values) / math.sqrt(len(values))
+    if len(means) > MANY:  # the normal interval is as good there, and the bootstrap takes seconds
+        half = 1.959964 * statistics.stdev(means) / math.sqrt(len(means))
         low, high = mean - half, mean + half
-    elif len(values) > 1:
-        low, high = bootstrap(values)
+    elif len(means) > 1:
+        low, high = bootstrap(means)
     return {"name": name, "value": mean, "low": low, "high": high, "n": len(values)}
+
+
+def _by_problem(table: Table, values: Mapping[int, float]) -> list[float]:
+    """The mean over the episodes of each problem."""
+    of_problem: dict[int, list[float]] = defaultdict(list)
+    for at, value in values.items():
+        of_problem[table["problem"][at]].append(value)
+    return [sum(each) / len(each) for each in of_problem.values()]
+
+
+def _returns(table: Table, agent: str, places: Iterable[int]) -> dict[int, float]:
+    """What an agent earned, where it played and the episode came to an end."""
+    return {
+        at: table["returns"][at][agent]
+        for at in places
+        if table["error"][at] is None and agent in table["returns"][at]
+    }
 
 
 def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
@@ -87,9 +103,8 @@ def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
         note = f"95%: {100 * rate['low']:.1f} to {100 * rate['high']:.1f}"
         yield {"name": "success", "value": f"{100 * rate['value']:.1f}%", "note": note}
     for agent in agents:
-        returns = [found[agent] for found in table["returns"] if agent in found]
-        if returns:
-            mean = _mean(agent, returns)
+        if returns := _returns(table, agent, range(len(table["name"]))):
+            mean = _mean(agent, table, returns)
             note = "" if mean["low"] is None else f"95%: {mean['low']:.3g} to {mean['high']:.3g}"
             yield {"name": f"return of {agent}", "value": f"{mean['value']:.3g}", "note": note}
     tokens = [number for number in table["tokens"] if number is not None]
@@ -103,9 +118,9 @@ def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
 
 def _parts(table: Table) -> Any:
     keys = sorted({key for parts in table["parts"] for key in parts})
-    played = [parts for parts, error in zip(table["parts"], table["error"], strict=True) if error is None]
+    played = {at: parts for at, parts in enumerate(table["parts"]) if table["error"][at] is None}
     for key in keys:
-        yield _mean(key.replace(".", " "), [parts.get(key, 0.0) for parts in played])
+        yield _mean(key.replace(".", " "), table, {at: parts.get(key, 0.0) for at, parts in played.items()})
 
 
 def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict[str, list[Item]]:
@@ -123,10 +138,10 @@ def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict
         if judged & set(places)
     ]
     returns = [
-        {**_mean(agent, values), "step": step}
+        {**_mean(agent, table, values), "step": step}
         for step, places in sorted(of_step.items())
         for agent in agents
-        if (values := [table["returns"][at][agent] for at in places if agent in table["returns"][at]])
+        if (values := _returns(table, agent, places))
     ]
     named = {"Success of the chosen path, by training step": solved, "Return, by training step": returns}
     return {label: [{"series": item["name"], **item} for item in items] for label, items in named.items() if items}

@@ -26,12 +26,9 @@ EXAMS = {
 
 @dataclass(frozen=True, slots=True)
 class Aime(Answering):
-    """The task; its state is an `AnswerState`, its move the text of an answer.
+    """The task; its other settings are those of `Answering`.
 
     Args:
-        data: Where the problems are from: None for the rows that come with the package (or the exam of `year`), a
-            local file, a folder that `pettingllms data prepare` wrote, or an id of the Hub.
-        layout: The columns of the rows; None to tell them by the name of the data set.
         year: Only the exam of this year, such as 2024 or 24, from the Hub where there are no `data`; None for all.
 
     Raises:

@@ -21,18 +21,7 @@ from pettingllms_envs.tasks.coding import Coding
 
 @dataclass(frozen=True, slots=True)
 class LiveCodeBench(Coding):
-    """The task; its state is a `CodingState`, its move a program.
-
-    Args:
-        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
-            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
-        layout: The columns of the rows; None to tell them by the name of the data set.
-        include_unjudged: Whether to play problems, too, that comparing outputs cannot judge: those with several right
-            answers, and those that ask for interaction.
-        train_tests: On how many golden tests a program is graded in the split `train`, a fixed sample of each
-            problem's; None for all of them. The other splits always use all.
-        cpu: Seconds of CPU time for a test; None for the problem's own limit, at least 2 and at most 10.
-    """
+    """The task; its settings are those of `Coding`."""
 
     name: ClassVar[str] = "live_code_bench"
     own: ClassVar[str] = "own:live_code_bench"

@@ -17,13 +17,7 @@ from pettingllms_envs.tasks.answering import Answering
 
 @dataclass(frozen=True, slots=True)
 class OlympiadBench(Answering):
-    """The task; its state is an `AnswerState`, its move the text of an answer.
-
-    Args:
-        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
-            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
-        layout: The columns of the rows; None to tell them by the name of the data set.
-    """
+    """The task; its settings are those of `Answering`."""
 
     name: ClassVar[str] = "olympiad_bench"
     own: ClassVar[str] = "own:olympiad_bench"

@@ -1,5 +1,6 @@
 """The command line, as a person in a terminal meets it."""
 
+import dataclasses
 import importlib.metadata
 import io
 import os
@@ -13,7 +14,7 @@ from PIL import Image
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs import cli
+from pettingllms_envs import cli, plan_path_v0, registry
 from pettingllms_envs.commands import info, new
 from pettingllms_envs.commands.play import between
 from pettingllms_envs.tasks.plan_path import PlanPath
@@ -152,6 +153,44 @@ def test_the_meaning_of_an_argument_is_what_its_docstring_says() -> None:
         "kwargs": "The rest.",
     }
     assert info.documented(None) == {}
+
+
+OWN = [entry for entry in registry.entries() if entry.origin == registry.BUILT_IN]
+
+
+@pytest.mark.parametrize("entry", OWN, ids=[entry.full_name for entry in OWN])
+def test_each_setting_of_an_environment_has_a_meaning(entry: registry.Entry) -> None:
+    module = importlib.import_module(entry.module)
+    for name in module.env().metadata["workflows"]:
+        workflow = module.env(workflow=name).workflow
+        unexplained = [setting for setting, _, said in info.settings(module, workflow.task, workflow) if not said]
+        assert unexplained == []
+
+
+def test_a_class_explains_a_setting_before_its_bases_do() -> None:
+    @dataclasses.dataclass
+    class Base:
+        """A board.
+
+        Args:
+            size: Rows.
+            seed: Of it.
+        """
+
+        size: int
+        seed: int
+
+    @dataclasses.dataclass
+    class Own(Base):
+        """A wide board.
+
+        Args:
+            size: Columns.
+        """
+
+    meanings = {name: meaning for name, _, meaning in info.settings(plan_path_v0, Own(1, 2), None)}
+    assert meanings["size"] == "Columns."
+    assert meanings["seed"] == "Of it."
 
 
 # --- play

@@ -166,7 +166,7 @@ def test_looking_for_a_copy_takes_no_time(given: str) -> None:
     problem = replace(UNIQUE, statement="1 " * 20_000)
     began = time.process_time()
     assert not is_shown(problem, Case(given, "2"))
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 10  # 0.3 s at most where measured
 
 
 # Of SQUARE: SIGNED fails negative numbers, DOUBLED all but 0 and 2.

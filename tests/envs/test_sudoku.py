@@ -195,10 +195,10 @@ def test_anything_else_is_unreadable_for_a_fixed_reason(reply: str, reason: str)
 @pytest.mark.parametrize("opening", ["", "Fill: ", "Grid: ", "Grid:\n"])
 def test_a_megabyte_of_anything_is_read_in_milliseconds(opening: str, unit: str) -> None:
     reply = opening + unit * (1_000_000 // len(unit))
-    start = time.perf_counter()
+    start = time.process_time()
     for size in SIZES:
         Sudoku(size=size).parse(reply)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 5  # 0.002 s where measured; quadratic takes minutes
 
 
 @settings(max_examples=300, deadline=None)

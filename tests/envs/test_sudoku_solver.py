@@ -159,9 +159,9 @@ def test_known_puzzles_have_their_known_solution_and_no_other(puzzle: str, solut
 
 
 def test_a_notorious_puzzle_without_solution_is_done_at_once() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert list(solutions(9, candidates(9, IMPOSSIBLE))) == []
-    assert time.perf_counter() - start < 1  # 1.5 ms where it was measured
+    assert time.process_time() - start < 1  # 1.5 ms where it was measured
 
 
 def test_there_are_288_grids_of_4_by_4_and_all_are_valid() -> None:

@@ -74,8 +74,8 @@ def test_as_many_requests_are_in_flight_as_there_may_be(tmp_path: Path) -> None:
         seconds = time.monotonic() - began
     assert server.most_in_flight == 8
     assert len(server.bodies) == 16 * 8
-    # 16 episodes of 8 calls of 0.2 s, 8 at once, are 3.2 s; the machine may be busy.
-    assert server.busy / seconds > 8 * 0.5
+    # 16 episodes of 8 calls of 0.2 s, 8 at once, are 3.2 s; one at a time 25.6; the machine may be busy.
+    assert server.busy / seconds > 3
 
 
 def test_a_prompt_that_is_refused_is_an_error_row_and_no_failure(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def command(server: ChatServer, output: Path) -> list[str]:
 
 def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with serving(latency=0.03) as server:
+    with serving(latency=0.1) as server:
         output = tmp_path / "killed"
         file = output / "episodes.jsonl"
         process = subprocess.Popen(command(server, output), env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
@@ -246,6 +246,7 @@ def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path
         kept = record.read(output)
         assert 8 <= len(kept) < 40
         num_before = len(server.bodies)
+        server.latency = 0.0
         done = subprocess.run(
             command(server, output), env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
         )
@@ -276,10 +277,9 @@ def test_ctrl_c_at_the_keyboard_ends_the_command_at_once_and_politely(tmp_path: 
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         until = time.monotonic() + 60
-        while not server.bodies:
+        while len(server.bodies) < 4:  # so many threads ask
             assert time.monotonic() < until
             time.sleep(0.01)
-        time.sleep(1.0)  # the first request may be sent while the others' threads are being started
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "")

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golds import Asked
-from pettingllms_envs.graders.boxes import boxed
+from pettingllms_envs.boxes import boxed
 from pettingllms_envs.graders.math import MathGrader, Verdict
 from pettingllms_envs.graders.verdicts import Finding
 

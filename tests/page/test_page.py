@@ -19,7 +19,7 @@ import pytest
 
 from pettingllms_envs.cli import main
 from pettingllms_envs.evaluation import record
-from pettingllms_envs.evaluation.statistics import wilson
+from pettingllms_envs.evaluation.statistics import bootstrap, wilson
 from pettingllms_envs.page import build, page
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import index_of
@@ -92,9 +92,15 @@ def test_samples_of_one_problem_count_as_one(bench: Path) -> None:
         for sample, success in enumerate(map(bool, successes))
     ]
     record.write_rows(bench / "episodes.jsonl", made)
-    rate = blocks(page(bench))["run"]["groups_table"][0]
+    run = blocks(page(bench))["run"]
+    rate = run["groups_table"][0]
     assert rate["n"] == 12
     assert (rate["low"], rate["high"]) == pytest.approx(wilson(2, 4))  # of four problems, not of twelve episodes
+    for agent in rows[0]["returns"]:
+        card = next(card for card in run["cards"] if card["name"] == f"return of {agent}")
+        shown = [float(end) for end in card["note"].removeprefix("95%: ").split(" to ")]
+        of_problems = bootstrap([row["returns"][agent] for row in rows])  # the three samples of each are the same
+        assert shown == pytest.approx(of_problems, rel=0.01)
 
 
 def test_the_parts_of_an_episode_are_summed_by_scope() -> None:

@@ -117,7 +117,7 @@ def test_what_is_no_plain_json_is_no_result_and_costs_next_to_nothing(written):
     assert not same_result(written, 1)
     with pytest.raises(ValueError):  # noqa: PT011  # of many kinds; that it is one is the claim
         read_value(written)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 5.0
 
 
 def test_what_json_can_nest_can_be_compared():

@@ -188,6 +188,8 @@ def test_a_program_cannot_let_its_children_end_unaccounted(sandbox):
 ENDS = """
 import threading, time
 from pettingllms_envs import sandbox
+from pettingllms_envs.sandbox import slot
+slot._END_SECONDS = 20.0  # a server that does not end when its socket closes is waited for so long, then told again
 sandbox.run("")
 def work():
     while True: sandbox.run("import time; time.sleep(30)", limits=sandbox.Limits(wall=60.0))
@@ -201,7 +203,7 @@ def test_a_trainer_ends_at_once_though_a_daemon_thread_waits_for_a_program(sandb
     run = subprocess.run([sys.executable, "-X", "dev", "-c", ENDS], capture_output=True, text=True, timeout=120)
     *pids, began = run.stdout.split()
     assert run.returncode == 0, run.stderr
-    assert time.time() - float(began) < 1.8  # each server that must be told twice takes two seconds
+    assert time.time() - float(began) < 15  # 0.2 s; each server that must be told twice takes 20
     assert "still running" not in run.stderr
     assert pids
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
@@ -220,11 +222,11 @@ def test_the_start_of_the_first_server_does_not_hold_up_an_event_loop(sandbox):
 
     class Slow(Sandbox):
         def _try(self, plan: Plan) -> Probed:
-            time.sleep(1.0)
+            time.sleep(2.5)
             return super()._try(plan)
 
     with Slow(num_slots=2) as box:
-        assert asyncio.run(longest_pause(box)) < 0.8
+        assert asyncio.run(longest_pause(box)) < 2.0
 
 
 def in_a_trainer(before: str, program: str) -> list[str]:

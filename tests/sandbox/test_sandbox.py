@@ -95,7 +95,7 @@ def test_each_test_gets_the_verdict_that_its_end_and_its_output_deserve(sandbox,
 @pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
 def test_after_a_timeout_the_rest_is_run_only_if_the_caller_says_so(sandbox, isolation):
     program = "import time\nn = int(input())\nif n == 1: time.sleep(99)\nprint(2 * n)"
-    limits = Limits(cpu=1.0, wall=0.5)
+    limits = Limits(cpu=1.0, wall=1.0)
     report = sandbox.run_tests(program, DOUBLE, limits=limits, isolation=isolation, stop_at_timeout=False)
     assert [str(result.verdict) for result in report.results] == ["passed", "timeout", "passed", "passed"]
     report = sandbox.run_tests(program, DOUBLE, limits=limits, isolation=isolation)

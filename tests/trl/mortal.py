@@ -12,55 +12,32 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from peft import LoraConfig
 
-from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints import newest
+from short_runs import KeepsRollouts, adapter, settings
 from strangers import Relay
 
 
 BRIEF = partial(Relay, 1)
 
 
-class Mortal(MultiAgentGRPOTrainer):
-    """Keeps the episodes of every rollout."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.rollouts: list[list[Episode]] = []
-        super().__init__(*args, **kwargs)
-
-    def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
-        self.rollouts.append(super()._play(*args, **kwargs))
-        return self.rollouts[-1]
+class Mortal(KeepsRollouts, MultiAgentGRPOTrainer):
+    pass
 
 
 def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **options: Any) -> Mortal:
     """A trainer of `steps` steps, 2 rows of 4 candidates, each saved; `options` go where they belong."""
     names = ("policies", "credit", "filters", "callbacks", "eval_dataset")
     own = {name: options.pop(name) for name in names if name in options}
-    arguments = {
-        "output_dir": str(path),
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 8,
-        "max_steps": steps,
-        "learning_rate": 1e-2,
-        "lr_scheduler_type": "cosine",
-        "logging_steps": 1,
-        "save_strategy": "steps",
-        "save_steps": 1,
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "seed": 7,
-    }
+    saved = {"max_steps": steps, "lr_scheduler_type": "cosine", "save_strategy": "steps", "save_steps": 1, "seed": 7}
     adapters = own.setdefault("policies", "lora") != "shared"
     # Dropout, so that a random state that was not restored would show.
-    config = LoraConfig(r=4, lora_dropout=0.1, target_modules="all-linear", task_type="CAUSAL_LM")
+    config = adapter(lora_dropout=0.1)
     return Mortal(
         model=model,
         env=env,
-        args=MultiAgentGRPOConfig(**{**arguments, **options}),
+        args=settings(path, **{**saved, "bf16": True, **options}),
         train_dataset=Dataset.from_dict({"seed": range(12)}),
         peft_config=config if adapters else None,
         **own,

@@ -52,6 +52,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
             r"no environment 'pettingllms/plan_pth-v0' in PettingZoo's AEC registry\. "
             r"Did you mean 'pettingllms/plan_path-v0'\? Import the package that registers it",
         ),
+        ({"env": "plan_path"}, ValueError, r"no environment 'plan_path' .* Did you mean 'pettingllms/plan_path-v0'\?"),
         (
             {"env": "qqqqqqqq"},
             ValueError,
@@ -176,6 +177,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
     ],
     ids=[
         "environment",
+        "environment by its bare name",
         "environment without a near name",
         "environment of a wrong type",
         "environment made already",

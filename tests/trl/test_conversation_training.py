@@ -10,40 +10,23 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import Policy
-from pettingllms_trl.records import Decision, Episode
+from pettingllms_trl.records import Decision
+from short_runs import KeepsRollouts, adapter, settings
 from strangers import Relay
 
 
 def team(model: Any, path: Path, *, env: Any = Relay, kind: Any = None, policies: Any = "lora", **options: Any) -> Any:
     from pettingllms_trl.trainer import MultiAgentGRPOTrainer  # where vLLM is installed, importing TRL warns of much
 
-    class Keeps(kind or MultiAgentGRPOTrainer):
-        """Keeps the episodes of every rollout."""
+    class Keeps(KeepsRollouts, kind or MultiAgentGRPOTrainer):
+        pass
 
-        def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
-            self.rollouts = [*getattr(self, "rollouts", ()), super()._play(*args, **kwargs)]
-            return self.rollouts[-1]
-
-    settings = {
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 8,
-        "max_steps": 1,
-        "learning_rate": 1e-2,
-        "logging_steps": 1,
-        "check_groups": True,
-        "history": "conversation",
-        **options,
-    }
-    args = MultiAgentGRPOConfig(
-        str(path), use_cpu=True, bf16=False, report_to="none", save_strategy="no", disable_tqdm=True, **settings
-    )
-    adapter = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM") if policies == "lora" else None
-    return Keeps(model, env, args, Dataset.from_dict({"seed": range(64)}), policies=policies, peft_config=adapter)
+    args = settings(path, **{"check_groups": True, "history": "conversation", **options})
+    peft_config = adapter() if policies == "lora" else None
+    return Keeps(model, env, args, Dataset.from_dict({"seed": range(64)}), policies=policies, peft_config=peft_config)
 
 
 def decisions(trainer: Any, agent: str | None = None) -> list[Decision]:

@@ -17,8 +17,9 @@ import pandas
 import pytest
 from datasets import Dataset
 
-from pettingllms_trl import Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import Decision, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import loo
+from short_runs import KeepsRollouts, settings
 from strangers import Relay
 
 
@@ -36,16 +37,8 @@ class Uneven(Relay):
             self.truncations = dict.fromkeys(self.agents, True)
 
 
-class Watched(MultiAgentGRPOTrainer):
-    """Keeps the episodes of every rollout."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.rollouts: list[list[Episode]] = []
-        super().__init__(*args, **kwargs)
-
-    def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
-        self.rollouts.append(super()._play(*args, **kwargs))
-        return self.rollouts[-1]
+class Watched(KeepsRollouts, MultiAgentGRPOTrainer):
+    pass
 
 
 def trained(model: str, path: Path, credit: Any, **options: Any) -> Watched:
@@ -53,21 +46,14 @@ def trained(model: str, path: Path, credit: Any, **options: Any) -> Watched:
     trainer = Watched(
         model,
         Uneven,
-        MultiAgentGRPOConfig(
-            str(path),
+        settings(
+            path,
             per_device_train_batch_size=2 * K,
             num_generations=K,
             max_completion_length=4,
             max_steps=2,
-            learning_rate=1e-2,
-            logging_steps=1,
             log_completions=True,
             num_completions_to_print=0,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            use_cpu=True,
-            bf16=False,
             seed=3,
             **options,
         ),

@@ -19,7 +19,8 @@ from schedules import Patient, Tidal, babble
 from strangers import Relay
 
 
-LIMIT = 0.3  # seconds: twice what anything else here takes on a busy machine
+LIMIT = 0.6  # seconds: several times what anything else here takes on a busy machine
+HANGS = 30  # seconds: how long whoever waits for an environment that hangs would wait
 ENGINES = pytest.mark.parametrize("engine", [Patient, Tidal])
 
 
@@ -47,7 +48,7 @@ class Clinic:
 
             def step(self, action: str | None) -> None:
                 if action is not None and hangs(self.task, len(self.written)):
-                    clinic.released.wait(10)
+                    clinic.released.wait(HANGS)
                 super().step(action)
 
             def close(self) -> None:
@@ -68,10 +69,10 @@ def clinic() -> Iterator[Clinic]:
     begin = time.monotonic()
     yield clinic
     clinic.released.set()
-    while num_left_alone() and time.monotonic() < begin + 5:
+    while num_left_alone() and time.monotonic() < begin + 20:
         time.sleep(0.005)
     assert num_left_alone() == 0
-    assert time.monotonic() - begin < 9  # whoever waits for an environment that hangs waits 10 s
+    assert time.monotonic() - begin < HANGS - 5
 
 
 def once(row: int, steps: int) -> Callable[[int, int], bool]:
@@ -101,7 +102,7 @@ def test_one_that_hangs_again_and_again_is_dropped_and_counted_and_the_others_ar
     expected = Clinic().play(lambda task, written: False, engine(by_prompt))
     found = clinic.play(lambda task, written: task == 2, engine(by_prompt))
     assert found.episodes == [episode for episode in expected.episodes if episode.instance != 2]
-    assert found.dropped == {2: "TimeoutError at the instance {'seed': 2}, opener_0: it took longer than 0.3 s"}
+    assert found.dropped == {2: "TimeoutError at the instance {'seed': 2}, opener_0: it took longer than 0.6 s"}
     assert (found.timed_out, found.retried) == (3, 2)
 
 
@@ -149,7 +150,7 @@ def test_one_that_fails_and_hangs_while_it_is_closed_is_replaced_too(clinic: Cli
             super().step(action)
 
         def close(self) -> None:
-            clinic.released.wait(10)
+            clinic.released.wait(HANGS)
 
     def make_env() -> Relay:
         made.append(Stuck())
@@ -179,7 +180,7 @@ def test_with_too_many_left_alone_training_stops_and_says_what_to_do(
 
 def test_threads_take_turns_and_one_left_alone_is_replaced(clinic: Clinic) -> None:
     crew = Threads(1, LIMIT)
-    crew.submit(1, lambda: clinic.released.wait(10))
+    crew.submit(1, lambda: clinic.released.wait(HANGS))
     assert crew.done(block=True) == []
     crew.submit(2, lambda: None)
     assert crew.leave_alone(1)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
@@ -26,13 +26,14 @@ from transformers import (
     TrainerCallback,
 )
 
-from pettingllms_trl import Completion, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl import Completion, Decision, MultiAgentGRPOTrainer, Policy
+from short_runs import KeepsRollouts, adapter, settings
 from strangers import Relay
 
 
 SEEDS = Dataset.from_dict({"seed": range(24)})
 GAME = partial(Relay, 1)  # the opener says something, the closer answers
-ADAPTER = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+ADAPTER = adapter()
 
 
 @pytest.fixture(scope="session")
@@ -70,17 +71,12 @@ def granite_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-class Team(MultiAgentGRPOTrainer):
-    """Keeps the episodes of every rollout and the batches that reach the loss."""
+class Team(KeepsRollouts, MultiAgentGRPOTrainer):
+    """Keeps the batches that reach the loss as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.rollouts: list[list[Episode]] = []
         self.batches: list[dict[str, Any]] = []
         super().__init__(*args, **kwargs)
-
-    def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
-        self.rollouts.append(super()._play(*args, **kwargs))
-        return self.rollouts[-1]
 
     def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
         self.batches.append(inputs)
@@ -91,27 +87,11 @@ def team(model: Any, path: Path, policies: Any, *, env: Any = GAME, **options: A
     """2 rows of 4 candidates a step, adapters of rank 4; `options` go where they belong."""
     own = {name: options.pop(name) for name in ("train_dataset", "callbacks", "credit") if name in options}
     adapters = policies == "lora" or (isinstance(policies, dict) and any(map(is_adapter, policies.values())))
-    arguments = {
-        "output_dir": str(path),
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 8,
-        "max_steps": 3,
-        "learning_rate": 1e-2,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "bf16": False,
-        "seed": 7,
-        "check_groups": True,
-    }
     return Team(
         model=model,
         env=env,
         policies=policies,
-        args=MultiAgentGRPOConfig(**{**arguments, **options}),
+        args=settings(path, **{"max_steps": 3, "seed": 7, "check_groups": True, **options}),
         peft_config=ADAPTER if adapters else None,
         **{"train_dataset": SEEDS, **own},
     )
@@ -574,8 +554,8 @@ def test_each_policy_is_saved_to_a_folder_that_loads_alone(
 def test_an_adapter_of_pefts_usual_name_has_a_folder_as_the_others_have(model_path: str, tmp_path: Path) -> None:
     trainer = team(carrying(model_path, "default", "closer"), tmp_path, {"opener": "default", "closer": "closer"})
     trainer.save_model(str(tmp_path / "saved"))
-    for adapter in ("default", "closer"):
-        assert (tmp_path / "saved" / adapter / "adapter_model.safetensors").is_file()
+    for policy in ("default", "closer"):
+        assert (tmp_path / "saved" / policy / "adapter_model.safetensors").is_file()
     assert not (tmp_path / "saved" / "adapter_model.safetensors").exists()
 
 

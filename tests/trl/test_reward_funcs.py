@@ -16,27 +16,16 @@ import torch
 from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, Qwen3ForSequenceClassification
 
-from pettingllms_trl import Completion, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import Completion, MultiAgentGRPOTrainer
 from pettingllms_trl.reward_functions import RewardFunctions
 from pettingllms_trl.run import Choice
+from short_runs import settings
 from strangers import Relay, letters
 
 
 def make(model_path: str, tmp_path: Path, functions: Any, **options: Any) -> MultiAgentGRPOTrainer:
     own = {name: options.pop(name) for name in ("reward_processing_classes",) if name in options}
-    args = MultiAgentGRPOConfig(
-        str(tmp_path),
-        per_device_train_batch_size=4,
-        num_generations=4,
-        max_completion_length=6,
-        max_steps=1,
-        report_to="none",
-        save_strategy="no",
-        disable_tqdm=True,
-        use_cpu=True,
-        bf16=False,
-        **options,
-    )
+    args = settings(tmp_path, **{"per_device_train_batch_size": 4, "max_completion_length": 6, **options})
     return MultiAgentGRPOTrainer(
         model_path, Relay, args, Dataset.from_dict({"seed": [1, 2], "level": [5, 6]}), reward_funcs=functions, **own
     )
@@ -272,7 +261,7 @@ def test_a_sequence_classifier_scores_prompt_and_completion(
                 expected = 2 * float(model(**ids).logits)
             assert candidate.parts == {"critic": pytest.approx(expected, abs=1e-4)}
     trainer.train()
-    assert "rewards/critic/mean" in trainer.state.log_history[-1]
+    assert "rewards/critic/mean" in trainer.state.log_history[0]
 
 
 def test_a_classifier_whose_tokenizer_cannot_write_messages_is_refused(

@@ -13,12 +13,13 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import Episode, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import counterfactual, weigh
 from pettingllms_trl.engine import Request, Sampled, Waves
 from pettingllms_trl.records import Completion
 from pettingllms_trl.rollout import play
 from pettingllms_trl.run import Choice
+from short_runs import settings
 from strangers import Relay
 
 
@@ -170,20 +171,7 @@ def test_a_reward_that_its_parts_do_not_make_says_whose() -> None:
 
 def made(model: str, path: Path, env: Any, **options: Any) -> MultiAgentGRPOTrainer:
     own = {name: options.pop(name) for name in ("reward_funcs",) if name in options}
-    args = MultiAgentGRPOConfig(
-        str(path),
-        per_device_train_batch_size=8,
-        num_generations=4,
-        max_completion_length=4,
-        max_steps=1,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        bf16=False,
-        **options,
-    )
+    args = settings(path, **{"max_completion_length": 4, **options})
     return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(8)}), **own)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig
 from transformers import AutoModelForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
@@ -27,6 +26,7 @@ from pettingllms_trl.sampling import (
 )
 from pettingllms_trl.scripts import arguments
 from pettingllms_trl.scripts.train import KINDS
+from short_runs import adapter, settings
 from strangers import Relay
 
 
@@ -164,29 +164,13 @@ def test_what_the_generator_sampled_after_a_stop_word_is_not_trained_on() -> Non
 def team(path: str, tmp_path: Path, policies: Any = TEAM, **options: Any) -> MultiAgentGRPOTrainer:
     given = policies.values() if isinstance(policies, dict) else ()
     adapters = policies == "lora" or any(isinstance(policy, str) for policy in given)
-    settings = {
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 8,
-        "max_turns": 1,
-        "max_steps": 2,
-        "learning_rate": 1e-2,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "bf16": False,
-        "seed": 7,
-        **options,
-    }
     return MultiAgentGRPOTrainer(
         None if given and not adapters else path,
         Relay,
-        MultiAgentGRPOConfig(str(tmp_path), **settings),
+        settings(tmp_path, **{"max_turns": 1, "max_steps": 2, "seed": 7, **options}),
         Dataset.from_dict({"seed": range(24)}),
         policies=policies,
-        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM") if adapters else None,
+        peft_config=adapter() if adapters else None,
     )
 
 

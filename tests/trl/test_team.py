@@ -13,14 +13,15 @@ import pandas
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PeftModel
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, TrainerCallback
 
 import pettingllms_trl.replaying
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl import Episode, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.batching import cut
 from pettingllms_trl.entropy import EntropyControl
+from short_runs import KeepsRollouts, adapter, settings
 from strangers import Relay
 
 
@@ -29,11 +30,10 @@ PLAN_PATH = partial(plan_path_v0.env, size=4, num_turns=2)
 GAMES = pytest.mark.parametrize("env", [partial(Relay, 1), PLAN_PATH], ids=["stranger", "plan_path"])
 
 
-class Team(MultiAgentGRPOTrainer):
-    """Keeps the episodes of every rollout, the batches that reach the loss, and the gradients before each step."""
+class Team(KeepsRollouts, MultiAgentGRPOTrainer):
+    """Keeps the names of rollouts, the batches that reach the loss, and the gradients before each step as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.rollouts: list[list[Episode]] = []
         self.names: list[str] = []
         self.batches: list[dict[str, Any]] = []
         self.gradients: list[dict[str, torch.Tensor]] = []
@@ -42,8 +42,7 @@ class Team(MultiAgentGRPOTrainer):
 
     def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
         self.names.append(kwargs["name"])
-        self.rollouts.append(super()._play(*args, **kwargs))
-        return self.rollouts[-1]
+        return super()._play(*args, **kwargs)
 
     def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
         self.batches.append(inputs)
@@ -64,29 +63,13 @@ class KeepGradients(TrainerCallback):
 def team(model: Any, path: Path, *, env: Any = Relay, train_dataset: Any = SEEDS, **options: Any) -> Team:
     """A trainer of the team: 2 rows of 4 candidates, adapters of rank 4, one step; `options` go where they belong."""
     own = {name: options.pop(name) for name in ("policies", "credit", "eval_dataset") if name in options}
-    arguments = {
-        "output_dir": str(path),
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 8,
-        "max_steps": 1,
-        "learning_rate": 1e-2,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "bf16": False,  # TRL would autocast, and a gradient would depend on the size of its pass
-        "seed": 7,
-        "check_groups": True,
-    }
     adapters = own.setdefault("policies", "lora") != "shared"
     return Team(
         model=model,
         env=env,
-        args=MultiAgentGRPOConfig(**{**arguments, **options}),
+        args=settings(path, **{"seed": 7, "check_groups": True, **options}),
         train_dataset=train_dataset,
-        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM") if adapters else None,
+        peft_config=adapter() if adapters else None,
         **own,
     )
 

@@ -2,8 +2,8 @@
 
 Neither library promises anything about them. A failure here says what moved, before a training run shows it as a
 wrong number: read the new source, adapt the method that stands on it (trainer.py, replaying.py, collecting.py,
-playing.py, entropy.py, references.py, survival.py, layouts.py, reward_functions.py), then the table here, then the
-pin of TRL in pyproject.toml.
+playing.py, entropy.py, references.py, survival.py, skipping.py, layouts.py, apart.py, loading.py,
+reward_functions.py), then the table here, then the pin of TRL in pyproject.toml.
 """
 
 import ast

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from pettingllms_envs.graders.boxes import boxed
+from pettingllms_envs.boxes import boxed
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,6 @@ def test_the_answer_is_what_the_last_closed_box_holds(reply, answer):
     ids=["open", "braces", "pairs", "bare", "nested", "backslashes", "inside"],
 )
 def test_a_megabyte_is_read_in_linear_time(reply):
-    half = reply[: len(reply) // 4]
-    seconds = []
-    for text in (half, reply):
-        tries = []
-        for _ in range(3):  # the quickest: the machine may be busy
-            began = time.process_time()
-            boxed(text)
-            tries.append(time.process_time() - began)
-        seconds.append(min(tries))
-    assert seconds[1] < 3.0
-    assert seconds[1] < 12 * max(seconds[0], 0.02)  # four times the length; sixteen times the time would be quadratic
+    began = time.process_time()
+    boxed(reply)
+    assert time.process_time() - began < 10  # 0.05 to 0.5 s where measured; a look at the rest for each box: an hour

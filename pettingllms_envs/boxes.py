@@ -1,4 +1,4 @@
-r"""Where a reply says its answer: in the last `\boxed{...}` whose braces are balanced. Pure, in linear time."""
+r"""Where a reply, or a worked solution, says its answer: in the last `\boxed{...}` whose braces are balanced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def boxed(reply: str) -> str | None:
 
     `\boxed{...}`, `\fbox{...}` and, without braces, `\boxed 7`. A brace after a backslash is a character, not a brace.
     Of a box in a box, the inner one is the last. A box that is never closed is passed over: a reply that was cut off
-    keeps the answer that it gave before.
+    keeps the answer that it gave before. Linear in the reply's length.
     """
     boxes = list(_BOX.finditer(reply))
     if not boxes:

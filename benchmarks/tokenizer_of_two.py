@@ -1,0 +1,18 @@
+"""The tokenizer of benchmarks in which nothing is read or written, for a trainer must have one."""
+
+from __future__ import annotations
+
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+
+def two_words() -> PreTrainedTokenizerFast:
+    """A tokenizer of two words."""
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0, "<end>": 1}, unk_token="<pad>")),
+        pad_token="<pad>",
+        eos_token="<end>",
+        padding_side="left",
+    )
+    made.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    return made
