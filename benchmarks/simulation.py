@@ -142,12 +142,22 @@ class SimulatedThreads:
     """A crew of so many workers on a simulated clock; see `pettingllms_trl.crew.Crew`.
 
     A job is done as it comes, and said to be done when a worker would have been free for it and finished it.
+
+    Args:
+        clock: What environments work is added to.
+        number: Of workers.
+        in_turn: Have the candidates of a decision played one after the other, whatever the number.
     """
 
-    def __init__(self, clock: SimulatedClock, number: int) -> None:
+    def __init__(self, clock: SimulatedClock, number: int, *, in_turn: bool = False) -> None:
+        self.at_once = 1 if in_turn else number
         self._clock = clock
         self._free_at = [0.0] * number
         self._ends: list[tuple[float, int]] = []
+
+    def now(self) -> float:
+        """Goes on in a job, too, by what its environment works."""
+        return self._clock.time + self._clock.worked
 
     def submit(self, ticket: int, job: Job) -> None:
         """Take a job. What it raises ends the benchmark."""

@@ -21,6 +21,15 @@ Done = tuple[int, BaseException | None]
 class Crew(Protocol):
     """Does jobs, each under a ticket that no other job has at the time."""
 
+    @property
+    def at_once(self) -> int:
+        """How many jobs it does at a time. With one, the candidates of a decision are played one after the other."""
+        ...
+
+    def now(self) -> float:
+        """Seconds, by the clock that tells quick environments from slow ones."""
+        ...
+
     def submit(self, ticket: int, job: Job) -> None:
         """Take a job."""
         ...
@@ -52,15 +61,19 @@ class Threads:
     """
 
     def __init__(self, number: int, patience: float | None = None) -> None:
-        self._number, self._patience = number, patience
+        self.at_once, self._patience = number, patience
         self._jobs: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._workers: list[_Worker] = []
 
+    def now(self) -> float:
+        """See `Crew`."""
+        return time.monotonic()
+
     def submit(self, ticket: int, job: Job) -> None:
         """See `Crew`."""
         self._jobs.put((ticket, job))
-        if len(self._workers) < self._number:
+        if len(self._workers) < self.at_once:
             self._workers.append(_Worker(self._jobs, self._done))
 
     def done(self, *, block: bool) -> Sequence[Done]:
@@ -145,8 +158,14 @@ def num_left_alone() -> int:
 class Caller:
     """Each job at once, on the caller's thread."""
 
+    at_once = 1
+
     def __init__(self) -> None:
         self._done: list[Done] = []
+
+    def now(self) -> float:
+        """See `Crew`."""
+        return time.monotonic()
 
     def submit(self, ticket: int, job: Job) -> None:
         """See `Crew`."""
