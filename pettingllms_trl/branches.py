@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pettingzoo import AECEnv
 
@@ -58,19 +58,15 @@ class Branch:
         return env
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The state in which an agent decides.
-
-    Args:
-        restorable: Whether an environment goes back to it, or is copied instead.
-        snapshot: To be restored, if so.
-        digest: Of the state, or `None` where the environment has no `state_hash`.
-    """
+class Start(NamedTuple):
+    """The state in which an agent decides."""
 
     restorable: bool
+    """Whether an environment goes back to it, or is copied instead."""
     snapshot: Any
+    """To be restored, if so."""
     digest: str | None
+    """Of the state; `None` where the environment has no `state_hash`."""
 
 
 def start_of(env: AECEnv) -> Start:

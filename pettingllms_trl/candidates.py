@@ -43,21 +43,19 @@ class Candidates:
     def __init__(
         self, venue: Venue, start: Start, agent: str, completions: Sequence[Completion], crashes: Crashes | None
     ) -> None:
-        self.slowest = 0.0  # seconds of a step
         self.is_free = True  # the run's own venue
         self._venue, self._start, self._agent = venue, start, agent
         self._completions, self._crashes = completions, crashes
-        self._branches: list[Branch | None] = [None] * len(completions)
+        self._branches: dict[int, Branch] = {}
         self._crashed: dict[int, str] = {}
-        self._num_left = len(completions)
+        self._slowest = 0.0  # seconds of a step
         self._first_failed = len(completions)
         self._lock = threading.Lock()  # never held while an environment is at work
 
     @property
     def branches(self) -> list[Branch]:
         """What each has led to, once all are played."""
-        assert None not in self._branches, "a candidate has not been played"
-        return [branch for branch in self._branches if branch is not None]
+        return [self._branches[k] for k in range(len(self._completions))]
 
     @property
     def crashed(self) -> list[str]:
@@ -65,9 +63,14 @@ class Candidates:
         return [self._crashed[k] for k in sorted(self._crashed)]
 
     @property
+    def was_slow(self) -> bool:
+        """Whether one of them was."""
+        return self._slowest >= SLOW
+
+    @property
     def unplayed(self) -> list[int]:
         """Those that nobody has played."""
-        return [k for k, branch in enumerate(self._branches) if branch is None]
+        return [k for k in range(len(self._completions)) if k not in self._branches]
 
     def play_in_turn(self, calls: Calls, *, while_quick: bool) -> bool:
         """Play them in the run's own venue.
@@ -81,17 +84,18 @@ class Candidates:
         """
         self.is_free = False
         limit = SLOW if while_quick else float("inf")
+        branches, slowest = self._branches, 0.0
         with self._failing(self._venue, calls, 0), calls.at_work():
             for k, branch in enumerate(self._play(self._venue, range(len(self._completions)), calls)):
-                self._branches[k] = branch
-                self._num_left -= 1
+                branches[k] = branch
                 seconds = calls.next()  # the next candidate has as long as this one had
-                if seconds > self.slowest:
-                    self.slowest = seconds
+                if seconds > slowest:
+                    slowest = seconds
                     if seconds >= limit:
                         break
-        self.is_free = self._num_left > 0
-        return not self._num_left
+        self._slowest = slowest
+        self.is_free = len(branches) < len(self._completions)
+        return not self.is_free
 
     def play(self, k: int, calls: Calls, stock: Stock) -> bool:
         """Play one of them beside others, in the run's own venue if that is free, else in an environment of the stock.
@@ -117,9 +121,8 @@ class Candidates:
             stock.give_back(setup.environment, venue.env)
         with self._lock:
             self._branches[k] = branch
-            self._num_left -= 1
-            self.slowest = max(self.slowest, seconds)
-            is_last = not self._num_left and self._first_failed == len(self._completions)
+            self._slowest = max(self._slowest, seconds)
+            is_last = len(self._branches) == len(self._completions) == self._first_failed
             self.is_free = (own or self.is_free) and not is_last
             return is_last
 

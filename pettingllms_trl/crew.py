@@ -60,15 +60,13 @@ class Threads:
             clock, and `close` waits no longer than this. `None`: both wait until a job is done.
     """
 
+    now = staticmethod(time.monotonic)
+
     def __init__(self, number: int, patience: float | None = None) -> None:
         self.at_once, self._patience = number, patience
         self._jobs: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._workers: list[_Worker] = []
-
-    def now(self) -> float:
-        """See `Crew`."""
-        return time.monotonic()
 
     def submit(self, ticket: int, job: Job) -> None:
         """See `Crew`."""
@@ -159,13 +157,10 @@ class Caller:
     """Each job at once, on the caller's thread."""
 
     at_once = 1
+    now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self._done: list[Done] = []
-
-    def now(self) -> float:
-        """See `Crew`."""
-        return time.monotonic()
 
     def submit(self, ticket: int, job: Job) -> None:
         """See `Crew`."""

@@ -73,7 +73,7 @@ class Run:
         self.episode = episode
         self.parent = parent
         self.candidates = None
-        self.slowest = 0.0  # seconds of a step, in the latest decision
+        self.was_slow = False  # in its latest decision, so that candidates are better played at once
         self.agent = ""
         self.prompt: Sequence[Message] = []
         self.over = False
@@ -189,7 +189,7 @@ class Run:
         assert self.candidates is not None, "nothing was sampled"
         played, self.candidates = self.candidates, None
         branches, sampled, turn = played.branches, self._sampled, self._turns.get(self.agent, 0)
-        self.slowest = played.slowest
+        self.was_slow = played.was_slow
         self.crashed += played.crashed
         for branch in branches:
             check_rewards(branch, self.agent)

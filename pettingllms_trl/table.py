@@ -10,7 +10,6 @@ from functools import partial
 from operator import attrgetter, itemgetter
 
 from pettingllms_trl.branches import Weigh
-from pettingllms_trl.candidates import SLOW
 from pettingllms_trl.conversation import Memory
 from pettingllms_trl.crashes import Crashes
 from pettingllms_trl.crew import Crew
@@ -224,7 +223,7 @@ class Table:
             self._play_at_once(seat, run.candidates.unplayed)
         else:
             name = run.venue.setup.environment
-            (self._slow.add if run.slowest >= SLOW else self._slow.discard)(name)
+            (self._slow.add if run.was_slow else self._slow.discard)(name)
             self._to_continue.extend(self._children(seat))
             if not run.over:
                 self._ready.append(seat)
