@@ -49,7 +49,7 @@ class Candidates:
         self._branches: dict[int, Branch] = {}
         self._crashed: dict[int, str] = {}
         self._slowest = 0.0  # seconds of a step
-        self._first_failed = len(completions)
+        self._has_failed = False
         self._lock = threading.Lock()  # never held while an environment is at work
 
     @property
@@ -85,7 +85,7 @@ class Candidates:
         self.is_free = False
         limit = SLOW if while_quick else float("inf")
         branches, slowest = self._branches, 0.0
-        with self._failing(self._venue, calls, 0), calls.at_work():
+        with self._failing(self._venue, calls), calls.at_work():
             for k, branch in enumerate(self._play(self._venue, range(len(self._completions)), calls)):
                 branches[k] = branch
                 seconds = calls.next()  # the next candidate has as long as this one had
@@ -104,12 +104,12 @@ class Candidates:
             Whether it was the last and none has failed, so that the caller goes on with the decision.
         """
         with self._lock:
-            if k > self._first_failed:  # in turn, it would not have come to this one
+            if self._has_failed:
                 return False
             own, self.is_free = self.is_free, False
         setup = self._venue.setup
         venue = self._venue if own else Venue(stock.take(setup.environment), setup)
-        with self._failing(venue, calls, k), calls.at_work():
+        with self._failing(venue, calls), calls.at_work():
             if not own:
                 venue.reset()
                 calls.next()
@@ -122,22 +122,22 @@ class Candidates:
         with self._lock:
             self._branches[k] = branch
             self._slowest = max(self._slowest, seconds)
-            is_last = len(self._branches) == len(self._completions) == self._first_failed
+            is_last = len(self._branches) == len(self._completions) and not self._has_failed
             self.is_free = (own or self.is_free) and not is_last
             return is_last
 
-    def fail(self, k: int) -> None:
-        """Begin no further ones that come after one that has failed."""
+    def fail(self) -> None:
+        """One has failed, and with it the decision: the others are not begun any more."""
         with self._lock:
-            self._first_failed = min(self._first_failed, k)
+            self._has_failed = True
 
     @contextmanager
-    def _failing(self, venue: Venue, calls: Calls, k: int) -> Iterator[None]:
+    def _failing(self, venue: Venue, calls: Calls) -> Iterator[None]:
         """What fails inside is closed."""
         try:
             yield
         except EnvironmentFailure:
-            self.fail(k)
+            self.fail()
             venue.close(calls)
             raise
 

@@ -171,8 +171,8 @@ class Run:
 
     @property
     def can_part(self) -> bool:
-        """Whether candidates may be played in other environments than the run's own."""
-        return self._start.restorable
+        """Whether there are several candidates, which may be played in other environments than the run's own."""
+        return self._start.restorable and len(self._sampled.completions) > 1
 
     def answered(self, sampled: Sampled) -> Candidates:
         """The agent's completions are there, to be played."""

@@ -36,12 +36,12 @@ class _AtWork:
     Args:
         seat: The run's.
         num_jobs: Not done yet.
-        failed: Index of the first candidate that failed, and how.
+        failure: How one of them failed.
     """
 
     seat: _Seat
     num_jobs: int = 0
-    failed: tuple[int, EnvironmentFailure] | None = None
+    failure: EnvironmentFailure | None = None
 
 
 class Table:
@@ -88,7 +88,7 @@ class Table:
         )
         self._to_continue: deque[_Seat] = deque()
         self._at_work: dict[int, _AtWork] = {}
-        self._jobs: dict[int, tuple[_AtWork, int]] = {}
+        self._jobs: dict[int, _AtWork] = {}
         self._tickets_of_parts = itertools.count(-1, -1)
         self._slow: set[str] = set()  # environments whose latest decision had a step that was
         self._ready: list[_Seat] = []
@@ -144,12 +144,11 @@ class Table:
 
     # ---- At work ----
 
-    def _submit(self, seat: _Seat, job: Callable[[Calls], None], candidate: int | None = None) -> None:
-        """Have something done with a run's environment, or with one of its candidates."""
-        ticket = seat.ticket if candidate is None else next(self._tickets_of_parts)
-        at_work = self._at_work.setdefault(seat.ticket, _AtWork(seat))
+    def _submit(self, seat: _Seat, job: Callable[[Calls], None], *, is_part: bool = False) -> None:
+        """Have something done with a run's environment, or, as a part of it, with one of its candidates."""
+        ticket = next(self._tickets_of_parts) if is_part else seat.ticket
+        at_work = self._jobs[ticket] = self._at_work.setdefault(seat.ticket, _AtWork(seat))
         at_work.num_jobs += 1
-        self._jobs[ticket] = at_work, candidate or 0
         self._work.submit(ticket, job, row=seat.run.row, agent=seat.run.agent)
 
     def _go_on(self, run: Run, step: Callable[[Calls], None], calls: Calls) -> None:
@@ -183,7 +182,7 @@ class Table:
     def _play_at_once(self, seat: _Seat, candidates: Sequence[int]) -> None:
         """Have candidates played by a job each."""
         for k in candidates:
-            self._submit(seat, partial(self._play_one, seat, k), k)
+            self._submit(seat, partial(self._play_one, seat, k), is_part=True)
 
     def _may_part(self, seat: _Seat) -> bool:
         """Whether candidates may be played at once. What failed perhaps did so for that: it is played anew in turn."""
@@ -193,10 +192,12 @@ class Table:
         """See to those whose work is done. Whether any job was."""
         done = self._work.done(block=block)
         for ticket, error in sorted(done, key=itemgetter(0)):
-            at_work, candidate = self._jobs.pop(ticket)
+            at_work = self._jobs.pop(ticket)
             at_work.num_jobs -= 1
             if isinstance(error, EnvironmentFailure):
-                self._failed_at(at_work, candidate, error)
+                at_work.failure = error
+                if at_work.seat.run.candidates is not None:  # which do not know yet of one that was left alone
+                    at_work.seat.run.candidates.fail()
             elif error is not None:
                 raise error
             if not at_work.num_jobs:
@@ -204,19 +205,13 @@ class Table:
                 self._worked(at_work)
         return bool(done)
 
-    def _failed_at(self, at_work: _AtWork, candidate: int, error: EnvironmentFailure) -> None:
-        if at_work.failed is None or candidate < at_work.failed[0]:
-            at_work.failed = candidate, error
-        if at_work.seat.run.candidates is not None:  # it does not know yet if it was left alone
-            at_work.seat.run.candidates.fail(candidate)
-
     def _worked(self, at_work: _AtWork) -> None:
         """All that was to be done with a run's environment is done."""
         seat, run = at_work.seat, at_work.seat.run
-        if at_work.failed is not None:
+        if at_work.failure is not None:
             if run.candidates is not None and run.candidates.is_free:
                 self._leave(run)
-            self._failed(seat, at_work.failed[1])
+            self._failed(seat, at_work.failure)
         elif self._given_up(run):
             self._leave(run)
         elif run.candidates is not None:
