@@ -59,6 +59,7 @@ class Room(Relay):
         return copy.deepcopy({name: value for name, value in vars(self).items() if name not in own})
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        self.house.num_restores += 1
         vars(self).update(copy.deepcopy(snapshot))
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -93,7 +94,7 @@ class House:
         self.made: list[Room] = []
         self.closed: list[Room] = []
         self.pool: list[Any] = []
-        self.num_resets = 0
+        self.num_resets = self.num_restores = 0
         self.most_inside: Counter[int] = Counter()  # of an instance, at the same time
         self._inside: Counter[int] = Counter()
         self._lock = threading.Lock()
@@ -202,6 +203,7 @@ def test_where_nothing_can_be_done_at_once_nothing_is_parted(num_threads: int, a
     house = House()
     house.play(num_threads=num_threads)
     assert (len(house.made), house.num_resets) == (3, 3)
+    assert house.num_restores == 3 * 4 * 3  # for each decision's second and third candidate, and to the best's end
 
 
 def test_an_environment_that_was_slow_and_is_quick_again_is_stepped_in_turn_again() -> None:
@@ -338,6 +340,19 @@ def test_the_same_instances_are_dropped_for_the_same_reason(all_slow: None) -> N
         assert found == expected
         assert list(found.dropped.values()) == ["OSError at the instance {'seed': 1}: it failed at b"]
         house.check(most=10 + 1)
+
+
+def test_once_one_has_failed_the_others_are_not_begun(all_slow: None) -> None:
+    steps = []
+
+    def fail(room: Room, action: str) -> None:
+        if room.written:
+            steps.append(action)
+            raise OSError("it failed")
+
+    with pytest.raises(EnvironmentFailure, match="it failed"):
+        House(fail).play(num_rows=1, crew=Dawdlers(random.Random(0), 3))
+    assert len(steps) == 3, "one in each attempt"
 
 
 @pytest.mark.parametrize("threads", [2, 5])
