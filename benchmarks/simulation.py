@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from pettingllms_trl.crew import Done, Job
+from pettingllms_trl.crew import Done, Job, Threads
 from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.records import Completion
 
@@ -49,7 +49,7 @@ class Workload:
     Args:
         instances: Environments in play.
         turns: Of each of the two agents.
-        candidates: K, sampled for each decision and played one after the other in its environment.
+        candidates: K, sampled for each decision.
         tokens: Mean length of a completion; lognormal, its deviation as large as its mean.
         longest: Most tokens of a completion.
         env_s: Least and greatest time of an environment's step; lognormal, these two deviations from the median.
@@ -179,6 +179,14 @@ class SimulatedThreads:
 
     def close(self) -> None:
         """See `Crew`."""
+
+
+class InTurn(Threads):
+    """Real threads on which the candidates of a decision are played one after the other."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.at_once = 1
 
 
 class SimulatedEngine:

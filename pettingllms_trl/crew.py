@@ -63,7 +63,8 @@ class Threads:
     now = staticmethod(time.monotonic)
 
     def __init__(self, number: int, patience: float | None = None) -> None:
-        self.at_once, self._patience = number, patience
+        self.at_once = self._number = number
+        self._patience = patience
         self._jobs: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._workers: list[_Worker] = []
@@ -71,7 +72,7 @@ class Threads:
     def submit(self, ticket: int, job: Job) -> None:
         """See `Crew`."""
         self._jobs.put((ticket, job))
-        if len(self._workers) < self.at_once:
+        if len(self._workers) < self._number:
             self._workers.append(_Worker(self._jobs, self._done))
 
     def done(self, *, block: bool) -> Sequence[Done]:

@@ -80,8 +80,9 @@ def play(
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
         only: Indices of the rows that are played here, where others play the rest. What follows from a row's place,
             in tickets, ties and records, is as if all were. `None`: all.
-        make_env: Called as many times as environments are in play at once; they are reset and used again. Or such a
-            function for each name that rows have in their field `environment`.
+        make_env: Called as many times as environments are in play at once; they are reset and used again. It may be
+            called on a thread, but never on two at once. Or such a function for each name that rows have in their
+            field `environment`.
         pool: Environments made before, used first; all that were in play are left in it. Of several kinds, a pool by
             name for each.
         engine: Samples the completions.
@@ -95,12 +96,14 @@ def play(
         seed: Names the rollout. Ties are broken by it and the decision's place alone, whatever else is in play.
         default_env_seed: Seeds the environment where a row has no seed.
         max_envs: Bound on the environments in play at once, and so on those left in a pool. `None`: all episodes; with
-            continuations K times as many, so that the engine has as much to do with them as with candidates.
+            continuations K times as many, so that the engine has as much to do with them as with candidates. Where
+            candidates are stepped at once, `num_threads` environments more at most.
         max_turns: An episode ends when an agent would decide more often.
-        num_threads: Environments are stepped on so many threads beside the engine. 0: on the caller's, in a fixed
-            order, so that an engine which samples by one stream of random numbers repeats itself. Threads are for
-            environments that wait (a sandbox, a server): one that computes in Python holds the interpreter's lock
-            meanwhile, and with it the engine's loop.
+        num_threads: Environments are stepped on so many threads beside the engine; of slow ones that can be restored
+            also the candidates of one decision at once, each in one of its own, see `candidates.py`. 0: on the
+            caller's, in a fixed order, so that an engine which samples by one stream of random numbers repeats itself.
+            Threads are for environments that wait (a sandbox, a server): one that computes in Python holds the
+            interpreter's lock meanwhile, and with it the engine's loop.
         env_timeout: Seconds that one call of an environment may take, on threads; then it has failed. Its thread
             cannot be ended: it is left alone, and another takes its place. Neither `make_env` nor `judge` has a limit.
         crash_reward: What an agent gets for a reply that crashes its environment again and again, see `crashes.py`.
