@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from pettingllms_trl.crew import Done, Job
+from pettingllms_trl.crew import Done, Job, Threads
 from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.records import Completion
 
@@ -49,7 +49,7 @@ class Workload:
     Args:
         instances: Environments in play.
         turns: Of each of the two agents.
-        candidates: K, sampled for each decision and played one after the other in its environment.
+        candidates: K, sampled for each decision.
         tokens: Mean length of a completion; lognormal, its deviation as large as its mean.
         longest: Most tokens of a completion.
         env_s: Least and greatest time of an environment's step; lognormal, these two deviations from the median.
@@ -142,12 +142,22 @@ class SimulatedThreads:
     """A crew of so many workers on a simulated clock; see `pettingllms_trl.crew.Crew`.
 
     A job is done as it comes, and said to be done when a worker would have been free for it and finished it.
+
+    Args:
+        clock: What environments work is added to.
+        number: Of workers.
+        in_turn: Have the candidates of a decision played one after the other, whatever the number.
     """
 
-    def __init__(self, clock: SimulatedClock, number: int) -> None:
+    def __init__(self, clock: SimulatedClock, number: int, *, in_turn: bool = False) -> None:
+        self.at_once = 1 if in_turn else number
         self._clock = clock
         self._free_at = [0.0] * number
         self._ends: list[tuple[float, int]] = []
+
+    def now(self) -> float:
+        """Goes on in a job, too, by what its environment works."""
+        return self._clock.time + self._clock.worked
 
     def submit(self, ticket: int, job: Job) -> None:
         """Take a job. What it raises ends the benchmark."""
@@ -169,6 +179,14 @@ class SimulatedThreads:
 
     def close(self) -> None:
         """See `Crew`."""
+
+
+class InTurn(Threads):
+    """Real threads on which the candidates of a decision are played one after the other."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.at_once = 1
 
 
 class SimulatedEngine:

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pettingzoo import AECEnv
 
@@ -58,17 +58,32 @@ class Branch:
         return env
 
 
-def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) -> Iterator[Branch]:
-    """Step each completion from the environment's present state; no branch sees another's.
+class Start(NamedTuple):
+    """The state in which an agent decides."""
+
+    restorable: bool
+    """Whether an environment goes back to it, or is copied instead."""
+    snapshot: Any
+    """To be restored, if so."""
+    digest: str | None
+    """Of the state; `None` where the environment has no `state_hash`."""
+
+
+def start_of(env: AECEnv) -> Start:
+    """The state that an environment is in."""
+    restorable = _makes_snapshots(env)
+    return Start(restorable, env.unwrapped.snapshot() if restorable else None, _state_hash(env))
+
+
+def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion], start: Start) -> Iterator[Branch]:
+    """Step each completion from the environment's present state, which is `start`; no branch sees another's.
 
     An environment with `snapshot()` and `restore()` goes back and forth; any other is deep-copied.
     """
-    game = env.unwrapped
-    if makes_snapshots(env):
-        before = game.snapshot()
+    if start.restorable:
         for k, completion in enumerate(completions):
             if k:
-                game.restore(before)
+                env.unwrapped.restore(start.snapshot)
             yield _step(env, agent, completion, restorable=True)
     else:
         for k, completion in enumerate(completions):
@@ -76,8 +91,7 @@ def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion]) ->
             yield _step(env if last else copy.deepcopy(env), agent, completion, restorable=False)
 
 
-def makes_snapshots(env: AECEnv) -> bool:
-    """Whether an environment goes back to a state, or is copied instead."""
+def _makes_snapshots(env: AECEnv) -> bool:
     game = env.unwrapped
     return hasattr(game, "snapshot") and hasattr(game, "restore")
 
@@ -125,8 +139,7 @@ def weighed(branch: Branch, agent: str, weigh: Weigh) -> Branch:
     return replace(branch, candidate=replace(branch.candidate, reward=rewards[agent]), rewards=rewards)
 
 
-def state_hash(env: AECEnv) -> str | None:
-    """Digest of the environment's state, or `None` where it has no `state_hash`."""
+def _state_hash(env: AECEnv) -> str | None:
     game = env.unwrapped
     return game.state_hash() if hasattr(game, "state_hash") else None
 
@@ -141,7 +154,7 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
         reward=rewards[agent],
         parts=dict(info.get("rewards", {})),
         team=tuple(info.get("team_rewards", ())),
-        state=state_hash(env),
+        state=_state_hash(env),
     )
     terminations, truncations = env.terminations, env.truncations  # once: an environment may make them when asked
     return Branch(

@@ -17,11 +17,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.branches import Branch, makes_snapshots, play_branches
+from pettingllms_trl.branches import Branch, Start, play_branches
 from pettingllms_trl.records import Candidate, Completion
 
 
@@ -42,10 +41,11 @@ def play_carefully(
     env: AECEnv,
     agent: str,
     completions: Sequence[Completion],
+    start: Start,
     crashes: Crashes,
     *,
     renew: Callable[[], AECEnv],
-    note: Callable[[Exception, Completion], None],
+    note: Callable[[int, Exception], None],
 ) -> Iterator[Branch]:
     """As `play_branches`, but a reply to blame for a crash ends its own branch alone.
 
@@ -53,47 +53,48 @@ def play_carefully(
         env: Of a kind that makes no snapshots, it is stepped in copies only.
         agent: Who acts.
         completions: Its candidates.
+        start: The state that the environment is in.
         crashes: What a crash is worth.
         renew: Puts a fresh environment, just reset, in the place of one that has failed.
-        note: Told of each crash that a reply is to blame for.
+        note: Told of each crash that a reply is to blame for, by the reply's index.
 
     Raises:
         Exception: The environment's, where no reply is to blame.
     """
-    start = _Start(env, renew, env.unwrapped.snapshot() if makes_snapshots(env) else None)
-    for completion in completions:
+    beginning = _Beginning(env, renew, start)
+    for k, completion in enumerate(completions):
         try:
-            branch = start.play(agent, completion)
+            branch = beginning.play(agent, completion)
         except Exception as crash:  # a stranger's code may raise anything
-            start.renew()
-            if not start.crashes_alike(agent, completion, crash):
+            beginning.renew()
+            if not beginning.crashes_alike(agent, completion, crash):
                 raise
-            start.renew()
-            start.play(agent, Completion(ids=(), text=""))  # raises if no reply is taken at all
-            note(crash, completion)
-            branch = start.crashed(agent, completion, crashes.reward)
+            beginning.renew()
+            beginning.play(agent, Completion(ids=(), text=""))  # raises if no reply is taken at all
+            note(k, crash)
+            branch = beginning.crashed(agent, completion, crashes.reward)
         yield branch
 
 
-class _Start:
-    """The state from which the candidates are played."""
+class _Beginning:
+    """An environment in the state from which the candidates are played, again and again."""
 
-    def __init__(self, env: AECEnv, renew: Callable[[], AECEnv], snapshot: Any) -> None:
-        self._env, self._renew, self._snapshot = env, renew, snapshot
+    def __init__(self, env: AECEnv, renew: Callable[[], AECEnv], start: Start) -> None:
+        self._env, self._renew, self._start = env, renew, start
 
     def play(self, agent: str, completion: Completion) -> Branch:
         """What a reply leads to, from that state."""
-        if self._snapshot is None:
-            env = copy.deepcopy(self._env)
-        else:
+        if self._start.restorable:
             env = self._env
-            env.unwrapped.restore(self._snapshot)
-        (branch,) = play_branches(env, agent, [completion])
+            env.unwrapped.restore(self._start.snapshot)
+        else:
+            env = copy.deepcopy(self._env)
+        (branch,) = play_branches(env, agent, [completion], self._start)
         return branch
 
     def renew(self) -> None:
         """After a crash: the next is played in an environment that has seen none."""
-        if self._snapshot is not None:  # else it was a copy that crashed
+        if self._start.restorable:  # else it was a copy that crashed
             self._env = self._renew()
 
     def crashes_alike(self, agent: str, completion: Completion, crash: Exception) -> bool:
@@ -107,15 +108,15 @@ class _Start:
     def crashed(self, agent: str, completion: Completion, reward: float) -> Branch:
         """A branch that ends where it began."""
         env = self._env
-        if self._snapshot is not None:
-            env.unwrapped.restore(self._snapshot)
+        if self._start.restorable:
+            env.unwrapped.restore(self._start.snapshot)
         return Branch(
             Candidate(completion=completion, reward=reward, parts={"crash": reward}),
             {**dict.fromkeys(env.possible_agents, 0.0), agent: reward},
             outcome=dict(env.infos.get(agent, {}).get("outcome", {})),
             over=True,
-            snapshot=self._snapshot,
-            copy=None if self._snapshot is not None else env,
+            snapshot=self._start.snapshot,
+            copy=None if self._start.restorable else env,
             team=(),
             crashed=True,
         )

@@ -21,6 +21,15 @@ Done = tuple[int, BaseException | None]
 class Crew(Protocol):
     """Does jobs, each under a ticket that no other job has at the time."""
 
+    @property
+    def at_once(self) -> int:
+        """How many jobs it does at a time. With one, the candidates of a decision are played one after the other."""
+        ...
+
+    def now(self) -> float:
+        """Seconds, by the clock that tells quick environments from slow ones."""
+        ...
+
     def submit(self, ticket: int, job: Job) -> None:
         """Take a job."""
         ...
@@ -51,8 +60,11 @@ class Threads:
             clock, and `close` waits no longer than this. `None`: both wait until a job is done.
     """
 
+    now = staticmethod(time.monotonic)
+
     def __init__(self, number: int, patience: float | None = None) -> None:
-        self._number, self._patience = number, patience
+        self.at_once = self._number = number
+        self._patience = patience
         self._jobs: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._workers: list[_Worker] = []
@@ -144,6 +156,9 @@ def num_left_alone() -> int:
 
 class Caller:
     """Each job at once, on the caller's thread."""
+
+    at_once = 1
+    now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self._done: list[Done] = []

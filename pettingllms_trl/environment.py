@@ -14,7 +14,7 @@ from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_trl.curriculum import Curriculum
-from pettingllms_trl.run import prompt_of
+from pettingllms_trl.observations import prompt_of
 from pettingllms_trl.stock import COLUMN, ONLY, MakeEnv, Row, Stock, name_of
 
 

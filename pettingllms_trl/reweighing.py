@@ -7,7 +7,7 @@ from functools import partial
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.branches import Branch, Weigh, play_branches, weighed
+from pettingllms_trl.branches import Branch, Weigh, play_branches, start_of, weighed
 from pettingllms_trl.credit import check_weights, weigh
 from pettingllms_trl.records import Completion
 
@@ -33,7 +33,7 @@ def weigher(
     steps: list[tuple[AECEnv, str, Branch]] = []
     for env in envs:
         agent = env.agent_selection
-        (branch,) = play_branches(env, agent, [Completion(ids=(), text="")])
+        (branch,) = play_branches(env, agent, [Completion(ids=(), text="")], start_of(env))
         steps.append((env, agent, branch))
     known = [name for env, _, branch in steps for name in _known_parts(env, branch, functions)]
     check_weights(weights, alpha, known=list(dict.fromkeys(known)))

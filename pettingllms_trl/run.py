@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.branches import Branch, Weigh, add_rewards, check_rewards, play_branches, state_hash, weighed
+from pettingllms_trl.branches import Branch, Start, Weigh, add_rewards, check_rewards, start_of, weighed
+from pettingllms_trl.candidates import Candidates
 from pettingllms_trl.conversation import Memory
-from pettingllms_trl.crashes import Crashes, play_carefully
+from pettingllms_trl.crashes import Crashes
+from pettingllms_trl.deadlines import Calls
 from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.observations import followup_of, prompt_of
 from pettingllms_trl.records import Completion, Decision, Episode, Message
-from pettingllms_trl.stock import ONLY, Row, Setup
+from pettingllms_trl.stock import Row, Setup
+from pettingllms_trl.venue import Venue
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,50 +37,10 @@ Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
 """For each completion of a choice, named rewards to be added to the environment's."""
 
 
-def prompt_of(observation: Any, *, agent: str) -> list[Message]:
-    """An observation as chat messages: `{"text": ..., "system": ...}` (system optional), or a plain string.
-
-    Lone surrogates, which a partner's reply or a data set may have brought in, and which no tokenizer takes, are
-    U+FFFD in them.
-
-    Raises:
-        TypeError: It is neither.
-    """
-    if isinstance(observation, str):
-        return [{"role": "user", "content": _encodable(observation)}]
-    if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
-        system = observation.get("system")
-        lead = [{"role": "system", "content": system}] if system else []
-        return [*lead, {"role": "user", "content": _encodable(observation["text"])}]
-    given = type(observation).__name__
-    if isinstance(observation, Mapping):
-        given = f"a mapping with the keys {sorted(observation)}"
-    raise TypeError(
-        f"agent {agent!r} observes {given}, expected text: a str, or a dict with a str under 'text' and, if you like, "
-        "one under 'system'. Wrap the environment so that observe() returns what the model shall read."
-    )
-
-
-def followup_of(observation: Any) -> str | None:
-    """What an agent that remembers is shown in place of an observation's text, where it offers a `"followup"`."""
-    followup = observation.get("followup") if isinstance(observation, Mapping) else None
-    return _encodable(followup) if isinstance(followup, str) else None
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-class EnvironmentFailure(Exception):
-    """The environment raised; never a model's fault, for every string is a legal action."""
-
-
 class Run:
     """An environment in the middle of an episode: it waits for an agent's completions, then goes on.
+
+    Its methods that take `calls` are done by jobs, one after the other but for those that play `candidates`.
 
     Args:
         row: The instance: `seed` and reset options.
@@ -90,8 +52,10 @@ class Run:
         parent: Where what follows a candidate is counted, if this run continues one instead of being an episode.
     """
 
-    env: AECEnv  # from `begin` on; the run's own until it is over
-    _setup: Setup
+    venue: Venue  # from `begin` on; the run's own until it is over
+    candidates: Candidates | None  # of the decision that is being taken, while they are played
+    _start: Start  # where that decision begins
+    _sampled: Sampled
 
     def __init__(
         self,
@@ -108,14 +72,13 @@ class Run:
         self.instance = instance
         self.episode = episode
         self.parent = parent
-        self.environment = ONLY
+        self.candidates = None
+        self.was_slow = False  # in its latest decision, so that candidates are better played at once
         self.agent = ""
         self.prompt: Sequence[Message] = []
         self.over = False
         self.children: list[Run] = []
         self.crashed: list[str] = []  # what replies did that crashed the environment
-        self.calling_since: float | None = None  # by `time.monotonic`, while the environment is at work
-        self.left_alone = False  # on a thread that nobody waits for
         self._abandoned = False
         self._seed = seed
         self._begins_with = self._memory = memory
@@ -156,48 +119,45 @@ class Run:
             parent=parent,
         )
 
-    def begin(self, env: AECEnv | None, setup: Setup) -> None:
+    def begin(self, env: AECEnv | None, setup: Setup, calls: Calls) -> None:
         """Reset an environment to the row's instance; to continue a candidate, go where its branch had come.
 
         Args:
             env: One of the row's. `None`: the run `brings_env`.
             setup: Of the row.
+            calls: Of the job.
         """
-        self.environment = setup.environment
         branch = None if self.parent is None else self.parent.branch
-        self._setup = setup
-        with self._environment_at_work():
-            if env is not None:
-                self._reset(env)
+        given = env if branch is None or branch.copy is None else branch.copy
+        assert given is not None, "no environment for a run that brings none"
+        self.venue = Venue(given, setup)
+        with calls.at_work():
+            if branch is not None and branch.copy is not None:
+                self.venue.env = copy.deepcopy(branch.copy)
+            else:
+                self.venue.reset()
                 if branch is not None:  # after the reset, on which a wrapper may insist
-                    branch.resume(env)
-            elif branch is not None and branch.copy is not None:
-                self.env = branch.copy
-                self.env = copy.deepcopy(self.env)
-            self._agents = list(self.env.possible_agents)
+                    branch.resume(self.venue.env)
+            self._agents = list(self.venue.env.possible_agents)
 
-    def _reset(self, env: AECEnv) -> None:
-        """Go on in this environment, at the beginning of the instance."""
-        self.env = env
-        env.reset(seed=self._setup.seed, options=self._setup.options)
-
-    def await_agent(self, max_turns: int | None) -> None:
+    def await_agent(self, max_turns: int | None, calls: Calls) -> None:
         """Go to the next agent that decides, or be `over`."""
         if self.over:
             return
-        env = self.env
-        with self._environment_at_work():
+        env = self.venue.env
+        with calls.at_work():
             while env.agents:
                 agent = env.agent_selection
                 if env.terminations[agent] or env.truncations[agent]:
                     env.step(None)  # PettingZoo's farewell step of an agent that is done
-                    self.calling_since = time.monotonic()
+                    calls.next()
                     continue
                 if max_turns is not None and self._turns.get(agent, 0) >= max_turns:
                     self.over = True
                     return
-                self.agent = agent
+                self.agent = calls.agent = agent
                 observation = env.observe(agent)
+                self._start = start_of(env)
                 break
             else:
                 self.over = True
@@ -209,21 +169,28 @@ class Run:
         self.prompt, prompt_ids = self._memory.prompt(self.agent, self.prompt, self._followup)
         return Request(self.agent, self.prompt, num_candidates, prompt_ids)
 
-    def decide(
-        self, sampled: Sampled, judge: Judge | None, num_continuations: int, weigh: Weigh | None = None
-    ) -> None:
-        """Play every completion on a branch of its own and go on from the best, by rewards that `weigh` may change.
+    @property
+    def can_part(self) -> bool:
+        """Whether there are several candidates, which may be played in other environments than the run's own."""
+        return self._start.restorable and len(self._sampled.completions) > 1
+
+    def answered(self, sampled: Sampled) -> Candidates:
+        """The agent's completions are there, to be played."""
+        self._sampled = sampled
+        self.candidates = Candidates(self.venue, self._start, self.agent, sampled.completions, self._crashes)
+        return self.candidates
+
+    def decide(self, judge: Judge | None, num_continuations: int, weigh: Weigh | None, calls: Calls) -> None:
+        """Go on from the best of the candidates, all of them played, by rewards that `weigh` may change.
 
         `children` are then the runs that continue the candidates: `num_continuations` of each, candidate after
         candidate, but none of one that ended the episode.
         """
-        turn = self._turns.get(self.agent, 0)
-        with self._environment_at_work():
-            state = state_hash(self.env)
-            branches = []
-            for branch in self._play(sampled.completions):
-                branches.append(branch)
-                self.calling_since = time.monotonic()  # the next candidate has as long as this one had
+        assert self.candidates is not None, "nothing was sampled"
+        played, self.candidates = self.candidates, None
+        branches, sampled, turn = played.branches, self._sampled, self._turns.get(self.agent, 0)
+        self.was_slow = played.was_slow
+        self.crashed += played.crashed
         for branch in branches:
             check_rewards(branch, self.agent)
         if judge is not None:
@@ -238,8 +205,8 @@ class Run:
         chosen = best[0] if len(best) == 1 else random.Random(place).choice(best)
         self._turns[self.agent] = turn + 1
         self.over = branches[chosen].crashed
-        with self._environment_at_work():
-            self.env = branches[chosen].resume(self.env)
+        with calls.at_work():
+            self.venue.env = branches[chosen].resume(self.venue.env)
             branch = branches[chosen]
             if num_continuations and branch.copy is not None and not branch.over:  # which this run goes on in
                 branches[chosen] = replace(branch, copy=copy.deepcopy(branch.copy))
@@ -264,27 +231,10 @@ class Run:
                 prompt_ids=sampled.prompt_ids,
                 candidates=tuple(branch.candidate for branch in branches),
                 chosen=chosen,
-                state=state,
-                environment=self.environment,
+                state=self._start.digest,
+                environment=self.venue.setup.environment,
             )
         )
-
-    def _play(self, completions: Sequence[Completion]) -> Iterator[Branch]:
-        if self._crashes is None:
-            return play_branches(self.env, self.agent, completions)
-        return play_carefully(self.env, self.agent, completions, self._crashes, renew=self._renew, note=self._note)
-
-    def _renew(self) -> AECEnv:
-        """A fresh environment in the place of the one that has failed, at the beginning of the instance."""
-        assert self._crashes is not None
-        self.close()
-        self._reset(self._crashes.make_env(self.environment))
-        self.calling_since = time.monotonic()
-        return self.env
-
-    def _note(self, error: Exception, completion: Completion) -> None:
-        said = completion.text[:200]
-        self.crashed.append(f"{type(error).__name__} at the instance {dict(self.row)} after {said!r}: {error}")
 
     def _continuation(self, branch: Branch, candidate: int, repeat: int, memory: Memory) -> Run:
         """A run that continues a candidate of the decision now taken."""
@@ -301,26 +251,6 @@ class Run:
     def _worth(self, agent: str) -> float:
         """The sum of an agent's rewards so far."""
         return sum(rewards.get(agent, 0.0) for rewards in self._rewards)
-
-    @contextmanager
-    def _environment_at_work(self) -> Iterator[None]:
-        """What is raised inside is the environment's failure."""
-        self.calling_since = time.monotonic()
-        try:
-            yield
-        except Exception as error:  # a stranger's code may raise anything; it is retried, then counted
-            raise EnvironmentFailure(f"{type(error).__name__} at the instance {dict(self.row)}: {error}") from error
-        finally:
-            self.calling_since = None
-        if self.left_alone:
-            raise EnvironmentFailure("came back when nobody waited for it any more")
-
-    def close(self) -> None:
-        """Close an environment that has failed."""
-        self.calling_since = time.monotonic()
-        with suppress(Exception):  # it may fail in this, too
-            self.env.close()
-        self.calling_since = None
 
     def finish(self) -> Episode:
         """The record of the episode, once it is over and all that continued its candidates is."""
@@ -347,7 +277,7 @@ class Run:
             decisions=tuple(reversed(decisions)),
             returns=returns,
             outcome=self._outcome,
-            environment=self.environment,
+            environment=self.venue.setup.environment,
         )
 
     def _followed(self, decision: int, candidate: int, number: int) -> tuple[float, ...]:

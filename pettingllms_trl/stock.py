@@ -9,7 +9,9 @@ a field that is `None` is one that the row does not have.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +43,7 @@ class Setup:
 
 
 class Stock:
-    """Makes environments, and keeps those that nobody plays in.
+    """Makes environments, and keeps those that nobody plays in. Several threads may take and give at once.
 
     Args:
         make_env: Makes one; or, by the name that rows have in `COLUMN`, one of each kind.
@@ -60,6 +62,7 @@ class Stock:
         given = idle if isinstance(idle, Mapping) else {ONLY: [] if idle is None else idle}
         self._idle = {name: given.get(name, []) for name in self._makers}
         self._default_seed = default_seed
+        self._making = threading.Lock()  # a user's function need not bear being called by several threads at once
 
     def setup(self, row: Row) -> Setup:
         """How a row's instance begins. Raises `ValueError` where it names no environment that there is."""
@@ -71,7 +74,11 @@ class Stock:
 
     def take(self, name: str, *, fresh: bool = False) -> AECEnv:
         """An environment of that name; a `fresh` one has never been played in."""
-        return self._idle[name].pop() if self._idle[name] and not fresh else self._makers[name]()
+        if not fresh:
+            with suppress(IndexError):  # rather than look first: another thread may take the last one
+                return self._idle[name].pop()
+        with self._making:
+            return self._makers[name]()
 
     def give_back(self, name: str, env: AECEnv) -> None:
         """Keep it until a row wants it."""

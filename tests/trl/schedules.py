@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Callable, Sequence
 
 from pettingllms_trl.crew import Done, Job
@@ -99,9 +100,13 @@ class Tidal:
 class Dawdlers:
     """A crew that does its jobs in any order, and no more of them than it likes before it is waited for."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, at_once: int = 1) -> None:
+        self.at_once = at_once
         self._rng = rng
         self._jobs: list[tuple[int, Job]] = []
+
+    def now(self) -> float:
+        return time.monotonic()
 
     def submit(self, ticket: int, job: Job) -> None:
         assert ticket not in dict(self._jobs), f"ticket {ticket} has two jobs"
@@ -121,10 +126,15 @@ class Dawdlers:
 class Holding:
     """A crew that does its jobs at once, but a certain ticket's, from the second on, only when no other is left."""
 
+    at_once = 1
+
     def __init__(self, ticket: int) -> None:
         self._ticket = ticket
         self._jobs: list[tuple[int, Job]] = []
         self._begun = False
+
+    def now(self) -> float:
+        return time.monotonic()
 
     def submit(self, ticket: int, job: Job) -> None:
         self._jobs.append((ticket, job))

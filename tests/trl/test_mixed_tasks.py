@@ -14,9 +14,9 @@ from pettingllms_envs import plan_path_v0, sokoban_v0
 from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.curricula import after, assign, by_environment
 from pettingllms_trl.curriculum import Progress
+from pettingllms_trl.failures import EnvironmentFailure
 from pettingllms_trl.metrics import of_episodes
 from pettingllms_trl.rollout import play
-from pettingllms_trl.run import EnvironmentFailure
 from pettingllms_trl.stock import Stock
 from schedules import Patient, Whimsical, babble
 from strangers import OneShot, Relay

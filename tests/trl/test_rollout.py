@@ -14,9 +14,9 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl.engine import Request, Sample, Sampled, Waves
+from pettingllms_trl.observations import prompt_of
 from pettingllms_trl.records import Completion, Decision, Episode, check_groups
 from pettingllms_trl.rollout import play
-from pettingllms_trl.run import prompt_of
 from strangers import Relay, letters
 
 
