@@ -110,12 +110,25 @@ def _join(
                 f"the workflow {name!r} got {stray[0]}={settings[stray[0]]!r}, which is a setting of {other!r}."
                 f" Leave it out, or take workflow={other!r}."
             )
+    _refuse_unknown(settings, task, own={*_settings(workflows[name]), "workflow", "num_turns", "alpha", "render_mode"})
     if "executor" in _settings(workflows[name]) and own.get("executor") is None:
         from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
 
         own["executor"] = ToolExecutor(imports=tuple(own.get("imports") or ()))
     joined: Workflow[Any] = workflows[name](task=task(**settings), num_turns=num_turns, **own)
     return joined
+
+
+def _refuse_unknown(settings: dict[str, Any], task: Callable[..., Task[Any, Any]], own: set[str]) -> None:
+    """Raise TypeError if there is a setting that the task, where it is a dataclass, does not have."""
+    if not (isinstance(task, type) and dataclasses.is_dataclass(task)):
+        return
+    fields = _settings(task)
+    for name in settings.keys() - fields:
+        try:
+            check_choice(f"the name of a setting of {task.__name__}", name, sorted(fields | own))
+        except ValueError as error:
+            raise TypeError(str(error)) from None
 
 
 def _settings(workflow: type[Any]) -> set[str]:

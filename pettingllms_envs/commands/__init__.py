@@ -65,8 +65,8 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
         try:
             return pettingllms_envs.make(args.env, **{**settings(args), **more})
         except TypeError as error:
-            hint = f"expected a setting of {args.env}. `pettingllms info {args.env}` shows them."
-            raise TypeError(f"{error}; {hint}") from error
+            hint = f"`pettingllms info {args.env}` shows the settings."
+            raise TypeError(f"{error} {hint}") from error
 
 
 def settings(args: argparse.Namespace) -> dict[str, Any]:

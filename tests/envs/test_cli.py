@@ -358,7 +358,7 @@ def test_nothing_is_ever_overwritten(run: Callable[..., tuple[int, str, str]], t
         ("info plan_path --set size", "'size' is no setting; expected KEY=VALUE, such as size=8."),
         ("info plan_path --set size=1", "size is 1; expected a whole number from 3 to 100."),
         ("info plan_path --set size=big", "size is 'big'; expected a whole number from 3 to 100."),
-        ("info plan_path --set colour=1", "expected a setting of plan_path. `pettingllms info plan_path` shows them."),
+        ("info plan_path --set colour=1", "`pettingllms info plan_path` shows the settings."),
         ("check plan_path --seeds 0", "--seeds is 0; expected at least 1."),
         ("play plan_path --workflow solo", "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan'."),
         ("play plan_path --split exam", "split is 'exam'; expected one of 'train', 'validation', 'test'."),

@@ -158,7 +158,7 @@ class Busy:
         return Report(results=tuple(results), isolation="fake")
 
 
-@pytest.mark.parametrize(("cpu", "walls", "num_passed"), [(0.5, [8.0, 60.0], 4), (0.1, [8.0], 0)])
+@pytest.mark.parametrize(("cpu", "walls", "num_passed"), [(0.5, [8.0, 68.0], 4), (0.1, [8.0], 0)])
 def test_who_did_not_get_its_share_of_a_busy_machine_is_asked_once_more_and_who_sleeps_is_not(
     cpu: float, walls: list[float], num_passed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
