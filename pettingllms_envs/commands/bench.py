@@ -192,10 +192,10 @@ def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str
 
 def told(console: Console, played: Any, path: Path) -> int:
     """Show the numbers and what is missing; the exit status."""
-    from pettingllms_envs.evaluation import tables
+    from pettingllms_envs.evaluation import metrics, tables
 
     if played.ended.rows:
-        tables.show(console, played.report)
+        tables.show(console, played.report, metrics.retries(played.ended.rows))
     say(console, f"\nEvery episode is in {path / 'episodes.jsonl'}, the numbers in {path / 'report.json'}.")
     return missing(console, played)
 

@@ -55,7 +55,8 @@ def test_costs_are_of_all_rows_and_by_agent() -> None:
     ]
     report = metrics.report(header(), rows)
     planner = report["agents"]["planner_0"]
-    assert (planner["calls"], planner["retries"], planner["cut_off"]) == (3, 2, 1)
+    assert (planner["calls"], planner["cut_off"]) == (3, 1)
+    assert metrics.retries(rows) == {"planner_0": 2}
     assert (planner["prompt_tokens"], planner["completion_tokens"]) == (450, 0)
     assert planner["return"]["mean"] == 0.5
     assert report["tokens"]["mean"] == 200  # of the episodes that ended
