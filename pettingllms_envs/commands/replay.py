@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import at_the_door, setting
+from pettingllms_envs.commands import at_the_door, refuse, setting
 from pettingllms_envs.commands.bench import bar, say
 
 
@@ -34,6 +34,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     with at_the_door():
         header, rows = record.read_header(args.file), record.read(args.file)
+        if not rows:
+            refuse(f"{args.file} has no episode yet; expected at least one. Wait for it, or name another run.")
         config = header["config"]
         given = {**(config.get("settings") or {}), **dict(args.settings)}
         envs: dict[str, Any] = {}

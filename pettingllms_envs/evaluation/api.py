@@ -87,8 +87,8 @@ class Endpoint:
             )
         if re.match(r"https?://[^/?#]*@", self.base_url):
             raise ValueError(
-                "base_url, which is not shown here, has a user name or a password; expected none, for it is written into "
-                "the records. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
+                "base_url, which is not shown here, has a user name or a password; expected none, for it is written "
+                "into the records. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
             )
         if not re.fullmatch(r"[!-~]*", self.key):
             raise ValueError(

@@ -181,17 +181,17 @@ def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
     with open(file, "rb") as stream:
         for number, line in enumerate(stream, 1):
             where = f"{file}, line {number}"
+            row: Any = None
+            fault = None
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 if not line.endswith(b"\n"):
                     return
-                row, fault = None, "it is not JSON"
-            else:
-                if isinstance(row, dict) and row.get("format", FORMAT) != FORMAT:
-                    _check_format(row, where)
-                fault = shape.of_row(row)
-            if fault is not None:
+                fault = "it is not JSON"
+            if isinstance(row, dict) and "format" in row:
+                _check_format(row, where)
+            if (fault := fault or shape.of_row(row)) is not None:
                 raise ValueError(
                     f"{where} is no episode ({fault}); expected rows as docs/records.md has them. Name a file that "
                     "`pettingllms bench` wrote, or remove the line."

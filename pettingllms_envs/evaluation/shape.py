@@ -1,4 +1,4 @@
-"""Whether what a file says is a run, as far as the readers of this package need it (docs/records.md has all fields)."""
+"""Whether what a file says is a run, as far as this package's readers need it (docs/records.md has all fields)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,10 @@ DAMAGES: list[tuple[Damage, str]] = [
     (lambda row: row.update(steps=[7]), r"steps\[0\] is no object"),
     (lambda row: row["steps"][0].pop("agent"), r"it has no steps\[0\].agent"),
     (lambda row: row["steps"][0].update(prompt={}), r"it has no steps\[0\].prompt.text"),
-    (lambda row: row["steps"][0].update(tokens={"prompt": "3", "completion": 1}), r"tokens.prompt is not a whole numb"),
+    (
+        lambda row: row["steps"][0].update(tokens={"prompt": "3", "completion": 1}),
+        r"tokens.prompt is not a whole numb",
+    ),
     (lambda row: row["steps"][0].update(parts={"team": 1.0}), r"steps\[0\].parts.team is not an object"),
     (lambda row: row["steps"][0].update(parts={"team": {"x": None}}), r"steps\[0\].parts.team.x is not a whole numb"),
 ]
@@ -41,7 +44,7 @@ def test_a_damaged_row_is_refused_with_its_line_and_what_is_wrong(tmp_path: Path
     damage(damaged)
     file = tmp_path / "episodes.jsonl"
     file.write_text(json.dumps(row(0, True)) + "\n" + json.dumps(damaged) + "\n")
-    with pytest.raises(ValueError, match=rf"episodes.jsonl, line 2 is no episode \(.*{fault}.*\); expected rows as docs"):
+    with pytest.raises(ValueError, match=rf"episodes.jsonl, line 2 is no episode \(.*{fault}.*\); expected rows"):
         record.read(tmp_path)
 
 
@@ -61,7 +64,9 @@ def test_whole_rows_are_none_the_worse_for_fields_that_nobody_knows() -> None:
         ('{"format": 0, "kind": "bench"}', "has the format 0; expected 1."),
     ],
 )
-@pytest.mark.parametrize("command", ["replay a", "view a", "compare b a", "crossplay b a", "bench sudoku --agents null"])
+@pytest.mark.parametrize(
+    "command", ["replay a", "view a", "compare b a", "crossplay b a", "bench sudoku --agents null"]
+)
 def test_a_folder_whose_run_json_is_none_is_refused_by_every_command(
     command: str, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
