@@ -288,7 +288,7 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key: str, monkey
 
 @pytest.mark.parametrize("url", ["https://me:sk-secret@host/v1", "https://sk-secret@host/v1"])
 def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(ValueError, match="has a user name or a password; .* --key-env MY_KEY") as refused:
+    with pytest.raises(ValueError, match=r"has a user name or a password; .* --key-env MY_KEY") as refused:
         Endpoint(base_url=url, model="m")
     assert "sk-secret" not in str(refused.value)
 
