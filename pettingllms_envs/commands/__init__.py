@@ -36,7 +36,7 @@ def at_the_door() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"{error.filename or 'a file'}: {error.strerror}"
+        what = f"{error.filename or 'a file'}: {error.strerror or error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Refused(
                 f"{what}; expected room for the rest. Make some, and give the same command again."

@@ -41,7 +41,11 @@ def read_run(text: str) -> Any:
 
     name, equals, folder = text.partition("=")
     path = Path(folder) if equals and not Path(text).exists() else Path(text)
-    name = name if equals and path == Path(folder) else path.resolve().name
+    name = (
+        name
+        if equals and path == Path(folder)
+        else (path.resolve().parent if path.suffix == ".jsonl" else path.resolve()).name
+    )
     return Run(name, record.read_header(path), record.read(path, whole=False))
 
 

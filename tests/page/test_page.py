@@ -180,6 +180,9 @@ def test_the_command_writes_the_page(bench: Path, capsys: pytest.CaptureFixture[
     assert main(["view", str(bench)]) == 0
     assert str(bench / "page.html") in capsys.readouterr().out
     assert (bench / "page.html").read_text("utf-8") == page(bench)
+    (bench / "page.html").unlink()
+    assert main(["view", str(bench / "episodes.jsonl")]) == 0
+    assert (bench / "page.html").exists()
 
 
 def test_the_server_shows_a_run_that_grows_and_answers_this_machine_alone(bench: Path) -> None:
