@@ -45,9 +45,8 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
     if not rows:
         raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")
     api = HfApi() if api is None else api
-    unreachable: type[BaseException] = HfHubHTTPError.__mro__[
-        1
-    ]  # of the HTTP client that this version of huggingface_hub has
+    # Which HTTP client it is that raises depends on the version of huggingface_hub.
+    unreachable: type[BaseException] = HfHubHTTPError.__mro__[1]
     added = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=file) for file in files(run)]
     text = card(repo, header, report(header, rows))
     added.append(CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=text.encode("utf-8")))

@@ -33,7 +33,7 @@ const histogram = (items, label) => () => {
   const ticks = few ? d3.range(least, most + 1, Math.ceil((most - least + 1) / 12)) : undefined;
   const seen = OUTCOMES.filter(([name]) => items.some((item) => item.outcome === name));
   return Plot.plot({
-    width: 560, height: 230, x: { label, ticks, tickFormat: few ? "d" : undefined }, y: { grid: true, label: "episodes" },
+    width: 560, height: 230, x: { label, ticks, tickFormat: few ? "d" : undefined }, y: { grid: true, label: "episodes", tickFormat: (n) => (Number.isInteger(n) ? n : "") },
     color: { domain: seen.map(([name]) => name), range: seen.map(([, color]) => color), legend: true },
     marks: [Plot.ruleY([0]), Plot.rectY(items, Plot.binX({ y: "count" },
       { x: "value", fill: "outcome", thresholds: few ? d3.range(least - 0.5, most + 1) : 30, tip: true }))],
@@ -41,7 +41,7 @@ const histogram = (items, label) => () => {
 };
 
 const lines = (items, label) => () => Plot.plot({
-  width: 560, height: 240, x: { label: "training step →", tickFormat: "d", interval: 1 }, y: { grid: true, label }, color: { legend: true, scheme: "tableau10" },
+  width: 560, height: 240, x: { label: "training step →", tickFormat: "d", interval: 1 }, y: label.startsWith("Success") ? { grid: true, label: "success", domain: [0, 1], tickFormat: "%" } : { grid: true, label: "return" }, color: { legend: true, scheme: "tableau10" },
   marks: [Plot.ruleY([0]), Plot.areaY(items, { x: "step", y1: "low", y2: "high", fill: "series", fillOpacity: 0.18 }),
     Plot.lineY(items, { x: "step", y: "value", stroke: "series" }), Plot.dot(items, { x: "step", y: "value", fill: "series", r: 2.5, tip: true })],
 });
