@@ -18,9 +18,10 @@ What a user got wrong ends with one line, "error: what was given, what was expec
 from __future__ import annotations
 
 import argparse
+import difflib
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, version
 from typing import NoReturn
 
@@ -77,7 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             with at_the_door():
                 command = plugged[argv[0]].load()
             return int(command(argv[1:]))
-        args = _parser(plugged).parse_args(argv)
+        if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
+            raise Refused(_unknown("there is no command", repr(argv[0]), (*COMMANDS, *plugged), "pettingllms"))
+        args, unknown = _parser(plugged).parse_known_args(argv)
+        if unknown:
+            raise Refused(_unknown("unrecognized arguments:", " ".join(unknown), args.options, args.prog))
         status: int = args.run(args, console)
     except Refused as refused:
         Console(stderr=True).print(Text(f"error: {_line(str(refused))}"), soft_wrap=True)
@@ -85,6 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return play.INTERRUPTED
     return status
+
+
+def _unknown(what: str, given: str, known: Iterable[str], prog: str) -> str:
+    near = difflib.get_close_matches(given.strip("'").partition(" ")[0], known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{what} {given}.{hint} `{prog} --help` shows what there is."
 
 
 def _line(message: str) -> str:
@@ -113,7 +124,7 @@ def _parser(plugged: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     for name, (module, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{module.__doc__}")
         module.add(command)
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, prog=command.prog, options=list(command._option_string_actions))
     for name, point in plugged.items():
         commands.add_parser(name, help=f"of {point.module.partition('.')[0]}; --help shows more")
     return parser

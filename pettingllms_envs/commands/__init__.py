@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
@@ -35,7 +36,11 @@ def at_the_door() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"{error.filename or 'the file'}: {error.strerror}"
+        what = f"{error.filename or 'a file'}: {error.strerror or error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Refused(
+                f"{what}; expected room for the rest. Make some, and give the same command again."
+            ) from error
         raise Refused(f"{what}; expected a path that can be used. Name another.") from error
     except (ValueError, TypeError, ImportError) as error:
         raise Refused(str(error)) from error

@@ -65,10 +65,10 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--base-url", metavar="URL", help="of an OpenAI-compatible server, such as http://host:8000/v1")
     who.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
     sampled = parser.add_argument_group("how models are sampled (an agent's own options come first)")
-    sampled.add_argument("--temperature", type=float, metavar="T", help="(as the server pleases, as all of these)")
-    sampled.add_argument("--top-p", type=float, metavar="P")
-    sampled.add_argument("--top-k", type=int, metavar="K")
-    sampled.add_argument("--max-tokens", type=int, metavar="N", help="of a reply")
+    sampled.add_argument("--temperature", metavar="T", help="(as the server pleases, as all of these)")
+    sampled.add_argument("--top-p", metavar="P")
+    sampled.add_argument("--top-k", metavar="K")
+    sampled.add_argument("--max-tokens", metavar="N", help="of a reply")
     sampled.add_argument("--stop", action="append", metavar="WORD", help="ends a reply; may be given several times")
     sampled.add_argument("--extra", metavar="JSON", help="further fields of each request")
 
@@ -77,8 +77,8 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     """How fast, how patiently, and where to."""
     how = parser.add_argument_group("how it runs")
     how.add_argument("--concurrency", type=int, metavar="N", help="episodes at once (32 with a model, else 1)")
-    how.add_argument("--timeout", type=float, metavar="S", help="seconds for an answer (600)")
-    how.add_argument("--patience", type=float, metavar="S", help="seconds after which a reply is given up (1200)")
+    how.add_argument("--timeout", metavar="S", help="seconds for an answer (600)")
+    how.add_argument("--patience", metavar="S", help="seconds after which a reply is given up (1200)")
     how.add_argument("--output", type=Path, metavar="DIR", help="where the records go (a folder below outputs/bench)")
 
 
@@ -104,6 +104,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
             rules=Rules(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
         )
         path = args.output or default_output(bench.config)
+    num = len(chosen.instances)
+    if args.limit is not None and num < args.limit:
+        more = " --samples K plays each K times." if args.samples == 1 else ""
+        say(console, f"There are {num} problems ({chosen.source}); --limit asked for {args.limit:,}.{more}")
     played = watched(bench, path, args, console, name)
     return told(console, played, path)
 
@@ -117,6 +121,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
     from pettingllms_envs.evaluation import lineup
 
     texts = list(args.agents) if texts is None else texts
+    given = sampling(args)
     if not texts:
         if args.model is None:
             raise ValueError(
@@ -124,9 +129,6 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
                 "--agents oracle."
             )
         texts = ["api"]
-    given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
-    if "extra" in given:
-        given["extra"] = lineup.option("extra", given["extra"])
     found = {}
     for agent, spec in lineup.assign(texts, roles).items():
         if spec.kind in LOCAL:
@@ -137,6 +139,22 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
         target = spec.target or (args.model if spec.kind == "api" else None)
         found[agent] = lineup.Spec(spec.kind, target, {**own, **spec.options})
     return found
+
+
+def sampling(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of models that the arguments give, as they are meant.
+
+    Raises:
+        ValueError: One is no number where one is expected.
+    """
+    from pettingllms_envs.evaluation import lineup
+
+    given = {name: getattr(args, name, None) for name in OPTIONS}
+    return {
+        name: lineup.option(name, value) if isinstance(value, str) else value
+        for name, value in given.items()
+        if value is not None
+    }
 
 
 def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
@@ -192,10 +210,10 @@ def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str
 
 def told(console: Console, played: Any, path: Path) -> int:
     """Show the numbers and what is missing; the exit status."""
-    from pettingllms_envs.evaluation import tables
+    from pettingllms_envs.evaluation import metrics, tables
 
     if played.ended.rows:
-        tables.show(console, played.report)
+        tables.show(console, played.report, metrics.retries(played.ended.rows))
     say(console, f"\nEvery episode is in {path / 'episodes.jsonl'}, the numbers in {path / 'report.json'}.")
     return missing(console, played)
 

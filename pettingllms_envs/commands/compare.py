@@ -41,7 +41,11 @@ def read_run(text: str) -> Any:
 
     name, equals, folder = text.partition("=")
     path = Path(folder) if equals and not Path(text).exists() else Path(text)
-    name = name if equals and path == Path(folder) else path.resolve().name
+    name = (
+        name
+        if equals and path == Path(folder)
+        else (path.resolve().parent if path.suffix == ".jsonl" else path.resolve()).name
+    )
     return Run(name, record.read_header(path), record.read(path, whole=False))
 
 
@@ -72,7 +76,10 @@ def show(console: Console, comparison: Any) -> None:
     table(console, ("paired", "points [interval]", "problems won", "p", "verdict"), rows)
     test = " and ".join(dict.fromkeys(pair.test for pair in comparison.pairs))
     of = f" All {len(rows)} verdicts hold together (Holm; intervals: Bonferroni)." if len(rows) > 1 else ""
-    say(console, f"\np: two-sided, exact, by {test}.{of}")
+    exact = "exact, "
+    if comparison.num_uneven:
+        exact = f"not quite exact (of {comparison.num_uneven} problems the runs have different numbers of samples), "
+    say(console, f"\np: two-sided, {exact}by {test}.{of}")
     if comparison.budgets:
         heads = ("success within so many tokens an episode", *comparison.success)
         budgets = [

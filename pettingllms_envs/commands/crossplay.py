@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from pettingllms_envs.commands import at_the_door, refuse
-from pettingllms_envs.commands.bench import add_running, check_at_least, missing, say, watched
+from pettingllms_envs.commands.bench import add_running, check_at_least, missing, sampling, say, watched
 from pettingllms_envs.commands.compare import read_run, show
 
 
@@ -35,7 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the cells that are not there yet, and show them."""
-    from pettingllms_envs.evaluation.bench import of_run
+    from pettingllms_envs.evaluation.bench import of_run, with_options
+    from pettingllms_envs.evaluation.lineup import NO_MATTER
 
     check_at_least(args, concurrency=1)
     alone = args.ablate or args.solo
@@ -47,7 +48,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         args.output = Path("outputs") / "crossplay"
     with at_the_door():
         runs = {each.name: each for each in map(read_run, args.runs)}
-        benches = {name: of_run(each.header, each.rows, name) for name, each in runs.items()}
+        waiting = {name: value for name, value in sampling(args).items() if name in NO_MATTER}
+        benches = {
+            name: with_options(of_run(each.header, each.rows, name), "api", waiting) for name, each in runs.items()
+        }
     if len(runs) < len(args.runs):
         refuse(f"two runs are called {', '.join(runs)}; expected different names. Write NAME=FOLDER.")
     if not alone:

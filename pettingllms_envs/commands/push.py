@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.text import Text
 
 from pettingllms_envs.commands import at_the_door, refuse
@@ -28,16 +29,26 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", args.repo):
         refuse(f"the repository is {args.repo!r}; expected NAME/REPOSITORY. Write me/sokoban-qwen3.")
     with at_the_door():
-        record.read_header(folder)
+        header = record.read_header(folder)
         found = hub.files(folder)
-        sizes = ", ".join(f"{file.name} ({file.stat().st_size / 2**20:.1f} MiB)" for file in found)
+        sizes = ", ".join(f"{file.name} ({decimal(file.stat().st_size)})" for file in found)
     kind = "public" if args.public else "private"
     console.print(Text(f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md"), soft_wrap=True)
+    if paths := hub.paths_named(header):
+        console.print(Text(f"run.json names paths of this machine: {', '.join(paths)}"), soft_wrap=True)
     if not args.yes and not _agreed(console):
         console.print(Text("Nothing was uploaded. --yes does not ask."))
         return 1
     with at_the_door():
-        address = hub.push(folder, args.repo, private=not args.public)
+        try:
+            address = hub.push(folder, args.repo, private=not args.public)
+        except OSError as error:
+            if error.errno is not None:  # of a file
+                raise
+            refuse(
+                f"nothing was uploaded to {args.repo} ({error}); expected the Hub, and a token that may write there. "
+                "`hf auth login` gives one, or set HF_TOKEN."
+            )
     console.print(Text(address), soft_wrap=True)
     return 0
 

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import at_the_door, setting
+from pettingllms_envs.commands import at_the_door, refuse, setting
 from pettingllms_envs.commands.bench import bar, say
 
 
@@ -34,21 +34,26 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     with at_the_door():
         header, rows = record.read_header(args.file), record.read(args.file)
+        if not rows:
+            refuse(f"{args.file} has no episode yet; expected at least one. Wait for it, or name another run.")
         config = header["config"]
         given = {**(config.get("settings") or {}), **dict(args.settings)}
         envs: dict[str, Any] = {}
         replayed, same = [], 0
+        is_training = header["kind"] == "rollouts"
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
                 name = row["instance"]["env"]
                 if name not in envs:
                     envs[name] = pettingllms_envs.make(name, **given)
                 replayed.append(replay(envs[name], row))
-                same += same_bytes(row, replayed[-1].row)
+                # A training run's row does not say all that a replay finds out.
+                same += replayed[-1].first is None if is_training else same_bytes(row, replayed[-1].row)
                 on_row(replayed[-1].row)
         if args.rescore is not None:
             write(args.rescore, header, given, replayed)
-    say(console, f"{same} of {len(rows)} episodes are the same, byte for byte.")
+    how = "as far as a training run records them" if is_training else "byte for byte"
+    say(console, f"{same} of {len(rows)} episodes are the same, {how}.")
     first = next((each.first for each in replayed if each.first is not None), None)
     if first is not None:
         say(console, f"The first difference: {first}")

@@ -13,7 +13,9 @@ from pettingllms_envs.commands import at_the_door, refuse
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The run, where to write the page, and whether to show it."""
-    parser.add_argument("run_folder", metavar="RUN", type=Path, help="a folder with run.json and episodes.jsonl")
+    parser.add_argument(
+        "run_folder", metavar="RUN", type=Path, help="a folder with run.json and episodes.jsonl, or the latter"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="the page (page.html in the run's folder)")
     parser.add_argument("--serve", action="store_true", help="show it on this machine, anew when the run has grown")
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="of --serve; 0 takes a free one (8000)")
@@ -24,7 +26,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.page import build, page  # with numpy's random numbers, for the intervals
     from pettingllms_envs.page.serve import server
 
-    folder: Path = args.run_folder
+    folder: Path = args.run_folder.parent if args.run_folder.suffix == ".jsonl" else args.run_folder
     if not args.serve:
         with at_the_door():
             written = build(folder, args.output)

@@ -10,6 +10,7 @@ first.
 from __future__ import annotations
 
 import email.utils
+import json
 import logging
 import os
 import random
@@ -34,6 +35,9 @@ HOPELESS = (401, 403, 404)
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
 MOST_SHOWN = 300
+MOST_BYTES = 2**26
+"""Of an answer; one that has more is none."""
+
 LONGEST_CONNECT = 30.0
 """Seconds for a connection; a server that cannot be reached is tried again sooner than one that thinks."""
 
@@ -81,7 +85,17 @@ class Endpoint:
                 "key_env is not shown here, lest it be the key itself; expected the name of an environment variable, "
                 "in capitals. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
             )
-        if self.key_env is not None and not os.environ.get(self.key_env):
+        if re.match(r"https?://[^/?#]*@", self.base_url):
+            raise ValueError(
+                "base_url, which is not shown here, has a user name or a password; expected none, for it is written "
+                "into the records. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
+            )
+        if not re.fullmatch(r"[!-~]*", self.key):
+            raise ValueError(
+                f"the key in {self.key_env} has characters that no key has; expected printable ASCII without spaces. "
+                "Set it anew."
+            )
+        if self.key_env is not None and not self.key:
             raise ValueError(
                 f"key_env is {self.key_env!r}, but there is no such environment variable; expected one with the key. "
                 "Set it, or leave key_env out for a server that wants none."
@@ -90,7 +104,7 @@ class Endpoint:
     @property
     def key(self) -> str:
         """The key, or nothing."""
-        return os.environ.get(self.key_env, "") if self.key_env is not None else ""
+        return os.environ.get(self.key_env, "").strip() if self.key_env is not None else ""
 
 
 class Notices:
@@ -158,7 +172,8 @@ class ChatApi:
                 raise AgentFailed(
                     "unreachable",
                     f"{self._url} did not answer in {tries} tries and {endpoint.patience:g} s, the last time with "
-                    f"{told.trouble}",
+                    f"{told.trouble}"
+                    + (f"; it asks to be left alone for {told.wait:g} s" if told.wait > endpoint.patience else ""),
                 )
             if tries >= TOLD_AFTER:
                 self._notices.tell(f"{self._url} does not answer: {told.trouble}. It is tried again.")
@@ -170,10 +185,10 @@ class ChatApi:
         key = self._endpoint.key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            response = self._client.post(self._url, json=body, headers=headers, timeout=self._timeout)
-        except httpx2.TransportError as error:
+            response, answer = self._post(body, headers)
+        except httpx2.RequestError as error:
             return _Trouble(self._safe(f"{type(error).__name__}: {error}"))
-        status, words = response.status_code, self._safe(response.text)[:MOST_SHOWN]
+        status, words = response.status_code, self._safe(answer.decode("utf-8", "replace"))[:MOST_SHOWN]
         if status in HOPELESS:
             raise AgentRefused(
                 f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, "
@@ -184,9 +199,25 @@ class ChatApi:
         if status >= 300:
             raise AgentFailed("refused", f"{self._url} refused ({status}): {words}")
         try:
-            return _Told.of(response.json())
-        except (ValueError, KeyError, IndexError, TypeError):
+            return _Told.of(json.loads(answer))
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return _Trouble(f"an answer that is no chat completion: {words}")
+
+    def _post(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[httpx2.Response, bytes]:
+        """What the server says, read to its end.
+
+        Raises:
+            httpx2.RequestError: It did not come in time, though each piece of it may have, or has no end.
+        """
+        ends, answer = time.monotonic() + self._endpoint.timeout, bytearray()
+        with self._client.stream("POST", self._url, json=body, headers=headers, timeout=self._timeout) as response:
+            for piece in response.iter_bytes():
+                answer += piece
+                if len(answer) > MOST_BYTES:
+                    raise httpx2.ReadError(f"an answer of more than {MOST_BYTES // 2**20} MiB")
+                if time.monotonic() > ends:
+                    raise httpx2.ReadTimeout(f"no whole answer in {self._endpoint.timeout:g} s")
+        return response, bytes(answer)
 
     def _safe(self, text: str) -> str:
         key = self._endpoint.key
@@ -215,20 +246,26 @@ class _Told:
     def of(cls, answer: Any) -> _Told:
         choice = answer["choices"][0]
         message = choice["message"]
-        text, reasoning = message["content"], message.get("reasoning_content") or message.get("reasoning")
+        text = message.get("content")  # some leave it out where all tokens went into thinking
         if isinstance(text, list):  # parts of several types
             text = "".join(part["text"] for part in text if part["type"] == "text")
-        usage = answer.get("usage") or {}
-        if not isinstance(text, str | None) or not isinstance(reasoning, str | None) or not isinstance(usage, dict):
+        if not isinstance(text, str | None):
             raise TypeError
-        return cls(text or "", reasoning, usage, choice.get("finish_reason"), answer.get("model"))
+        usage = answer.get("usage")
+        return cls(
+            text=text or "",
+            reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
+            usage=usage if isinstance(usage, dict) else {},
+            finish=_text(choice.get("finish_reason")),
+            model=_text(answer.get("model")),
+        )
 
     def reply(self, tries: int) -> Reply:
         return Reply(
             text=self.text,
             reasoning=self.reasoning,
-            prompt_tokens=self.usage.get("prompt_tokens"),
-            completion_tokens=self.usage.get("completion_tokens"),
+            prompt_tokens=_count(self.usage.get("prompt_tokens")),
+            completion_tokens=_count(self.usage.get("completion_tokens")),
             finish=self.finish,
             model=self.model,
             tries=tries,
@@ -281,6 +318,17 @@ class _Apis:
 
     def close(self) -> None:
         self.client.close()
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: object) -> int | None:
+    """A number of tokens as JSON has it, a whole one; None for whatever else a server may say."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53 or value != int(value):
+        return None
+    return int(value)
 
 
 def _retry_after(value: str | None) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -145,9 +146,9 @@ def choose(
         options["split"] = split
     for option in options:
         if option not in known:
-            raise ValueError(
-                f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}. Leave it out."
-            )
+            near = difflib.get_close_matches(option, known, n=1)
+            do = f"Did you mean {near[0]!r}?" if near else "Leave it out."
+            raise ValueError(f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}. {do}")
     if options in ({}, {"split": "test"}) and not set(settings) - ANY_INSTANCE and has_published(name):
         rows = [{key: row[key] for key in ("seed", "split", "level")} for row in published(name)][:limit]
         return Chosen("published", tuple(_instance(i, **row) for i, row in enumerate(rows)))
@@ -200,6 +201,15 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
         samples=config["samples"],
         rules=Rules(seed=config["seed"], max_steps=config["max_steps"], episode_tokens=config["episode_tokens"]),
     )
+
+
+def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:
+    """A benchmark whose agents of a kind have these options."""
+    agents = {
+        agent: replace(spec, options={**spec.options, **options}) if spec.kind == kind else spec
+        for agent, spec in bench.agents.items()
+    }
+    return replace(bench, agents=agents)
 
 
 def roles_of(env: Any) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -87,6 +88,8 @@ class Comparison:
     Args:
         num_problems: Those that every run has a result for.
         left_out: How many more each run has, by name.
+        num_uneven: Problems of which two runs have different numbers of samples. Under equal chances such a difference
+            is 0 in the mean but not as likely above as below, so the tests are as exact as these are few.
         success: Mean, low and high of each run on them.
         pairs: Every two runs, in the order given.
         budgets: Success of each run within so many tokens an episode, by their number; empty where a run's tokens were
@@ -95,6 +98,7 @@ class Comparison:
 
     num_problems: int
     left_out: Mapping[str, int]
+    num_uneven: int
     success: Mapping[str, tuple[float, float, float]]
     pairs: Sequence[Pair]
     budgets: Mapping[int, Mapping[str, float]]
@@ -117,6 +121,12 @@ def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
     """
     _check(runs)
     scores = {run.name: _scores(run.rows) for run in runs}
+    for run in runs:
+        if not scores[run.name]:
+            raise ValueError(
+                f"{run.name} has no result to compare ({len(run.rows)} episodes, all errors or without a verdict); "
+                "expected some. Play it again."
+            )
     common = [key for key in scores[runs[0].name] if all(key in own for own in scores.values())]
     if not common:
         raise ValueError(
@@ -126,10 +136,12 @@ def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
     shares = {name: [own[key] for key in common] for name, own in scores.items()}
     names = [pair for pair in itertools.combinations(shares, 2) if not against_first or pair[0] == runs[0].name]
     drafts = [_pair(first, second, shares, 1 - ALPHA / len(names)) for first, second in names]
+    counts = [Counter(problem(row) for row in run.rows if row["success"] is not None) for run in runs]
     adjusted = holm([draft["p"] for draft in drafts])
     return Comparison(
         num_problems=len(common),
         left_out={name: len(own) - len(common) for name, own in scores.items()},
+        num_uneven=sum(len({own[key] for own in counts}) > 1 for key in common),
         success={
             name: (float(sum(own)) / len(own), *mean_interval([float(share) for share in own]))
             for name, own in shares.items()

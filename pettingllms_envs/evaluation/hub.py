@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,25 +38,47 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
     """
     try:
         from huggingface_hub import CommitOperationAdd, HfApi
+        from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise ImportError(EXTRA) from error
     header, rows = record.read_header(run), record.read(run)
     if not rows:
         raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")
     api = HfApi() if api is None else api
-    api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+    # Which HTTP client it is that raises depends on the version of huggingface_hub.
+    unreachable: type[BaseException] = HfHubHTTPError.__mro__[1]
     added = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=file) for file in files(run)]
     text = card(repo, header, report(header, rows))
     added.append(CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=text.encode("utf-8")))
-    done = api.create_commit(
-        repo, added, commit_message=f"{header['config'].get('env')}: {len(rows)} episodes", repo_type="dataset"
-    )
+    message = f"{header['config'].get('env')}: {len(rows)} episodes"
+    try:
+        api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+        done = api.create_commit(repo, added, commit_message=message, repo_type="dataset")
+    except unreachable as error:
+        if isinstance(error, OSError):
+            raise
+        raise ConnectionError(f"{type(error).__name__}: {error}") from error
     return str(done.commit_url)
 
 
 def files(run: Path) -> list[Path]:
     """What of a run is uploaded, besides the card."""
     return [run / name for name in PUSHED if (run / name).is_file()]
+
+
+def paths_named(header: Mapping[str, Any]) -> list[str]:
+    """What a `run.json` says that looks like a path from the root of this machine, which may name its user."""
+    found: dict[str, None] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, Mapping):
+            for each in value.values():
+                look(each)
+        elif isinstance(value, str) and re.match(r"(/|~|[A-Za-z]:\\)[\w.]", value):
+            found[value] = None
+
+    look(header["config"])
+    return list(found)
 
 
 def card(repo: str, header: Mapping[str, Any], figures: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -162,7 +163,10 @@ def option(name: str, value: str) -> Any:
     """
     if name in NUMBERS:
         try:
-            return NUMBERS[name](value)
+            number = NUMBERS[name](value)
+            if math.isfinite(number):
+                return number
+            raise ValueError
         except ValueError:
             what = "a whole number" if NUMBERS[name] is int else "a number"
             raise ValueError(f"{name} is {value!r}; expected {what}. Mend it.") from None

@@ -2,6 +2,9 @@
 
 Rows with an error are in no rate and no mean. How much they could matter is said by `least` and `most`: success if all
 of them had failed, and if all had succeeded.
+
+A report says nothing that a second run of the same thing would find different, such as seconds: so a run that was
+killed and taken up again has the same report, byte for byte.
 """
 
 from __future__ import annotations
@@ -90,6 +93,15 @@ def samples(rows: Sequence[Row]) -> Figures | None:
     return figures
 
 
+def retries(rows: Iterable[Row]) -> dict[str, int]:
+    """How often each agent was asked again. In no report: a second run of the same thing may need others."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        for step in row["steps"]:
+            found[step["agent"]] += step.get("timing", {}).get("tries", 1) - 1
+    return dict(found)
+
+
 def by_problem(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
     """The mean of a value over the samples of each problem, in the order of problems."""
     return [sum(map(value, group)) / len(group) for group in _groups(rows).values()]
@@ -136,11 +148,9 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
     ended = [row for row in rows if row["error"] is None and name in row["returns"]]
     own: Figures = {
         "calls": len(steps),
-        "retries": sum(step.get("timing", {}).get("tries", 1) - 1 for step in steps),
         "prompt_tokens": _sum(step["tokens"]["prompt"] for step in steps),
         "completion_tokens": _sum(step["tokens"]["completion"] for step in steps),
         "cut_off": sum(step["finish"] == "length" for step in steps),
-        "seconds": sum(step.get("timing", {}).get("seconds", 0.0) for step in steps) / max(len(steps), 1),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
         "return": _mean(ended, lambda row: row["returns"][name]),
     }

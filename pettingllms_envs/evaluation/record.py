@@ -21,6 +21,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.evaluation import shape
+
 
 FORMAT = 1
 """Goes up when a field changes its meaning or goes away; a field more is no change."""
@@ -119,9 +121,12 @@ def read_header(file: Path) -> dict[str, Any]:
     file = (file.parent if file.suffix == ".jsonl" else file) / RUN
     try:
         header: dict[str, Any] = json.loads(file.read_text("ascii"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not JSON ({error}); expected the {RUN} of a run. Name another folder.") from None
-    _check_format(header, str(file))
+    if isinstance(header, dict) and "format" in header:
+        _check_format(header, str(file))
+    if (fault := shape.of_run(header)) is not None:
+        raise ValueError(f"{file} is no {RUN} of a run ({fault}); expected what docs/records.md says. Name another.")
     return header
 
 
@@ -175,18 +180,23 @@ def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
     offset = 0
     with open(file, "rb") as stream:
         for number, line in enumerate(stream, 1):
+            where = f"{file}, line {number}"
+            row: Any = None
+            fault = None
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 if not line.endswith(b"\n"):
                     return
-                row = None
-            if not isinstance(row, dict) or "steps" not in row or "instance" not in row:
+                fault = "it is not JSON"
+            if isinstance(row, dict) and "format" in row:
+                _check_format(row, where)
+            if (fault := fault or shape.of_row(row)) is not None:
                 raise ValueError(
-                    f"{file}, line {number} is no episode; expected rows as docs/records.md has them. Name a file "
-                    "that `pettingllms bench` wrote, or remove the line."
+                    f"{where} is no episode ({fault}); expected rows as docs/records.md has them. Name a file that "
+                    "`pettingllms bench` wrote, or remove the line."
                 )
-            _check_format(row, f"{file}, line {number}")
+            _check_format(row, where)
             yield row, offset, len(line)
             offset += len(line)
 

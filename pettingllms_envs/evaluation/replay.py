@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pettingllms_envs.evaluation.observing import state_hash
 from pettingllms_envs.evaluation.play import Course, Instance, Rules
 from pettingllms_envs.evaluation.record import Row, digest, write_line
 from pettingllms_envs.testing.play import difference
@@ -66,12 +67,14 @@ def replay(env: Any, row: Row) -> Replayed:
     course = Course(env, instance)
     differences: list[Difference] = []
     off_prompt = 0
+    is_training = "training" in row  # which knows the rewards of the agent that acted, and no outcome of some
 
     def differ(step: int | None, agent: str | None, what: str | None) -> None:
         if what is not None:
             differences.append(Difference(instance.index, row["sample"], step, agent, what))
 
     number, agent, over = 0, None, ""
+    state: str | None = None
     try:
         course.reset()
         over = course.end(UNTIL_THE_END)
@@ -84,15 +87,20 @@ def replay(env: Any, row: Row) -> Replayed:
             again = course.described(agent) | {"reply": was["reply"]}
             off_prompt += again["prompt"] != was["prompt"]
             course.play(was["reply"], was | again)
+            state = state_hash(env)
             for name in ("prompt", "turn", "state", "rewards", "parts"):
-                differ(number, agent, difference(was[name], course.steps[-1][name], name))
+                now = course.steps[-1][name]
+                differ(number, agent, difference(was[name], _as_far(now, was[name]) if is_training else now, name))
             over = course.end(UNTIL_THE_END)
     except Exception as error:  # noqa: BLE001  # another version of an environment may raise anything
         differ(number, agent, f"the environment raised {type(error).__name__}: {error}")
     again_row = _finished(course, row, over)
+    if is_training:
+        again_row["state"] = state  # as it was before everybody took their leave
     for name in ("instance", "end", "turns", "success", "outcome", "answer", "returns", "state"):
-        if name in row and ("training" not in row or row[name] is not None):  # a training run does not know them all
-            differ(None, None, difference(row[name], again_row[name], name))
+        if name in row and not (is_training and row[name] is None):
+            now = again_row[name]
+            differ(None, None, difference(row[name], _as_far(now, row[name]) if is_training else now, name))
     return Replayed(again_row, differences[0] if differences else None, off_prompt)
 
 
@@ -108,6 +116,15 @@ def changed(before: Sequence[Row], after: Iterable[Row]) -> Mapping[str, int]:
         "gained": sum(was is False and now is True for was, now in pairs),
         "lost": sum(was is True and now is False for was, now in pairs),
     }
+
+
+def _as_far(now: Any, was: Any) -> Any:
+    """What is there now, as far as the record says anything of it."""
+    if was is None:
+        return None
+    if isinstance(now, Mapping) and isinstance(was, Mapping):
+        return {name: _as_far(value, was[name]) for name, value in now.items() if name in was}
+    return now
 
 
 def _finished(course: Course, row: Row, over: str) -> dict[str, Any]:

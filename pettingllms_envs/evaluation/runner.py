@@ -108,11 +108,15 @@ class Folder:
     @contextmanager
     def writing(self) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         """A function that adds a row; a kill loses none that was added."""
-        with open(self._file, "a", encoding="ascii") as stream:
+        with open(self._file, "ab", buffering=0) as stream:
 
             def write(row: Mapping[str, Any]) -> None:
-                stream.write(write_line(row))
-                stream.flush()
+                left = memoryview(write_line(row).encode("ascii"))
+                try:
+                    while left:
+                        left = left[stream.write(left) :]
+                except OSError as error:  # which does not say of which file
+                    raise OSError(error.errno, error.strerror, str(self._file)) from error
 
             yield write
 

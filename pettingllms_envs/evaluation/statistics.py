@@ -80,14 +80,18 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, *, seed: int = 
     With few problems it is somewhat narrow, as every bootstrap is. Where all values are equal it knows nothing; see
     `mean_interval` and `difference_interval`.
     """
-    array = np.asarray(values, dtype=np.float64)
-    size = len(array)
-    rng = np.random.default_rng(seed)
-    means: list[NDArray[np.float64]] = []
-    for _ in range(0, DRAWS, 500):  # in portions: those of many problems would fill the memory
-        means.append(array[rng.integers(0, size, (500, size))].mean(axis=1))
-    low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    return _percentiles(np.asarray(values, dtype=np.float64), len(values), confidence, seed)
+
+
+def shares_bootstrap(shares: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
+    """The bootstrap of shares in [0, 1], one for each problem, with half a success and half a failure more.
+
+    Those stand for the problems that chance left out (as in Jeffreys' interval of a single share): without them 50
+    problems whose pass@4 is 0.995 have intervals that hold 60 times in 100, for in most of them nothing but 1 was seen
+    but once or twice. tests/evaluation/test_statistics.py has how often they hold with them.
+    """
+    both = np.concatenate([np.repeat(np.asarray(shares, dtype=np.float64), 2), [0.0, 1.0]])
+    return _percentiles(both, len(shares) + 1, confidence, seed)
 
 
 def mean_interval(shares: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -100,7 +104,7 @@ def mean_interval(shares: Sequence[float], confidence: float = 0.95) -> Interval
         return 0.0, 1.0
     if set(shares) <= {0.0, 1.0} or len(set(shares)) == 1:
         return wilson(sum(shares), len(shares), confidence)
-    return bootstrap(shares, confidence)
+    return shares_bootstrap(shares, confidence)
 
 
 def mcnemar(num_first: int, num_second: int) -> float:
@@ -208,6 +212,16 @@ def _flips_of_integers(values: Sequence[int]) -> float:
         chances = spread
     sums = np.arange(-most, most + 1)
     return min(1.0, float(chances[np.abs(sums) >= seen].sum()))
+
+
+def _percentiles(values: NDArray[np.float64], size: int, confidence: float, seed: int) -> Interval:
+    """Percentiles of the mean of so many of the values, drawn with replacement."""
+    rng = np.random.default_rng(seed)
+    means: list[NDArray[np.float64]] = []
+    for _ in range(0, DRAWS, 500):  # in portions: those of many problems would fill the memory
+        means.append(values[rng.integers(0, len(values), (500, size))].mean(axis=1))
+    low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
 
 
 def _quantile(confidence: float) -> float:

@@ -28,12 +28,18 @@ def count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def show(console: Console, report: Figures) -> None:
-    """A run's numbers: success, then each role's costs, then the parts of the rewards."""
+def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
+    """A run's numbers: success, then each agent's costs, then the parts of the rewards.
+
+    Args:
+        console: Where.
+        report: The numbers.
+        retries: How often each agent was asked again.
+    """
     table(console, ("", "mean [95% interval]"), main_figures(report))
     agents = report["agents"]
     rows = [
-        (name, count(own["calls"]), count(own["retries"]), count(own["prompt_tokens"]),
+        (name, count(own["calls"]), count(retries.get(name, 0)), count(own["prompt_tokens"]),
          count(own["completion_tokens"]), count(own["cut_off"]),
          "-" if own["return"] is None else f"{own['return']['mean']:.3g}")
         for name, own in agents.items()

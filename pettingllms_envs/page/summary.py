@@ -96,7 +96,7 @@ def _returns(table: Table, agent: str, places: Iterable[int]) -> dict[int, float
 
 def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
     errors = sum(error is not None for error in table["error"])
-    note = f"{errors} errors, no verdict" if errors else ""
+    note = f"{errors} error{'s' * (errors > 1)}, no verdict" if errors else ""
     yield {"name": "episodes", "value": f"{len(table['name']):,}", "note": note}
     if counted:
         rate = _rate("", table, counted)

@@ -353,7 +353,7 @@ def test_nothing_is_ever_overwritten(run: Callable[..., tuple[int, str, str]], t
     ("arguments", "message"),
     [
         ("", "the following arguments are required: COMMAND. `pettingllms --help` shows what there is."),
-        ("list all", "unrecognized arguments: all. `pettingllms --help` shows what there is."),
+        ("list all", "unrecognized arguments: all. `pettingllms list --help` shows what there is."),
         ("info plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'?"),
         ("info plan_path --set size", "'size' is no setting; expected KEY=VALUE, such as size=8."),
         ("info plan_path --set size=1", "size is 1; expected a whole number from 3 to 100."),

@@ -74,6 +74,49 @@ def test_a_model_that_says_nothing_has_replied() -> None:
     assert api(answers(fine(None))[0]).reply(asked()).text == ""
 
 
+def test_a_model_that_used_all_its_tokens_to_think_has_replied_nothing() -> None:
+    message = {"role": "assistant", "reasoning_content": "Hm, hm."}
+    choice = {"message": message, "finish_reason": "length"}
+    reply = api(answers(httpx2.Response(200, json={"choices": [choice]}))[0]).reply(asked())
+    assert (reply.text, reply.reasoning, reply.finish, reply.tries) == ("", "Hm, hm.", "length", 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "count"),
+    [
+        ("12", 12),
+        ("12.0", 12),
+        ("0", 0),
+        ('"12"', None),
+        ("-1", None),
+        ("12.5", None),
+        ("NaN", None),
+        ("1e999", None),
+        ("true", None),
+        ("[12]", None),
+        ("null", None),
+    ],
+)
+def test_a_count_of_tokens_that_is_none_is_not_known(said: str, count: int | None) -> None:
+    text = '{"choices": [{"message": {"content": "U"}}], "usage": {"prompt_tokens": ' + said + "}}"
+    reply = api(answers(httpx2.Response(200, text=text))[0]).reply(asked())
+    assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("U", count, None)
+    assert type(reply.prompt_tokens) is type(count)
+
+
+@pytest.mark.parametrize("usage", [[1], "12", 12])
+def test_a_usage_that_is_none_costs_no_reply(usage: Any) -> None:
+    response = httpx2.Response(200, json={"choices": [{"message": {"content": "U"}}], "usage": usage})
+    reply = api(answers(response)[0]).reply(asked())
+    assert (reply.text, reply.prompt_tokens) == ("U", None)
+
+
+def test_what_a_server_says_besides_is_taken_where_it_is_text() -> None:
+    choice = {"message": {"content": "U", "reasoning": {"a": 1}}, "finish_reason": {"type": "eos"}}
+    reply = api(answers(httpx2.Response(200, json={"model": ["m"], "choices": [choice]}))[0]).reply(asked())
+    assert (reply.text, reply.reasoning, reply.finish, reply.model) == ("U", None, None, None)
+
+
 def test_a_reply_in_parts_is_their_text() -> None:
     parts = [
         {"type": "thinking", "thinking": "Hm."},
@@ -102,6 +145,13 @@ def test_a_server_that_wants_no_seed_gets_none() -> None:
         httpx2.ConnectError("refused"),
         httpx2.ReadTimeout("slow"),
         httpx2.RemoteProtocolError("reset"),
+        httpx2.DecodingError("not gzip"),
+        httpx2.TooManyRedirects("round and round"),
+        httpx2.Response(200, text="[" * 200_000),
+        httpx2.Response(200, text="9" * 5_000),
+        httpx2.Response(200, json={"choices": [{"message": None}]}),
+        httpx2.Response(200, json={"choices": [{"message": {"content": 7}}]}),
+        httpx2.Response(200, json={"choices": [{"message": {"content": [{"type": "text", "text": 7}]}}]}),
     ],
 )
 def test_what_may_pass_is_tried_again_after_pauses_that_grow(trouble: Any) -> None:
@@ -156,6 +206,46 @@ def test_patience_ends_and_says_what_the_last_trouble_was() -> None:
     assert len(seen) == 1
 
 
+class Trickle(httpx2.SyncByteStream):
+    """An answer that never ends: a space at a time, as some servers send to keep a connection."""
+
+    def __init__(self) -> None:
+        self.sent, self.closed = 0, False
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self.sent < 1_000:
+            self.sent += 1
+            time.sleep(0.01)
+            yield b" "
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_answer_that_trickles_is_given_up_when_its_time_is_over() -> None:
+    trickle = Trickle()
+    client, seen = answers(httpx2.Response(200, stream=trickle), fine())
+    reply = api(client, timeout=0.1).reply(asked())
+    assert (reply.text, reply.tries, len(seen)) == ("Moves: R R D", 2, 2)
+    assert trickle.closed
+    assert 1 < trickle.sent < 50
+
+
+def test_an_answer_without_an_end_does_not_fill_the_memory() -> None:
+    class Endless(httpx2.SyncByteStream):
+        sent = 0
+
+        def __iter__(self) -> Iterator[bytes]:
+            while self.sent < 1_000:
+                self.sent += 1
+                yield b"x" * 2**20
+
+    endless = Endless()
+    with pytest.raises(AgentFailed, match="an answer of more than 64 MiB"):
+        api(answers(httpx2.Response(200, stream=endless))[0], patience=0.01).reply(asked())
+    assert endless.sent < 80
+
+
 def test_a_prompt_that_is_refused_is_no_reason_to_try_again() -> None:
     client, seen = answers(httpx2.Response(400, text="too long"))
     with pytest.raises(AgentFailed, match=r"refused \(400\): too long") as failed:
@@ -180,6 +270,29 @@ def test_the_key_is_sent_and_never_shown(status: int, monkeypatch: pytest.Monkey
     assert "bad key ***" in str(failed.value)
 
 
+@pytest.mark.parametrize("key", ["sk-secret\n", " sk-secret ", "sk-secret\r\n"])
+def test_space_around_a_key_is_no_part_of_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOST_KEY", key)
+    client, seen = answers(fine())
+    api(client, key_env="HOST_KEY").reply(asked())
+    assert seen[0].headers["Authorization"] == "Bearer sk-secret"
+
+
+@pytest.mark.parametrize("key", ["sk-sec\nret", "sk-s\u00e9cret", "sk-sec\x01ret"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOST_KEY", key)
+    with pytest.raises(ValueError, match="HOST_KEY has characters that no key has") as refused:
+        Endpoint(base_url="http://host/v1", model="m", key_env="HOST_KEY")
+    assert "sk-" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["https://me:sk-secret@host/v1", "https://sk-secret@host/v1"])
+def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ValueError, match=r"has a user name or a password; .* --key-env MY_KEY") as refused:
+        Endpoint(base_url=url, model="m")
+    assert "sk-secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -192,6 +305,8 @@ def test_the_key_is_sent_and_never_shown(status: int, monkeypatch: pytest.Monkey
             r"key_env is 'NO_SUCH', but there is no such environment variable",
         ),
         ("api:m,base_url=http://h,temprature=1", r"got the option 'temprature'; .* Did you mean 'temperature'\?"),
+        ("api:m,base_url=http://h,temperature=nan", r"temperature is 'nan'; expected a number"),
+        ("api:m,base_url=http://h,top_p=inf", r"top_p is 'inf'; expected a number"),
         ("api:m,base_url=http://h,timeout=0", r"timeout is 0.0; expected seconds, more than 0"),
         ("api:m,base_url=http://h,send_seed=perhaps", r"send_seed is 'perhaps'; expected true or false"),
     ],

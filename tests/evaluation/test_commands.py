@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +18,10 @@ import pytest
 import pettingllms_envs
 from chat_server import serving
 from pettingllms_envs import cli
+from pettingllms_envs.commands import Refused, at_the_door
 from pettingllms_envs.evaluation import record
 from pettingllms_envs.evaluation.bench import choose
+from pettingllms_envs.evaluation.runner import Folder
 
 
 ROOT = Path(__file__).parents[2]
@@ -194,6 +197,21 @@ def test_replay_scores_anew(run: Run) -> None:
         ("bench plan_path --agents oracle --level 9", "level is 9; expected one of 1, 2, 3, 4, 5"),
         ("bench plan_path --agents scripted:none.txt", "none.txt: No such file or directory"),
         ("bench plan_path --model m --base-url http://h/v1 --extra [1]", "extra is '[1]'; expected a JSON object"),
+        (
+            "bench plan_path --model m --base-url http://h/v1 --temperature nan",
+            "temperature is 'nan'; expected a number",
+        ),
+        ("bench plan_path --model m --base-url http://h/v1 --top-k 1.5", "top_k is '1.5'; expected a whole number."),
+        ("bench plan_path --agents oracle --timeout soon", "timeout is 'soon'; expected a number."),
+        (
+            "bench plan_path --agents oracle --limt 3",
+            "unrecognized arguments: --limt 3. Did you mean '--limit'? `pettingllms bench --help`",
+        ),
+        (
+            "bench plan_path --agents oracle --option levl=3",
+            "has no option 'levl'; expected one of: split, level, board. Did you",
+        ),
+        ("benhc plan_path", "there is no command 'benhc'. Did you mean 'bench'? `pettingllms --help` shows"),
         ("compare a", "a/run.json: No such file or directory"),
         ("crossplay a", "crossplay got one run; expected two or more, or --ablate, or --solo."),
         ("crossplay a b --solo", "--ablate and --solo are of one run, got 2; expected one."),
@@ -207,6 +225,44 @@ def test_a_mistake_ends_with_one_line_and_status_2_and_leaves_nothing(run: Run, 
     assert err.count("\n") == 1
     assert message in err
     assert list(Path().iterdir()) == []
+
+
+def test_a_run_without_an_episode_is_no_success_of_a_replay(run: Run) -> None:
+    run("bench plan_path --agents oracle --limit 1 --output a")
+    Path("a/episodes.jsonl").write_text("")
+    status, out, err = run("replay a")
+    assert (status, out) == (2, "")
+    assert "error: a has no episode yet; expected at least one." in err
+
+
+def test_a_limit_beyond_the_problems_that_there_are_is_told(run: Run) -> None:
+    _, out, _ = run("bench plan_path --agents oracle --limit 300 --output a")
+    assert "success, 200 problems" in out
+    assert "There are 200 problems (published); --limit asked for 300." in out
+    assert "problems (published)" not in run("bench plan_path --agents oracle --limit 200 --output b")[1]
+
+
+def test_crossplay_waits_as_long_as_it_is_told(run: Run) -> None:
+    with serving(skill=1.0) as server:
+        asked = f"--model tiny --base-url {server.url}"
+        run(f"bench plan_path {asked} --limit 2 --output a")
+        server.latency = 5.0
+        began = time.monotonic()
+        status, out, err = run("crossplay a --ablate --partners null --timeout 0.05 --patience 0.1")
+    assert status == 2
+    assert "2 episodes are errors (2 unreachable)" in out
+    assert "drafter=null has no result to compare (2 episodes, all errors or without a verdict)" in err
+    assert time.monotonic() - began < 4
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_named_and_what_to_do(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, record.header("bench", {}, {}))
+    (tmp_path / "episodes.jsonl").symlink_to("/dev/full")
+    said = r"episodes.jsonl: No space left on device; expected room for the rest. Make some"
+    with pytest.raises(Refused, match=said), at_the_door(), folder.writing() as write:
+        write({})
+    folder.close()
 
 
 def test_another_configuration_is_refused(run: Run) -> None:

@@ -57,6 +57,11 @@ def test_samples_are_compared_problem_by_problem() -> None:
     assert pair.difference == pytest.approx(5 / 8)
 
 
+def test_problems_with_more_samples_in_one_run_are_counted_for_there_the_test_is_not_exact() -> None:
+    assert compare([run_of("a", "00,10"), run_of("b", "11,01")]).num_uneven == 0
+    assert compare([run_of("a", "00,10,1e"), run_of("b", "11,0e,1e")]).num_uneven == 1
+
+
 def test_within_a_budget_an_episode_that_took_more_has_failed() -> None:
     cheap = Run("cheap", header(), [row(i, i < 2, tokens=100) for i in range(4)])
     dear = Run("dear", header(), [row(i, True, tokens=400) for i in range(4)])

@@ -4,7 +4,7 @@ import pytest
 
 from made_rows import header, row, run_of
 from pettingllms_envs.evaluation import metrics
-from pettingllms_envs.evaluation.statistics import bootstrap, wilson
+from pettingllms_envs.evaluation.statistics import shares_bootstrap, wilson
 
 
 def test_an_error_is_in_no_rate_and_what_it_could_have_changed_is_said() -> None:
@@ -22,7 +22,7 @@ def test_samples_of_a_problem_count_once_and_are_counted_by_pass_at_k() -> None:
     assert report["success"]["mean"] == pytest.approx(0.5)
     assert report["success"]["problems"] == 3
     assert report["success"]["method"] == "bootstrap"
-    assert (report["success"]["low"], report["success"]["high"]) == bootstrap([0.5, 0.0, 1.0])
+    assert (report["success"]["low"], report["success"]["high"]) == shares_bootstrap([0.5, 0.0, 1.0])
     samples = report["samples"]
     assert samples["k"] == 4
     assert samples["avg"]["mean"] == pytest.approx(0.5)
@@ -55,7 +55,8 @@ def test_costs_are_of_all_rows_and_by_agent() -> None:
     ]
     report = metrics.report(header(), rows)
     planner = report["agents"]["planner_0"]
-    assert (planner["calls"], planner["retries"], planner["cut_off"]) == (3, 2, 1)
+    assert (planner["calls"], planner["cut_off"]) == (3, 1)
+    assert metrics.retries(rows) == {"planner_0": 2}
     assert (planner["prompt_tokens"], planner["completion_tokens"]) == (450, 0)
     assert planner["return"]["mean"] == 0.5
     assert report["tokens"]["mean"] == 200  # of the episodes that ended

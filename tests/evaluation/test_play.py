@@ -190,12 +190,12 @@ def test_a_run_that_ends_leaves_no_row() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}\n", r"line 1 is no episode; expected rows as docs/records.md has them"),
+        ("{}\n", r"line 1 is no episode \(it has no instance\); expected rows as docs/records.md has them"),
         (
             '{"steps": [], "instance": {}, "format": 9}\n',
             r"line 1 has the format 9; expected 1. Read it with the version",
         ),
-        ("nonsense\n", r"line 1 is no episode"),
+        ("nonsense\n", r"line 1 is no episode \(it is not JSON\)"),
     ],
 )
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -143,6 +143,12 @@ def test_rollouts_of_a_training_run_are_replayed_though_they_know_less(tmp_path:
     row |= {"outcome": None, "turns": None, "state": None, "success": None}
     for step in row["steps"]:
         step["candidates"] = [{"reply": step["reply"], "reward": 1.0, "chosen": True}]
+        step["rewards"] = {step["agent"]: step["rewards"][step["agent"]]}
     replayed = replay(pettingllms_envs.make("plan_path"), row)
     assert replayed.first is None
+    changed = json.loads(json.dumps(row))
+    changed["steps"][0]["rewards"]["drafter_0"] += 1
+    first = replay(pettingllms_envs.make("plan_path"), changed).first
+    assert first is not None
+    assert first.step == 0
     assert replayed.row["steps"][0]["candidates"] == row["steps"][0]["candidates"]

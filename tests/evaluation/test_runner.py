@@ -18,7 +18,7 @@ import pettingllms_envs
 from chat_server import ChatServer, Faults, serving
 from echo_env import Echo
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import record
+from pettingllms_envs.evaluation import metrics, record
 from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Reply, Scripted
 from pettingllms_envs.evaluation.lineup import Spec
 from pettingllms_envs.evaluation.play import Instance, Rules
@@ -62,7 +62,8 @@ def test_no_episode_is_lost_to_faults_and_none_comes_out_different(tmp_path: Pat
     assert min(faulty.fates[fate] for fate in ("errors", "resets", "too_many", "halves")) > 0
     assert played.report["episodes"] == {"planned": 24, "ended": 24, "errors": {}, "missing": 0}
     assert digests(played.ended.rows) == digests(expected.ended.rows) == digests(record.read(tmp_path / "faulty"))
-    retries = sum(own["retries"] for own in played.report["agents"].values())
+    assert (tmp_path / "faulty" / "report.json").read_bytes() == (tmp_path / "clean" / "report.json").read_bytes()
+    retries = sum(metrics.retries(played.ended.rows).values())
     assert retries == sum(faulty.fates.values()) - faulty.fates["answered"]
     assert 0.1 < expected.report["success"]["mean"] <= 1
 

@@ -16,6 +16,7 @@ from pettingllms_envs.evaluation.statistics import (
     mean_interval,
     paired_interval,
     pass_at,
+    shares_bootstrap,
     sign_flips,
     wilson,
 )
@@ -147,4 +148,41 @@ def test_an_interval_is_never_a_point_where_chance_was_not_seen_at_work() -> Non
 def test_intervals_of_single_samples_are_wilsons_and_of_several_the_bootstraps() -> None:
     assert mean_interval([1.0, 0.0, 0.0, 1.0]) == wilson(2, 4)
     shares = [float(Fraction(1, 4)), 0.0, 1.0]
-    assert mean_interval(shares) == bootstrap(shares)
+    assert mean_interval(shares) == shares_bootstrap(shares)
+
+
+def test_the_bootstrap_of_shares_has_half_a_success_and_half_a_failure_more() -> None:
+    # 18 problems and the two halves: each of 19 draws fails with chance 0.5/19. Two failures or more have the chance
+    # 1 - 0.6025 - 0.3094 = 0.088, three or more 0.013; so the lowest 2.5% end at two.
+    low, high = shares_bootstrap([1.0] * 18)
+    assert (low, high) == (pytest.approx(17 / 19), 1.0)
+    # Many problems: hardly another one than without.
+    many = [0.0, 0.25, 1.0, 0.5] * 100
+    assert shares_bootstrap(many) == pytest.approx(bootstrap(many), abs=0.005)
+    assert shares_bootstrap(many) == shares_bootstrap(many)
+    assert shares_bootstrap(many, 0.5)[0] > shares_bootstrap(many)[0]
+
+
+@pytest.mark.parametrize(
+    ("num", "a", "b", "k", "j", "least"),
+    [
+        (20, 1.0, 4.0, 8, 1, 0.94),
+        (20, 4.0, 0.5, 8, 1, 0.94),
+        (50, 0.2, 2.0, 4, 1, 0.94),
+        (50, 4.0, 0.5, 8, 4, 0.94),  # pass@4 is 0.995: the plain bootstrap covers it 60 times in 100
+        (50, 0.5, 0.5, 8, 8, 0.93),
+    ],
+)
+def test_intervals_of_samples_hold_as_often_as_they_say(
+    num: int, a: float, b: float, k: int, j: int, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pettingllms_envs.evaluation.statistics.DRAWS", 2_000)
+    rng = np.random.default_rng(0)
+    # Problems are solved with chances of a beta distribution; pass@j of them all is 1 - B(a, b + j) / B(a, b).
+    truth = 1 - math.prod((b + i) / (a + b + i) for i in range(j))
+    held = 0
+    for _ in range(400):
+        rights = rng.binomial(k, rng.beta(a, b, num))
+        low, high = mean_interval([pass_at(j, k, int(right)) for right in rights])
+        held += low <= truth <= high
+    assert held / 400 >= least

@@ -86,6 +86,50 @@ def test_the_command_asks_first(
     assert pushed == [(run, "me/plan-path", False)]
 
 
+def command_to(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command push there."""
+    push, api = hub.push, HfApi(endpoint=endpoint, token="hf_fake")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "push", lambda folder, repo, *, private: push(folder, repo, private=private, api=api))
+
+
+def test_a_hub_that_is_not_there_or_refuses_is_told_in_one_line(
+    fake: FakeHub, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.refuse = True
+    with monkeypatch.context() as patch:
+        command_to("http://127.0.0.1:1", patch)
+        assert main(["push", str(run), "me/plan-path", "--yes"]) == 2
+    unreachable = capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        command_to(fake.endpoint, patch)
+        assert main(["push", str(run), "me/plan-path", "--yes"]) == 2
+    refused = capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        assert main(["push", str(run), "me/plan-path", "--yes"]) == 2
+    offline = capsys.readouterr().err
+    for said, why in ((unreachable, "Connection refused"), (refused, "403"), (offline, "ffline")):
+        assert said.startswith("error: nothing was uploaded to me/plan-path (")
+        assert why in said
+        assert "expected the Hub, and a token that may write there. `hf auth login` gives one" in said
+        assert said.count("\n") == 1
+        assert "hf_fake" not in said
+
+
+def test_paths_of_this_machine_that_would_be_uploaded_are_shown(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    main(["push", str(run), "me/plan-path"])
+    assert "run.json names" not in capsys.readouterr().out
+    header = json.loads((run / "run.json").read_text())
+    header["config"]["agents"]["planner_0"] |= {"target": "/home/ada/model", "adapter": "C:\\ada\\lora"}
+    (run / "run.json").write_text(json.dumps(header))
+    main(["push", str(run), "me/plan-path"])
+    assert "run.json names paths of this machine: /home/ada/model, C:\\ada\\lora" in capsys.readouterr().out
+
+
 def test_where_nobody_can_be_asked_nothing_is_uploaded(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

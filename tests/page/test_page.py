@@ -186,6 +186,9 @@ def test_the_command_writes_the_page(bench: Path, capsys: pytest.CaptureFixture[
     assert main(["view", str(bench)]) == 0
     assert str(bench / "page.html") in capsys.readouterr().out
     assert (bench / "page.html").read_text("utf-8") == page(bench)
+    (bench / "page.html").unlink()
+    assert main(["view", str(bench / "episodes.jsonl")]) == 0
+    assert (bench / "page.html").exists()
 
 
 def test_the_server_shows_a_run_that_grows_and_answers_this_machine_alone(bench: Path) -> None:
@@ -218,7 +221,7 @@ def test_the_summary_is_drawn(bench: Path, tmp_path: Path) -> None:
     rate = blocks(page(bench))["run"]["groups_table"][0]["value"]
     assert "sokoban_v0: bench" in seen
     assert f"{100 * rate:.1f}%" in seen
-    assert "1 errors" in seen
+    assert "1 error, no verdict" in seen
     assert seen.count("<figure>") == 4  # success, parts, steps, tokens
     assert seen.count('aria-label="dot"') == 2
 
@@ -232,6 +235,51 @@ def test_an_episode_is_a_conversation_with_boards_and_hostile_text_stays_text(be
     assert "document.title = 'taken'</script><b>bold</b>" in seen
     assert "<title>taken" not in seen
     assert rows[at]["steps"][0]["prompt"]["text"].splitlines()[-1] in seen
+
+
+@in_a_browser
+def test_a_reply_without_an_end_is_cut_until_it_is_asked_for(bench: Path, tmp_path: Path) -> None:
+    rows = record.read(bench)
+    rows[0]["steps"][0]["reply"] = "A" * 1_000_000
+    record.write_rows(bench / "episodes.jsonl", rows)
+    seen = shown(build(bench), tmp_path, "#/1")
+    assert "… all 1,000,000 characters" in seen
+    assert len(seen) < 300_000
+    assert "A" * 10_000 in seen
+
+
+@in_a_browser
+def test_what_is_too_different_to_compare_does_not_stop_the_page(bench: Path, tmp_path: Path) -> None:
+    rows = record.read(bench)
+    at = next(at for at, row in enumerate(rows) if len({step["agent"] for step in row["steps"]}) < len(row["steps"]))
+    for number, step in enumerate(rows[at]["steps"]):
+        step["reply"] = "\n".join(str(line * 2 + number % 4 // 2) for line in range(30_000))
+    record.write_rows(bench / "episodes.jsonl", rows)
+    seen = shown(build(bench), tmp_path, f"#/{at + 1}", keys="d")
+    assert "(too long, or too different, to tell the changes)" in seen
+
+
+@in_a_browser
+def test_the_rate_of_the_list_is_of_problems_with_a_verdict(bench: Path, tmp_path: Path) -> None:
+    row = next(row for row in record.read(bench) if row["success"])
+    made = [
+        {**row, "instance": {**row["instance"], "index": index}, "sample": sample, "success": success}
+        for index, successes in enumerate(((True, True), (False, False), (None, None)))
+        for sample, success in enumerate(successes)
+    ]
+    record.write_rows(bench / "episodes.jsonl", made)
+    low, high = wilson(1, 2)
+    seen = re.sub(r"<[^>]*>", "", shown(build(bench), tmp_path))
+    assert f"6 episodes, 50.0% solved [{100 * low:.1f}%, {100 * high:.1f}%]" in seen
+
+
+@in_a_browser
+def test_steps_are_counted_in_whole_numbers(bench: Path, tmp_path: Path) -> None:
+    rows = [row for row in record.read(bench) if len(row["steps"]) == 8]
+    record.write_rows(bench / "episodes.jsonl", rows)
+    seen = shown(build(bench), tmp_path)
+    assert ">8</text>" in seen
+    assert "8.0" not in re.sub(r"<[^>]*>", " ", seen)
 
 
 @in_a_browser

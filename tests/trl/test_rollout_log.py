@@ -10,6 +10,7 @@ import pytest
 from datasets import Dataset
 
 from pettingllms_envs import plan_path_v0
+from pettingllms_envs.cli import main
 from pettingllms_envs.evaluation import record
 from pettingllms_envs.page import page
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
@@ -121,6 +122,7 @@ def test_a_trainings_rollouts_are_read_and_shown_as_an_evaluations_are(model_pat
         replayed.step(step["reply"])
     assert replayed.state_hash() == first["state"]
     assert "plan_path_v0: rollouts of a training" in page(tmp_path / "rollouts")
+    assert main(["replay", str(tmp_path / "rollouts")]) == 0
 
 
 def test_a_resumed_training_goes_on_in_the_same_file(model_path: str, tmp_path: Path) -> None:

@@ -51,4 +51,5 @@ function wilson(k, n) {
 
 const percent = (x) => `${(100 * x).toFixed(1)}%`;
 const short = (x) => (x === null || x === undefined ? "" : Number.isInteger(x) ? String(x) : x.toFixed(Math.abs(x) < 10 ? 3 : 1).replace(/\.?0+$/, ""));
+const counted = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 const agentColor = (agent) => d3.schemeTableau10[Math.max(0, data.run.agents.indexOf(agent)) % 10];

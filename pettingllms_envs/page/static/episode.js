@@ -14,6 +14,15 @@ function Board({ board }) {
   </svg></div>`;
 }
 
+const LONGEST = 20_000; // characters; more are shown when asked for, lest one reply be a thousand screens
+
+/** What somebody wrote, cut where it is very long. */
+function Text({ text, kind = "" }) {
+  const [whole, setWhole] = useState(false);
+  if (whole || text.length <= LONGEST) return html`<pre class=${kind}>${text}</pre>`;
+  return html`<pre class=${kind}>${text.slice(0, LONGEST / 2)}</pre><button onClick=${() => setWhole(true)}>… all ${text.length.toLocaleString("en")} characters</button>`;
+}
+
 function Parts({ parts }) {
   const shown = Object.entries(parts ?? {});
   return shown.length > 0 && html`<div class="parts">${shown.map(([name, value]) => html`<span class=${value < 0 ? "bad" : value > 0 ? "good" : "soft"}>${name} ${value > 0 ? "+" : ""}${short(value)}</span>`)}</div>`;
@@ -21,7 +30,9 @@ function Parts({ parts }) {
 
 /** What changed from one text to the next, line by line (jsdiff). */
 function Changes({ before, after }) {
-  return html`<pre>${Diff.diffLines(before, after).map((part) => html`<span class=${part.added ? "added" : part.removed ? "removed" : "same"}>${part.value.replace(/\n$/, "")}</span>`)}</pre>`;
+  const parts = before.length + after.length <= 20 * LONGEST && Diff.diffLines(before, after, { maxEditLength: 2000 });
+  if (!parts) return html`<div class="soft">(too long, or too different, to tell the changes)</div><${Text} text=${after} />`;
+  return html`<pre>${parts.map((part) => html`<span class=${part.added ? "added" : part.removed ? "removed" : "same"}>${part.value.replace(/\n$/, "")}</span>`)}</pre>`;
 }
 
 function Step({ step, number, before, now, diff, tree }) {
@@ -29,18 +40,18 @@ function Step({ step, number, before, now, diff, tree }) {
   useEffect(() => { if (now && number) box.current.scrollIntoView({ block: "nearest" }); }, [now]);
   const tokens = [step.prompt_tokens !== null && `${step.prompt_tokens} prompt`, step.completion_tokens !== null && `${step.completion_tokens} completion`].filter(Boolean);
   return html`<section class=${now ? "step now" : "step"} ref=${box} id=${`step-${number}`}>
-    <header><span class="agent" style=${`color: ${agentColor(step.agent)}`}>${step.agent}</span><span class="soft">turn ${step.turn}, step ${number + 1}</span>
+    <header><span class="agent" style=${`--agent: ${agentColor(step.agent)}`}>${step.agent}</span><span class="soft">turn ${step.turn}, step ${number + 1}</span>
       <span>reward ${short(step.reward)}</span><span style="flex: 1"></span>${tokens.length > 0 && html`<span class="soft">${tokens.join(", ")} tokens</span>`}
       ${step.finish && step.finish !== "stop" && html`<span class="warn">ended by ${step.finish}</span>`}</header>
     <div class="body">
       ${step.board !== null && html`<${Board} board=${step.board} />`}
       <div class="texts">
-        ${step.system !== null && html`<details><summary>system prompt</summary><pre class="prompt">${data.run.systems[step.system]}</pre></details>`}
+        ${step.system !== null && html`<details><summary>system prompt</summary><${Text} kind="prompt" text=${data.run.systems[step.system]} /></details>`}
         ${step.messages && html`<details><summary>all ${step.messages.length} messages</summary>${step.messages.map((message) => html`<pre class="prompt"><b>${message.role}</b> ${message.content}</pre>`)}</details>`}
-        <pre class="prompt">${step.prompt}</pre>
-        ${step.reasoning && html`<details><summary>reasoning</summary><pre class="prompt">${step.reasoning}</pre></details>`}
+        <${Text} kind="prompt" text=${step.prompt} />
+        ${step.reasoning && html`<details><summary>reasoning</summary><${Text} kind="prompt" text=${step.reasoning} /></details>`}
         <div class="said" style=${`--agent: ${agentColor(step.agent)}`}>
-          ${diff && before ? html`<div class="soft">changes since this agent's last reply</div><${Changes} before=${before.reply} after=${step.reply} />` : html`<pre>${step.reply || html`<span class="soft">(nothing)</span>`}</pre>`}
+          ${diff && before ? html`<div class="soft">changes since this agent's last reply</div><${Changes} before=${before.reply} after=${step.reply} />` : step.reply ? html`<${Text} text=${step.reply} />` : html`<pre class="soft">(nothing)</pre>`}
         </div>
         <${Parts} parts=${step.parts} />
         ${tree && step.candidates.length > 1 && html`<details open=${now}><summary>${step.candidates.length} candidates</summary><${Candidates} step=${step} /></details>`}
@@ -63,7 +74,7 @@ function Episode({ row, now, setNow, diff, tree }) {
   const branches = episode.steps.some((step) => step.candidates.length > 1);
   return html`<div class="bar"><h1>${row.name}</h1><span class="soft">${row.group}</span>
       ${!row.error && row.success !== null && html`<b class=${row.success ? "good" : "bad"}>${row.success ? "solved" : "not solved"}</b>`}
-      <span class="push"></span><span class="soft mono">${Object.entries(episode.outcome).map(([name, value]) => `${name} ${value}`).join(", ")}</span></div>
+      <span class="push"></span><span class="soft mono">${Object.entries(episode.outcome).map(([name, value]) => `${name} ${typeof value === "number" ? short(value) : value}`).join(", ")}</span></div>
     ${row.error && html`<div class="error"><b class="bad">Error, no verdict.</b> ${row.error}</div>`}
     ${tree && branches && html`<${Tree} steps=${episode.steps} now=${now} onPick=${setNow} />`}
     ${episode.steps.map((step, k) => html`<${Step} step=${step} number=${k} before=${before[k]} now=${k === now} diff=${diff} tree=${tree} key=${k} />`)}

@@ -46,11 +46,12 @@ function Filters({ filter, setFilter }) {
 }
 
 function Count({ rows }) {
-  const judged = rows.filter((row) => !row.error), solved = judged.filter((row) => row.success).length;
-  const [low, high] = wilson(solved, judged.length), errors = rows.length - judged.length;
-  return html`<div class="count" role="status">${rows.length.toLocaleString("en")} episodes${judged.length > 0 &&
-    html`, ${percent(solved / judged.length)} solved${" "}<span title="Wilson's 95% interval over these episodes">[${percent(low)}, ${percent(high)}]</span>`}${errors > 0 &&
-    html`,${" "}<span class="bad">${errors} errors</span>`}</div>`;
+  const shares = d3.rollups(rows.filter((row) => !row.error && row.success !== null), (own) => d3.mean(own, (row) => Number(row.success)), (row) => row.group, (row) => row.problem)
+    .flatMap(([, problems]) => problems.map(([, share]) => share));
+  const [low, high] = wilson(d3.sum(shares), shares.length), errors = rows.filter((row) => row.error).length;
+  return html`<div class="count" role="status">${counted(rows.length, "episode")}${shares.length > 0 &&
+    html`, ${percent(d3.mean(shares))} solved${" "}<span title=${`Wilson's 95% interval over ${counted(shares.length, "problem")}`}>[${percent(low)}, ${percent(high)}]</span>`}${errors > 0 &&
+    html`,${" "}<span class="bad">${counted(errors, "error")}</span>`}</div>`;
 }
 
 /** Only the rows in sight are in the document, so 5,000 cost as much as 50. */
@@ -71,6 +72,7 @@ function List({ rows, open, onOpen }) {
   }, [open, rows]);
   const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 5), last = Math.min(rows.length, Math.ceil((top + height) / ROW_HEIGHT) + 5);
   return html`<div class="list" role="listbox" aria-label="Episodes" ref=${box} onScroll=${(e) => setTop(e.target.scrollTop)}>
+    ${rows.length === 0 && html`<p class="wait">No episode passes the filters; <kbd>x</kbd> takes them away.</p>`}
     <div style=${`height: ${rows.length * ROW_HEIGHT}px`}>
       ${rows.slice(first, last).map((row, k) => html`<div class="row" role="option" key=${row.i} aria-selected=${row.i === open}
         style=${`top: ${(first + k) * ROW_HEIGHT}px`} onClick=${() => onOpen(row.i)}>

@@ -25,14 +25,23 @@ const intervals = (items, label, domain) => () => Plot.plot({
   ],
 });
 
-const histogram = (items, label, options) => () => Plot.plot({
-  width: 560, height: 230, x: { label, ...options }, y: { grid: true, label: "episodes" },
-  color: { domain: ["solved", "not solved", "error"], range: ["var(--good)", "var(--soft)", "var(--bad)"], legend: true },
-  marks: [Plot.rectY(items, Plot.binX({ y: "count" }, { x: "value", fill: "outcome", thresholds: 30, tip: true })), Plot.ruleY([0])],
-});
+const OUTCOMES = [["solved", "var(--good)"], ["not solved", "var(--soft)"], ["no verdict", "var(--line)"], ["error", "var(--bad)"]];
+
+/** Of whole numbers: a bar for each where they are few. */
+const histogram = (items, label) => () => {
+  const [least, most] = d3.extent(items, (item) => item.value), few = most - least <= 40;
+  const ticks = few ? d3.range(least, most + 1, Math.ceil((most - least + 1) / 12)) : undefined;
+  const seen = OUTCOMES.filter(([name]) => items.some((item) => item.outcome === name));
+  return Plot.plot({
+    width: 560, height: 230, x: { label, ticks, tickFormat: few ? "d" : undefined }, y: { grid: true, label: "episodes", tickFormat: (n) => (Number.isInteger(n) ? n : "") },
+    color: { domain: seen.map(([name]) => name), range: seen.map(([, color]) => color), legend: true },
+    marks: [Plot.ruleY([0]), Plot.rectY(items, Plot.binX({ y: "count" },
+      { x: "value", fill: "outcome", thresholds: few ? d3.range(least - 0.5, most + 1) : 30, tip: true }))],
+  });
+};
 
 const lines = (items, label) => () => Plot.plot({
-  width: 560, height: 240, x: { label: "step" }, y: { grid: true, label }, color: { legend: true, scheme: "tableau10" },
+  width: 560, height: 240, x: { label: "training step →", tickFormat: "d", interval: 1 }, y: label.startsWith("Success") ? { grid: true, label: "success", domain: [0, 1], tickFormat: "%" } : { grid: true, label: "return" }, color: { legend: true, scheme: "tableau10" },
   marks: [Plot.ruleY([0]), Plot.areaY(items, { x: "step", y1: "low", y2: "high", fill: "series", fillOpacity: 0.18 }),
     Plot.lineY(items, { x: "step", y: "value", stroke: "series" }), Plot.dot(items, { x: "step", y: "value", fill: "series", r: 2.5, tip: true })],
 });
@@ -44,12 +53,12 @@ function Table({ heads, rows }) {
 
 function Summary({ rows }) {
   const { facts, cards, groups_table: groups, part_table: parts, curves } = data.run;
-  const outcome = (row) => (row.error ? "error" : row.success ? "solved" : "not solved");
+  const outcome = (row) => (row.error ? "error" : row.success === null ? "no verdict" : row.success ? "solved" : "not solved");
   const drawn = useMemo(() => ({
     groups: intervals(groups, "success →", [0, 1]),
-    parts: intervals(parts, "mean over an episode →"),
-    steps: histogram(rows.map((row) => ({ value: row.num_steps, outcome: outcome(row) })), "steps of an episode →", {}),
-    tokens: histogram(rows.filter((row) => row.tokens !== null).map((row) => ({ value: row.tokens, outcome: outcome(row) })), "completion tokens of an episode →", {}),
+    parts: intervals(parts, "mean over episodes →"),
+    steps: histogram(rows.map((row) => ({ value: row.num_steps, outcome: outcome(row) })), "steps of an episode →"),
+    tokens: histogram(rows.filter((row) => row.tokens !== null).map((row) => ({ value: row.tokens, outcome: outcome(row) })), "completion tokens of an episode →"),
     curves: Object.entries(curves).map(([label, items]) => [label, lines(items, label)]),
   }), [rows]);
   const range = (item) => (item.low === null ? "" : `[${short(item.low)}, ${short(item.high)}]`);
@@ -58,7 +67,7 @@ function Summary({ rows }) {
       ${drawn.curves.map(([label, draw]) => html`<${Figure} title=${label} draw=${draw} key=${label} />`)}
       ${groups.length > 0 && html`<${Figure} title="Success, with 95% intervals" draw=${drawn.groups} />`}
       ${parts.length > 0 && html`<${Figure} title="Reward parts, summed over an episode" draw=${drawn.parts} />`}
-      <${Figure} title="Steps" draw=${drawn.steps} />
+      ${rows.length > 0 && html`<${Figure} title="Steps" draw=${drawn.steps} />`}
       ${rows.some((row) => row.tokens !== null) && html`<${Figure} title="Tokens" draw=${drawn.tokens} />`}
     </div>
     ${groups.length > 0 && html`<h2>Success</h2><${Table} heads=${["task", "episodes", "success", "95% interval"]}

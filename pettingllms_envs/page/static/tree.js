@@ -15,7 +15,7 @@ function Tree({ steps, now, onPick }) {
       return html`<path class=${c === step.chosen ? "edge played" : "edge"} d=${`M${x0},${y0}C${middle},${y0} ${middle},${y1} ${x1},${y1}`} />`;
     }))}
     ${steps.map((step, k) => html`<g key=${k}>
-      <text x=${x(k)} y="14" text-anchor="middle" style=${`fill: ${agentColor(step.agent)}`}>${step.agent}</text>
+      <text x=${x(k)} y="14" text-anchor="middle" class="agent" style=${`--agent: ${agentColor(step.agent)}`}>${step.agent}</text>
       ${step.candidates.map((candidate, c) => {
         const y1 = y(c, step.candidates.length), played = c === step.chosen, value = candidate.advantage ?? candidate.reward ?? 0;
         return html`<g class="node" tabindex="0" role="button" aria-label=${`candidate ${c + 1} of ${step.agent}, reward ${short(candidate.reward)}`}
@@ -33,5 +33,5 @@ function Candidates({ step }) {
   return html`<div class="candidates">${step.candidates.map((candidate, c) => html`<div class=${c === step.chosen ? "candidate chosen" : "candidate"}>
     <div class="bar"><b>candidate ${c + 1}</b>${c === step.chosen && html`<span class="good">played on</span>`}
       <span>reward ${short(candidate.reward)}</span>${candidate.advantage !== null && html`<span class=${candidate.advantage < 0 ? "bad" : "good"}>advantage ${short(candidate.advantage)}</span>`}</div>
-    <${Parts} parts=${candidate.parts} /><pre>${candidate.reply}</pre></div>`)}</div>`;
+    <${Parts} parts=${candidate.parts} />${candidate.reply ? html`<${Text} text=${candidate.reply} />` : html`<pre class="soft">(nothing)</pre>`}</div>`)}</div>`;
 }
