@@ -331,7 +331,7 @@ def test_a_callers_mistake_is_refused_and_changes_nothing(
             "the workflow 'draft_plan' got executor=.*, which is a setting of",
         ),
         ({"size": 1}, ValueError, "size is 1"),
-        ({"sise": 5}, TypeError, "the name of a setting of PlanPath is 'sise'; expected one of .* Did you mean 'size'?"),
+        ({"sise": 5}, TypeError, "a setting of PlanPath is 'sise'; expected one of .* Did you mean 'size'?"),
     ],
 )
 def test_bad_settings_are_refused_when_the_environment_is_made(
