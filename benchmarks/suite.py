@@ -150,6 +150,13 @@ SUITES = (
         minutes=8,
         needs="vllm",
     ),
+    Suite(
+        name="rollouts_vllm",
+        what="rollouts without barriers beside lock-step, on real vLLM with two adapters",
+        command=("bench_rollouts_vllm.py",),
+        minutes=1.5,
+        needs="vllm",
+    ),
     *(
         Suite(
             name=f"update_{size}{'_checkpointing' if flags else ''}",
