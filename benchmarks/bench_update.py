@@ -13,6 +13,7 @@ processor's on a CPU (one thread), the clock's on a GPU. Weights are random: no 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
@@ -220,38 +221,62 @@ def matrix_rate(setting: Setting) -> float:
 
 
 def compare(setting: Setting, shape: Shape, rounds: int) -> dict[str, Any]:
-    """Rounds of both, in turn, after one that is not counted."""
+    """Rounds of both, in turn, after one that is not counted. What a GPU has no room for has no seconds."""
     batch = make_batch(setting, shape)
     with tempfile.TemporaryDirectory() as folder:
         runs = {"trl": of_trl(setting, folder), "ours": of_ours(setting, folder)}
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(rounds + 1):
-            for name, (update, model) in runs.items():
+            for name, (update, model) in [*runs.items()]:
                 model.zero_grad(set_to_none=False)
                 began = setting.now()
-                update(batch)
-                seconds[name].append(setting.now() - began)
-        pairs = zip(*(model.parameters() for _, model in runs.values()), strict=True)
-        error = max(float((b.grad - a.grad).norm() / a.grad.norm()) for a, b in pairs)
-    ratios = [a / b for a, b in zip(seconds["trl"][1:], seconds["ours"][1:], strict=True)]
+                if _has_room(update, batch):
+                    seconds[name].append(setting.now() - began)
+                else:
+                    del runs[name]
+                    seconds[name].clear()
+        error = math.nan
+        if len(runs) == 2:
+            pairs = zip(*(model.parameters() for _, model in runs.values()), strict=True)
+            error = max(float((b.grad - a.grad).norm() / a.grad.norm()) for a, b in pairs)
     rate = matrix_rate(setting)
-    ours = statistics.median(seconds["ours"][1:])
+    counted = {name: tuple(each[1:]) for name, each in seconds.items()}
+    return summarized(setting, shape, counted, rate) | {"gradient_error": error}
+
+
+def _has_room(update: Update, batch: Mapping[str, Any]) -> bool:
+    try:
+        update(batch)
+    except torch.OutOfMemoryError:
+        return False
+    return True
+
+
+def summarized(
+    setting: Setting, shape: Shape, seconds: Mapping[str, tuple[float, ...]], rate: float
+) -> dict[str, Any]:
+    """Medians of the rounds and of their ratios, not a number where there are none; and what share of the rate of
+    matrix products ours has, round by round."""
+    ratios = [a / b for a, b in zip(seconds["trl"], seconds["ours"], strict=False)] or [math.nan]
+    work = flops(setting, shape, is_shared=True)
+    shares = tuple(work / each / rate for each in seconds["ours"])
     return {
         "shape": str(shape),
-        "trl": statistics.median(seconds["trl"][1:]),
-        "ours": ours,
-        "seconds": {name: tuple(each[1:]) for name, each in seconds.items()},
+        **{name: statistics.median(each or [math.nan]) for name, each in seconds.items()},
+        "seconds": seconds,
         "ratio": statistics.median(ratios),
         "least": min(ratios),
         "most": max(ratios),
-        "bound": flops(setting, shape, is_shared=False) / flops(setting, shape, is_shared=True),
-        "of_matrix_rate": flops(setting, shape, is_shared=True) / ours / rate,
-        "gradient_error": error,
+        "bound": flops(setting, shape, is_shared=False) / work,
+        "of_matrix_rate": statistics.median(shares or [math.nan]),
+        "shares": shares,
+        "matrix_rate": rate,
     }
 
 
-def peak(setting: Setting, shape: Shape, which: str) -> int:
-    """Bytes that an update takes above its model and gradients. In a process of its own, whose peak it is."""
+def peak(setting: Setting, shape: Shape, which: str) -> int | None:
+    """Bytes that an update takes above its model and gradients; `None` where the GPU has not so many. In a process of
+    its own, whose peak it is."""
     with tempfile.TemporaryDirectory() as folder:
         update, model = (of_trl if which == "trl" else of_ours)(setting, folder)
     for parameter in model.parameters():
@@ -265,8 +290,7 @@ def peak(setting: Setting, shape: Shape, which: str) -> int:
         return _status("VmHWM") - before
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    update(batch)
-    return torch.cuda.max_memory_allocated() - before
+    return torch.cuda.max_memory_allocated() - before if _has_room(update, batch) else None
 
 
 def _status(name: str) -> int:
@@ -276,14 +300,15 @@ def _status(name: str) -> int:
 
 
 def peaks(given: argparse.Namespace, shape: Shape) -> dict[str, int]:
-    """Of both, each measured in a process of its own."""
+    """Of both, each measured in a process of its own; without one for which there was no room."""
     found = {}
     for which in ("trl", "ours"):
         command = [sys.executable, __file__, "--peak", which, "--shapes", "x".join(map(str, _numbers(shape)))]
         command += ["--device", given.device, "--dtype", given.dtype, "--model", given.model]
         command += ["--attention", given.attention, *(["--checkpointing"] if given.checkpointing else [])]
         shown = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ}).stdout
-        found[which] = int(shown.split()[-1])
+        if (last := shown.split()[-1]) != "None":
+            found[which] = int(last)
     return found
 
 
@@ -412,31 +437,56 @@ def to_save(setting: Setting, found: dict[str, Any], goal: tuple[float, float | 
     where = f"{setting.model}, {str(setting.dtype).removeprefix('torch.')}, {setting.device}{checkpointing}"
     name, peer = f"{found['shape']}, {where}", "TRL GRPOTrainer"
     speed, memory = goal or (None, None)
+    sides = found["seconds"]
     saved = [
         Figure(
             name=f"update, {name}",
             unit="s",
-            ours=found["seconds"]["ours"],
+            ours=sides["ours"],
             peer_name=peer,
-            peer=found["seconds"]["trl"],
+            peer=sides["trl"] if sides["ours"] else (),
             goal="" if speed is None else f">= {speed}x",
             met=None if speed is None else found["ratio"] >= speed,
+            absent=_without_room(sides),
         ),
-        Figure(name=f"gradients' difference, {name}", unit="", ours=(found["gradient_error"],), better="neither"),
+        Figure(
+            name=f"update's share of the rate of matrix products, {name}",
+            unit="%",
+            ours=tuple(100 * share for share in found["shares"]),
+            better="neither",
+        ),
+        Figure(  # at every shape again: its rounds
+            name=f"a matrix product, {str(setting.dtype).removeprefix('torch.')}, {setting.device}",
+            unit="TFLOP/s",
+            ours=(found["matrix_rate"] / 1e12,),
+            better="neither",
+        ),
     ]
+    if not math.isnan(found["gradient_error"]):
+        ours = (found["gradient_error"],)
+        saved.append(Figure(name=f"gradients' difference, {name}", unit="", ours=ours, better="neither"))
     if "memory" in found:
+        bytes_of = {
+            which: (found["peak"][which] / 1e6,) if which in found["peak"] else () for which in ("ours", "trl")
+        }
         saved.append(
             Figure(
                 name=f"update's peak memory, {name}",
                 unit="MB",
-                ours=(found["peak"]["ours"] / 1e6,),
+                ours=bytes_of["ours"],
                 peer_name=peer,
-                peer=(found["peak"]["trl"] / 1e6,),
+                peer=bytes_of["trl"] if bytes_of["ours"] else (),
                 goal="" if memory is None else f">= {memory}x",
                 met=None if memory is None else found["memory"] >= memory,
+                absent=_without_room(bytes_of),
             )
         )
     return saved
+
+
+def _without_room(measured: Mapping[str, Sequence[float]]) -> str:
+    names = [{"trl": "TRL", "ours": "ours"}[which] for which, values in measured.items() if not values]
+    return f"the GPU has no room for {' and '.join(names)}" if names else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -470,7 +520,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = compare(setting, shape, given.rounds)
         if given.memory:
             taken = peaks(given, shape)
-            found |= {"peak": taken, "memory": taken["trl"] / taken["ours"]}
+            found |= {"peak": taken, "memory": taken["trl"] / taken["ours"] if len(taken) == 2 else math.nan}
         has_goal = given.model == "25M" and given.device == "cpu"
         goal = GOALS.get(shape) if has_goal else None
         all_met &= report(setting, found, goal)

@@ -150,6 +150,13 @@ SUITES = (
         minutes=8,
         needs="vllm",
     ),
+    Suite(
+        name="rollouts_vllm",
+        what="rollouts without barriers beside lock-step, on real vLLM with two adapters",
+        command=("bench_rollouts_vllm.py",),
+        minutes=1.5,
+        needs="vllm",
+    ),
     *(
         Suite(
             name=f"update_{size}{'_checkpointing' if flags else ''}",
@@ -205,6 +212,8 @@ def run(suite: Suite, reference: Path | None, plots: Path | None = None) -> Ran:
         arguments += ["--plot", str(plots / f"{suite.name}.png")]
     paths = [str(HERE.parent), str(HERE.parent / "examples/quickstart")]
     environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    if suite.gpu:  # of several, transformers would take all into one model
+        environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     began, load, runs = time.perf_counter(), os.getloadavg()[0], []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(suite.repeats):

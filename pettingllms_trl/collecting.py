@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Collects(Survives, Plays):
     num_generations: int
     num_generations_eval: int
     _signature_columns: list[str] | None
+    _step: int
 
     _num_rows_played = 0
     """Of the training data, since its first epoch began."""
@@ -72,6 +73,25 @@ class Collects(Survives, Plays):
     def _num_repeats(self) -> int:
         """How often a generation's rows are yielded: accelerate deals batches out, and each process shall know all."""
         return self.num_iterations * self.args.steps_per_generation * self.accelerator.num_processes
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[list[Row]], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], torch.Tensor | int | None]:
+        """The batches of an optimizer step, which transformers holds all at once.
+
+        The data loader gives a generation's rows to each of its micro-steps, and only the first plays them. The others
+        keep one of them here, or memory would grow with the product of the two, which both grow with a batch.
+        """
+
+        def sparse() -> Iterator[list[Row]]:
+            for number, rows in enumerate(epoch_iterator):
+                plays = number == 0 or self._begins_generation(self._step + number)
+                yield rows if plays else rows[:1]
+
+        return super().get_batch_samples(sparse(), num_batches, device)
+
+    def _begins_generation(self, micro_step: int) -> bool:
+        return micro_step % (self.args.steps_per_generation * self.num_iterations) == 0
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[Any]:
         return self._sampler(dataset, repeat_count=self._num_repeats)

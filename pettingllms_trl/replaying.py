@@ -39,8 +39,7 @@ class Replays(SharesPrefixes, Collects):
         """Rows to the forward passes of this micro-step; a single forward pass, on its way to the loss, as it is."""
         if isinstance(generation_batch, dict):
             return generation_batch
-        steps_per_generation = self.args.steps_per_generation
-        if self._step % (steps_per_generation * self.num_iterations) == 0 or self._buffered_inputs is None:
+        if self._begins_generation(self._step) or self._buffered_inputs is None:
             rows, episodes, selection = self._generation(generation_batch)
             self._log_episodes(episodes, "train")
             decisions = self._taught(episodes)
@@ -48,7 +47,7 @@ class Replays(SharesPrefixes, Collects):
             if self._rollout_log is not None:
                 self._record(rows, episodes, dict(zip(map(id, decisions), advantages, strict=True)))
             self._buffered_inputs = self._batches(decisions, advantages, selection)
-        return self._buffered_inputs[self._step % steps_per_generation]
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _advantages_of(self, decisions: Sequence[Decision]) -> credits.Advantages:
         """The advantages of all decisions that teach; the credit sees them once, before any is left out."""

@@ -120,8 +120,10 @@ class SharesPrefixes(GRPOTrainer):
 
     @contextmanager
     def _attending(self, name: str) -> Iterator[None]:
-        """For a pass of a policy's sequences, to the end of its backward, in which checkpoints compute layers anew."""
-        if self._shareable.get(name, False):
+        """For a pass of a policy's sequences, to the end of its backward, in which checkpoints compute layers anew.
+
+        A run that resumes inside a generation uses here first what is spread over processes."""
+        if self._shares(name):
             with attending([self._own_weights(name)]):
                 yield
         else:

@@ -211,6 +211,27 @@ def test_a_benchmark_is_run_as_often_as_it_says_and_its_failure_is_its_own(
     assert missing.failed.startswith(f"{NOT_RUN}: no_such_module is not installed")
 
 
+@pytest.mark.parametrize(
+    ("gpu", "given", "seen"),
+    [(True, None, "0"), (True, "2,3", "2"), (False, "2,3", "2,3"), (False, None, "all")],
+)
+def test_on_a_machine_of_several_gpus_a_benchmark_is_shown_the_first_alone(
+    gpu: bool, given: str | None, seen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "HERE", tmp_path)
+    if given is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    (tmp_path / "sees.py").write_text(
+        "import json, os, pathlib, sys\n"
+        "figure = {'name': os.environ.get('CUDA_VISIBLE_DEVICES', 'all'), 'unit': '', 'ours': [1.0]}\n"
+        "pathlib.Path(sys.argv[-1]).write_text(json.dumps({'figures': [figure]}))"
+    )
+    ran = run(Suite(name="s", what="", command=("sees.py",), minutes=0, gpu=gpu), None)
+    assert [found.name for found in ran.figures] == [seen]
+
+
 def test_each_is_saved_as_soon_as_it_has_run_and_none_if_dry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = []
 

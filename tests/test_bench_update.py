@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import math
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +50,104 @@ def test_every_way_to_share_a_prompt_gives_the_same_gradients(setting: Any) -> N
     ways = bench_update.compare_ways(setting, bench_update.Shape(24, 5, 3), rounds=1)
     assert set(ways) == {"rows", "whole", "split", "mask", "cache"}
     assert ways["rows"] == 1.0
+
+
+# ---- On a GPU, by a fake of its clock and memory --------------------------------------------------------------------
+
+
+class Card:
+    """Of 100 bytes; what is given to it is done when it is waited for."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.done, self.held, self.most = now, 0, 0
+
+    def synchronize(self) -> None:
+        self.done += 3.0
+
+    def perf_counter(self) -> float:
+        return self.done
+
+    def take(self, size: int) -> None:
+        if self.held + size > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        self.most = max(self.most, self.held + size)
+
+    def reset(self) -> None:
+        self.most = self.held
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Card:
+    made = Card()
+    monkeypatch.setattr(torch.cuda, "synchronize", made.synchronize)
+    monkeypatch.setattr(bench_update.time, "perf_counter", made.perf_counter)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", made.reset)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: made.held)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: made.most)
+    return made
+
+
+def on_card(setting: Any) -> Any:
+    return bench_update.Setting(setting.model, "cuda", torch.bfloat16, checkpointing=False, attention="sdpa")
+
+
+def test_seconds_of_a_gpu_are_read_when_all_that_was_given_to_it_is_done(setting: Any, card: Card) -> None:
+    assert [on_card(setting).now() for _ in range(2)] == [3.0, 6.0]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(50, 50), (70, None)])
+def test_the_peak_on_a_gpu_is_above_what_it_held_and_none_where_it_has_not_so_much(
+    size: int, expected: int | None, setting: Any, card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_ours(*_: Any) -> tuple[Callable[[Any], None], Any]:
+        card.held = 40
+        return lambda batch: card.take(batch["size"]), torch.nn.Linear(1, 1)
+
+    small = bench_update.Shape(4, 4, 2)
+    sizes = {small: 60, bench_update.Shape(9, 9, 9): size}
+    monkeypatch.setattr(bench_update, "of_ours", of_ours)
+    monkeypatch.setattr(bench_update, "make_batch", lambda setting, shape: {"size": sizes[shape]})
+    assert bench_update.peak(on_card(setting), bench_update.Shape(9, 9, 9), "ours") == expected
+
+
+def out_of_memory(batch: Any) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+@pytest.mark.parametrize(
+    ("without", "seconds", "said"),
+    [("of_trl", "ours", "the GPU has no room for TRL"), ("of_ours", "trl", "the GPU has no room for ours")],
+)
+def test_who_finds_no_room_has_no_seconds_and_the_other_is_measured_still(
+    without: str, seconds: str, said: str, setting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = getattr(bench_update, without)
+    monkeypatch.setattr(bench_update, without, lambda *given: (out_of_memory, made(*given)[1]))
+    found = bench_update.compare(setting, bench_update.Shape(24, 5, 3), rounds=2)
+    assert {name: len(each) for name, each in found["seconds"].items()} == {"trl": 0, "ours": 0} | {seconds: 2}
+    assert math.isnan(found["ratio"])
+    assert math.isnan(found["gradient_error"])
+    assert bench_update.report(setting, found, None) is True
+    figure = bench_update.to_save(setting, found, None)[0]
+    assert (len(figure.ours), figure.peer, figure.absent) == (2 * (seconds == "ours"), (), said)
+
+
+def test_the_share_of_the_cards_rate_is_ours_work_over_ours_seconds_over_the_rate(setting: Any) -> None:
+    shape = bench_update.Shape.parse("10x4x3")
+    work = bench_update.flops(setting, shape, is_shared=True)
+    found = bench_update.summarized(setting, shape, {"trl": (3.0, 4.0), "ours": (1.0, 2.0)}, rate=work)
+    assert found["shares"] == (1.0, 0.5)
+    assert (found["of_matrix_rate"], found["ratio"], found["least"], found["most"]) == (0.75, 2.5, 2.0, 3.0)
+    shares = bench_update.to_save(setting, found | {"gradient_error": math.nan}, None)[1]
+    assert (shares.unit, shares.ours) == ("%", (100.0, 50.0))
+
+
+def test_a_peak_for_which_there_was_no_room_is_left_out(setting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"trl": "None\n", "ours": "a warning\n2000000\n"}
+
+    def run(command: list[str], **_: Any) -> Any:
+        return subprocess.CompletedProcess(command, 0, stdout=said[command[command.index("--peak") + 1]])
+
+    monkeypatch.setattr(bench_update.subprocess, "run", run)
+    given = argparse.Namespace(device="cuda", dtype="bfloat16", model="tiny", attention="sdpa", checkpointing=True)
+    assert bench_update.peaks(given, bench_update.Shape(9, 9, 9)) == {"ours": 2_000_000}

@@ -44,7 +44,7 @@ import pettingllms_trl.playing
 import test_equals_trl_sampler
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.prefix_attention import attending
+from pettingllms_trl.prefix_attention import NAME, attending
 from pettingllms_trl.prefixes import Packed, num_tokens, pack
 from strangers import OneShot, Relay
 from test_equals_trl import CASES, LAYOUTS, LOSSES
@@ -565,3 +565,20 @@ def test_in_sixteen_bits_the_model_is_tried_against_one_in_which_candidates_see_
     assert trainer._shareable == {"base": True}
     assert trainer._is_in_float32() is False
     twins.run(trainer)
+
+
+def test_a_resumed_run_tries_what_is_spread_over_processes_at_its_first_pass(tokenizer: Any, tmp_path: Path) -> None:
+    # Inside a generation nothing is dealt any more, which is where such weights are tried otherwise.
+    torch.manual_seed(0)
+    trainer = MultiAgentGRPOTrainer(
+        Qwen3ForCausalLM(Qwen3Config(**{**SHAPE, "vocab_size": 300})),
+        OneShot,
+        MultiAgentGRPOConfig(**twins.arguments(tmp_path, max_steps=1)),
+        Dataset.from_dict({"seed": twins.SEEDS}),
+        processing_class=tokenizer,
+    )
+    trainer._shareable.clear()  # as `_try_sharing` leaves it there
+    config = trainer.model.config
+    with trainer._attending("base"):
+        assert config._attn_implementation_internal == NAME
+    assert config._attn_implementation_internal != NAME
