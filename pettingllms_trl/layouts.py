@@ -38,13 +38,14 @@ from trl.trainer.utils import (
 )
 
 from pettingllms_trl import sampling, voices, weights
-from pettingllms_trl.adapters import acting_as
+from pettingllms_trl.adapters import Switch, acting_as
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.container import TeamModel
 from pettingllms_trl.policies import BASE, Policy, Routing
 from pettingllms_trl.prefill import prompts_read_once
 from pettingllms_trl.references import check_moving
 from pettingllms_trl.sampling import SamplingOverrides
+from pettingllms_trl.walks import Walks
 
 
 class Layouts(GRPOTrainer):
@@ -80,6 +81,7 @@ class Layouts(GRPOTrainer):
         weights.check(routing, model, peft_config, quantization_config)
         check_moving(routing, args, has_adapter=peft_config is not None or isinstance(model, PeftModel))
         self.routing = routing
+        self._walks = Walks()
         self._policies = {policy.name: policy for policy in routing.policies}
         self._is_plain = not (routing.adapters or routing.full)
         self._overrides = sampling.of_agents(sampling.parse(args.role_sampling), list(routing.of_agent))
@@ -143,11 +145,20 @@ class Layouts(GRPOTrainer):
     def _activate(self, name: str) -> None:
         """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
         self._active = name
-        model, policy = self.accelerator.unwrap_model(self.model), self._policies[name]
-        weights.route_to(model, policy, self.routing.trained_adapters)
+        model, policy = self._bare_model, self._policies[name]
+        weights.route_to(model, policy, lambda carrier: self._walks.of(carrier, self._switch_of))
         if self._heads and policy.adapter is not None:
             weights.weights_of(model, policy).get_base_model().forward = self._heads[self._temperatures[name]]
         self._speak_as(name)
+
+    @property
+    def _bare_model(self) -> weights.Model:
+        """The trainer's model without what accelerate puts around one, for which it looks in every module."""
+        is_bare = isinstance(self.model, PreTrainedModel | PeftModel)
+        return self.model if is_bare else self.accelerator.unwrap_model(self.model)
+
+    def _switch_of(self, model: PeftModel) -> Switch:
+        return Switch(model, self.routing.trained_adapters)
 
     def _speak_as(self, name: str) -> None:
         """Of `_activate` all but the weights: what TRL reads from attributes."""
@@ -165,7 +176,7 @@ class Layouts(GRPOTrainer):
         with (
             self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext(),
             instead(self.args, ds3_gather_for_generation=False),
-            nullcontext() if reads_all else prompts_read_once(self.accelerator.unwrap_model(self.model)),
+            nullcontext() if reads_all else prompts_read_once(self._bare_model),
         ):
             training = self.model.training
             generated = super()._generate_single_turn(*args, **kwargs)
@@ -182,7 +193,7 @@ class Layouts(GRPOTrainer):
         self.generation_config = copy.deepcopy(self.generation_config)
         self.generation_config.update(**own)
         self.generation_kwargs = {**self.generation_kwargs, **own}
-        model = self.accelerator.unwrap_model(self.model)
+        model = self._bare_model
         # What follows a stop word is cut off in any case (`generation.py`); here rows end that need go no further.
         ends = override.stop is not None and not self.use_transformers_continuous_batching  # which does not look
         if ends:
@@ -202,7 +213,7 @@ class Layouts(GRPOTrainer):
         self.model.eval()
         try:
             if policy.is_base and self.routing.adapters:
-                base = weights.weights_of(self.accelerator.unwrap_model(self.model), policy)
+                base = weights.weights_of(self._bare_model, policy)
                 with acting_as(base, None, self.routing.trained_adapters):
                     yield
             else:
@@ -270,7 +281,7 @@ class Layouts(GRPOTrainer):
 
     def _forward_as(self, policy: Policy, adapter: str | None, **inputs: Any) -> Any:
         """A forward pass of an adapter's reference: another adapter, or the base without any."""
-        model = weights.weights_of(self.accelerator.unwrap_model(self.model), policy)
+        model = weights.weights_of(self._bare_model, policy)
         with acting_as(model, adapter, self.routing.trained_adapters):
             return self.model(**inputs)
 
@@ -334,7 +345,7 @@ class Layouts(GRPOTrainer):
         return torch.stack(norms or [torch.zeros((), device=self.accelerator.device)]).norm()
 
     def _parameters_of(self, policy: Policy) -> list[torch.nn.Parameter]:
-        return weights.parameters_of(self.accelerator.unwrap_model(self.model), policy)
+        return weights.parameters_of(self._bare_model, policy)
 
     # ---- Disk -----------------------------------------------------------------------------------------------------
 
@@ -344,7 +355,7 @@ class Layouts(GRPOTrainer):
         elif self.args.should_save:
             folder = Path(output_dir or self.args.output_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            weights.save(self.accelerator.unwrap_model(self.model), self.routing.trained, folder, state_dict)
+            weights.save(self._bare_model, self.routing.trained, folder, state_dict)
             for policy in self.routing.trained:
                 self._voices[policy.name].processing_class.save_pretrained(folder / policy.name)
             torch.save(self.args, folder / TRAINING_ARGS_NAME)

@@ -158,21 +158,24 @@ def _at(heads: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def attending(models: Iterable[nn.Module]) -> Iterator[None]:
-    """Inside, these models' layers, and those within them, attend as `attend` does."""
-    configs = {id(c): c for m in models for each in m.modules() if isinstance(c := _config(each), PretrainedConfig)}
-    before = {key: config._attn_implementation_internal for key, config in configs.items()}
+def attending(configs: Iterable[PretrainedConfig]) -> Iterator[None]:
+    """Inside, the layers that have these configurations (`configs_of`) attend as `attend` does."""
+    own = list({id(config): config for config in configs}.values())
+    before = [config._attn_implementation_internal for config in own]
     try:
-        for config in configs.values():
+        for config in own:
             config._attn_implementation_internal = NAME
         yield
     finally:
-        for key, config in configs.items():
-            config._attn_implementation_internal = before[key]
+        for config, implementation in zip(own, before, strict=True):
+            config._attn_implementation_internal = implementation
 
 
-def _config(module: nn.Module) -> Any:
-    return vars(module).get("config")  # `getattr` asks every module that has none for a submodule of that name
+def configs_of(model: nn.Module) -> tuple[PretrainedConfig, ...]:
+    """Of a model and of all models within it, each once."""
+    # `getattr` would ask every module that has none for a submodule of that name.
+    configs = (vars(module).get("config") for module in model.modules())
+    return tuple({id(config): config for config in configs if isinstance(config, PretrainedConfig)}.values())
 
 
 AttentionInterface.register(NAME, attend)
