@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from torch import nn
 
 
 Found = TypeVar("Found")
+TRAINING = attrgetter("training")
 
 
 class Walks:
@@ -54,7 +56,7 @@ def training(model: nn.Module, modules: tuple[nn.Module, ...]) -> Iterator[None]
     plain = model.train
 
     def train(mode: bool = True) -> nn.Module:
-        return model if mode and all(module.training for module in modules) else plain(mode)
+        return model if mode and all(map(TRAINING, modules)) else plain(mode)
 
     train()
     before = vars(model).get("train")
