@@ -35,7 +35,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.prefix_attention import attending
+from pettingllms_trl.prefix_attention import attending, configs_of
 from pettingllms_trl.prefixes import pack
 
 
@@ -399,7 +399,7 @@ def compare_ways(setting: Setting, shape: Shape, rounds: int) -> dict[str, float
         for name, score in ways.items():
             model.zero_grad(set_to_none=False)
             began = setting.now()
-            with attending([model]) if name in ("whole", "split") else nullcontext():
+            with attending(configs_of(model)) if name in ("whole", "split") else nullcontext():
                 score(model, ids, shape).sum().backward()
             seconds[name].append(setting.now() - began)
             found = [parameter.grad.clone() for parameter in model.parameters()]

@@ -19,7 +19,9 @@ from peft import (
     get_peft_model_state_dict,
     set_peft_model_state_dict,
 )
-from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
+from peft.utils.other import AuxiliaryTrainingWrapper
+from torch import nn
 from transformers import PreTrainedModel
 
 from pettingllms_trl.policies import REFERENCE
@@ -73,6 +75,50 @@ def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
     model.set_adapter(adapter, inference_mode=adapter not in trained)
     if trained:
         model.set_requires_grad(list(trained), True)
+
+
+class Switch:
+    """`activate` for pass after pass of one model, where PEFT goes through all its modules and all adapters' weights.
+
+    Which weights have gradients does not depend on which adapter is active, so a name in each layer is all that
+    differs. `activate` does it the first time, where something else has changed since, and where layers are of a kind
+    that does more.
+
+    Args:
+        model: None of its layers are replaced as long as this is used.
+        trained: Names of the adapters that are.
+    """
+
+    def __init__(self, model: PeftModel, trained: Sequence[str]) -> None:
+        self._model, self._trained = model, trained
+        self._layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+        self._only_names = (
+            type(model).set_adapter is PeftModel.set_adapter
+            and type(model.base_model).set_adapter is BaseTuner.set_adapter
+            and all(type(layer).set_adapter is BaseTunerLayer.set_adapter for layer in self._layers)
+            and not any(isinstance(module, AuxiliaryTrainingWrapper) for module in model.modules())
+        )
+        self._gradients: list[tuple[nn.Parameter, bool]] = []
+
+    def to(self, adapter: str) -> None:
+        """Route the next forward pass through an adapter."""
+        if self._only_names and self._is_as_it_was():
+            for layer in self._layers:
+                layer._active_adapter = [adapter]
+            self._model.active_adapter = self._model.base_model.active_adapter = adapter
+            return
+        activate(self._model, adapter, self._trained)
+        bases = {id(p) for layer in self._layers for p in layer.get_base_layer().parameters()}
+        own = {id(p): p for layer in self._layers for p in layer.parameters() if id(p) not in bases}
+        self._gradients = [(p, p.requires_grad) for p in own.values()]
+
+    def _is_as_it_was(self) -> bool:
+        """Whether nobody has frozen or merged anything since."""
+        return (
+            bool(self._gradients)
+            and all(p.requires_grad is before for p, before in self._gradients)
+            and not any(layer.merged_adapters for layer in self._layers)
+        )
 
 
 @contextmanager

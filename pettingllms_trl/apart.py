@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
 from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
@@ -31,6 +33,12 @@ class KeepsApart(GRPOTrainer):
     routing: Routing
     _is_plain: bool
     _voices: dict[str, Voice]
+
+    @property
+    def _bare_model(self) -> weights.Model:
+        """The trainer's model without what accelerate puts around one, for which it looks in every module."""
+        is_bare = isinstance(self.model, PreTrainedModel | PeftModel)
+        return self.model if is_bare else self.accelerator.unwrap_model(self.model)
 
     # ---- The optimizer --------------------------------------------------------------------------------------------
 
@@ -69,7 +77,7 @@ class KeepsApart(GRPOTrainer):
         return torch.stack(norms or [torch.zeros((), device=self.accelerator.device)]).norm()
 
     def _parameters_of(self, policy: Policy) -> list[torch.nn.Parameter]:
-        return weights.parameters_of(self.accelerator.unwrap_model(self.model), policy)
+        return weights.parameters_of(self._bare_model, policy)
 
     # ---- Disk -----------------------------------------------------------------------------------------------------
 
@@ -79,7 +87,7 @@ class KeepsApart(GRPOTrainer):
         elif self.args.should_save:
             folder = Path(output_dir or self.args.output_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            weights.save(self.accelerator.unwrap_model(self.model), self.routing.trained, folder, state_dict)
+            weights.save(self._bare_model, self.routing.trained, folder, state_dict)
             for policy in self.routing.trained:
                 self._voices[policy.name].processing_class.save_pretrained(folder / policy.name)
             torch.save(self.args, folder / TRAINING_ARGS_NAME)

@@ -27,7 +27,7 @@ from trl.models.utils import prepare_deepspeed, prepare_fsdp
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl import sampling, voices, weights
-from pettingllms_trl.adapters import acting_as
+from pettingllms_trl.adapters import Switch, acting_as
 from pettingllms_trl.apart import KeepsApart
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.container import TeamModel
@@ -36,6 +36,7 @@ from pettingllms_trl.policies import BASE, Policy, Routing
 from pettingllms_trl.prefill import prompts_read_once
 from pettingllms_trl.references import check_moving
 from pettingllms_trl.sampling import SamplingOverrides
+from pettingllms_trl.walks import Walks
 
 
 class Layouts(KeepsApart):
@@ -71,6 +72,7 @@ class Layouts(KeepsApart):
         weights.check(routing, model, peft_config, quantization_config)
         check_moving(routing, args, has_adapter=peft_config is not None or isinstance(model, PeftModel))
         self.routing = routing
+        self._walks = Walks()
         self._policies = {policy.name: policy for policy in routing.policies}
         self._is_plain = not (routing.adapters or routing.full)
         self._overrides = sampling.of_agents(sampling.parse(args.role_sampling), list(routing.of_agent))
@@ -134,11 +136,14 @@ class Layouts(KeepsApart):
     def _activate(self, name: str) -> None:
         """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
         self._active = name
-        model, policy = self.accelerator.unwrap_model(self.model), self._policies[name]
-        weights.route_to(model, policy, self.routing.trained_adapters)
+        model, policy = self._bare_model, self._policies[name]
+        weights.route_to(model, policy, lambda carrier: self._walks.of(carrier, self._switch_of))
         if self._heads and policy.adapter is not None:
             weights.weights_of(model, policy).get_base_model().forward = self._heads[self._temperatures[name]]
         self._speak_as(name)
+
+    def _switch_of(self, model: PeftModel) -> Switch:
+        return Switch(model, self.routing.trained_adapters)
 
     def _speak_as(self, name: str) -> None:
         """Of `_activate` all but the weights: what TRL reads from attributes."""
@@ -156,7 +161,7 @@ class Layouts(KeepsApart):
         with (
             self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext(),
             instead(self.args, ds3_gather_for_generation=False),
-            nullcontext() if reads_all else prompts_read_once(self.accelerator.unwrap_model(self.model)),
+            nullcontext() if reads_all else prompts_read_once(self._bare_model),
         ):
             training = self.model.training
             generated = super()._generate_single_turn(*args, **kwargs)
@@ -173,7 +178,7 @@ class Layouts(KeepsApart):
         self.generation_config = copy.deepcopy(self.generation_config)
         self.generation_config.update(**own)
         self.generation_kwargs = {**self.generation_kwargs, **own}
-        model = self.accelerator.unwrap_model(self.model)
+        model = self._bare_model
         # What follows a stop word is cut off in any case (`generation.py`); here rows end that need go no further.
         ends = override.stop is not None and not self.use_transformers_continuous_batching  # which does not look
         if ends:
@@ -193,7 +198,7 @@ class Layouts(KeepsApart):
         self.model.eval()
         try:
             if policy.is_base and self.routing.adapters:
-                base = weights.weights_of(self.accelerator.unwrap_model(self.model), policy)
+                base = weights.weights_of(self._bare_model, policy)
                 with acting_as(base, None, self.routing.trained_adapters):
                     yield
             else:
@@ -261,7 +266,7 @@ class Layouts(KeepsApart):
 
     def _forward_as(self, policy: Policy, adapter: str | None, **inputs: Any) -> Any:
         """A forward pass of an adapter's reference: another adapter, or the base without any."""
-        model = weights.weights_of(self.accelerator.unwrap_model(self.model), policy)
+        model = weights.weights_of(self._bare_model, policy)
         with acting_as(model, adapter, self.routing.trained_adapters):
             return self.model(**inputs)
 

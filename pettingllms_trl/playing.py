@@ -57,7 +57,7 @@ class Plays(Layouts):
         serving = Serving(
             args,
             self.routing,
-            self.accelerator.unwrap_model(self.model),
+            self._bare_model,
             in_memory=in_memory,
             sample=self._sample,
             tongues={agent: self._tongue_of(name) for agent, name in of_agent.items()},
@@ -235,14 +235,14 @@ class Plays(Layouts):
 
     def _room_for_a_prompt(self, policy: Policy) -> int | None:
         """The most tokens of a prompt that leave room for a whole completion. `None`: the model names no bound."""
-        config = weights_of(self.accelerator.unwrap_model(self.model), policy).config.get_text_config()
+        config = weights_of(self._bare_model, policy).config.get_text_config()
         context = self.args.vllm_max_model_length or getattr(config, "max_position_embeddings", None)
         return None if context is None else context - (self.args.max_completion_length or 0)
 
     @contextmanager
     def _sampling(self, seed: str) -> Iterator[Engine]:
         """What samples for a rollout, with the weights of now."""
-        self._serving.renew(self.accelerator.unwrap_model(self.model), self.state.global_step)
+        self._serving.renew(self._bare_model, self.state.global_step)
         self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
         whole = nullcontext() if self.args.use_vllm else gathered(self.model_wrapped, self.accelerator)
         with whole, self._serving.engine.rollout(seed):

@@ -99,7 +99,7 @@ def attend(
         of_prompts = run(_at(query, prompts), _at(key, prompts), _at(value, prompts))
 
         def attend_from_branches(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-            return run(_at(query, branches), _at(key, rows), _at(value, rows), shared_prefix.starts)
+            return run(_at(query, branches), _at(key, rows), _at(value, rows), shared_prefix)
 
         # Keys and values of a prompt stand here K times. Made anew for the backward, they are never kept.
         of_branches = checkpoint(
@@ -118,10 +118,10 @@ class _Kernel:
     restriction: Restriction | None
 
     def __call__(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, starts: torch.Tensor | None = None
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, branches: Layout | None = None
     ) -> torch.Tensor:
-        """Queries stand where the keys do, or, with `starts`, at the keys from there on."""
-        mask = self._mask(query.size(1), key.size(1), starts, query.device)
+        """Queries stand where the keys do, or, with `branches`, at the keys from its `starts` on."""
+        mask = self._mask(query.size(1), key.size(1), branches, query.device)
         repeats = query.size(2) // key.size(2)
         if repeats > 1 and mask is not None:  # CUDA's kernels take a mask or grouped heads
             key, value = (heads.repeat_interleave(repeats, dim=2) for heads in (key, value))
@@ -138,18 +138,17 @@ class _Kernel:
         return found.transpose(1, 2)
 
     def _mask(
-        self, num_queries: int, num_keys: int, starts: torch.Tensor | None, device: torch.device
+        self, num_queries: int, num_keys: int, branches: Layout | None, device: torch.device
     ) -> torch.Tensor | None:
         """(sequences or 1, 1, Q, K) what each query sees; `None`: what is causal, Q being K."""
         hidden = self.restriction
         if hidden is not None and hidden.reach is not None and num_keys <= hidden.reach:
             hidden = None
-        if starts is None and hidden is None:
-            return None
+        if hidden is None:
+            return None if branches is None else branches.seen
         keys = torch.arange(num_keys, device=device)
-        queries = torch.arange(num_queries, device=device) + (0 if starts is None else starts[:, None])
-        seen = keys <= queries[..., :, None] if hidden is None else hidden.between(queries, keys)
-        return seen.view(-1, 1, num_queries, num_keys)
+        queries = torch.arange(num_queries, device=device) + (0 if branches is None else branches.starts[:, None])
+        return hidden.between(queries, keys).view(-1, 1, num_queries, num_keys)
 
 
 def _at(heads: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -158,21 +157,24 @@ def _at(heads: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def attending(models: Iterable[nn.Module]) -> Iterator[None]:
-    """Inside, these models' layers, and those within them, attend as `attend` does."""
-    configs = {id(c): c for m in models for each in m.modules() if isinstance(c := _config(each), PretrainedConfig)}
-    before = {key: config._attn_implementation_internal for key, config in configs.items()}
+def attending(configs: Iterable[PretrainedConfig]) -> Iterator[None]:
+    """Inside, the layers that have these configurations (`configs_of`) attend as `attend` does."""
+    own = list({id(config): config for config in configs}.values())
+    before = [config._attn_implementation_internal for config in own]
     try:
-        for config in configs.values():
+        for config in own:
             config._attn_implementation_internal = NAME
         yield
     finally:
-        for key, config in configs.items():
-            config._attn_implementation_internal = before[key]
+        for config, implementation in zip(own, before, strict=True):
+            config._attn_implementation_internal = implementation
 
 
-def _config(module: nn.Module) -> Any:
-    return vars(module).get("config")  # `getattr` asks every module that has none for a submodule of that name
+def configs_of(model: nn.Module) -> tuple[PretrainedConfig, ...]:
+    """Of a model and of all models within it, each once."""
+    # `getattr` would ask every module that has none for a submodule of that name.
+    configs = (vars(module).get("config") for module in model.modules())
+    return tuple({id(config): config for config in configs if isinstance(config, PretrainedConfig)}.values())
 
 
 AttentionInterface.register(NAME, attend)

@@ -37,6 +37,7 @@ class Layout:
             which costs less where prompts are short.
         branches: (R, B) places of what is a sequence's own; then any.
         starts: (R,) how many tokens of a sequence are not its own.
+        seen: (R, 1, B, L) with `prompts`: which tokens of a sequence each of its own sees. Every layer asks for it.
     """
 
     rows: torch.Tensor
@@ -44,6 +45,7 @@ class Layout:
     prompts: torch.Tensor | None
     branches: torch.Tensor
     starts: torch.Tensor
+    seen: torch.Tensor | None = None
 
     def as_one(self) -> Layout:
         """The row as a single sequence, in which everything sees all before it: what a model makes of it that does
@@ -124,12 +126,15 @@ def pack(ids: torch.Tensor, mask: torch.Tensor, width: int, *, split: bool | Non
 
     ids_of_row, positions, labels = (on_device(np.concatenate(each))[None] for each in zip(*pieces, strict=True))
     split = _costs_less_split(rows, shared, own) if split is None else split
+    starts = on_device(np.array([len(row) - len(branch) for row, branch in zip(rows, own, strict=True)]))
+    longest, longest_branch = (torch.arange(max(map(len, each)), device=ids.device) for each in (rows, own))
     layout = Layout(
         rows=on_device(_filled(rows)),
         back=on_device(_back(end, shared, own) if split else _back(end, rows)),
         prompts=on_device(_filled(shared)) if split else None,
         branches=on_device(_filled(own)),
-        starts=on_device(np.array([len(row) - len(branch) for row, branch in zip(rows, own, strict=True)])),
+        starts=starts,
+        seen=(longest <= (starts[:, None] + longest_branch)[:, None, :, None]) if split else None,
     )
     return Packed(
         ids=ids_of_row,

@@ -72,7 +72,7 @@ class MovesReferences(GRPOTrainer):
         return {name: self.accelerator.unwrap_model(ref) for name, ref in named.items() if isinstance(ref, nn.Module)}
 
     def _move_references(self) -> None:
-        model = self.accelerator.unwrap_model(self.model)
+        model = self._bare_model
         references = self._references()
         for policy in self.routing.trained:
             if policy.name in references:

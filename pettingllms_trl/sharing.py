@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -24,8 +25,9 @@ from trl import GRPOTrainer
 from pettingllms_trl import weights
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import Policy, Routing
-from pettingllms_trl.prefix_attention import attending
+from pettingllms_trl.prefix_attention import attending, configs_of
 from pettingllms_trl.prefixes import pack
+from pettingllms_trl.walks import Walks
 
 
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -47,6 +49,8 @@ class SharesPrefixes(GRPOTrainer):
     routing: Routing
     _policies: dict[str, Policy]
     _active: str
+    _bare_model: weights.Model
+    _walks: Walks
     aux_loss_enabled: bool
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -124,13 +128,13 @@ class SharesPrefixes(GRPOTrainer):
 
         A run that resumes inside a generation uses here first what is spread over processes."""
         if self._shares(name):
-            with attending([self._own_weights(name)]):
+            with attending(self._walks.of(self._own_weights(name), configs_of)):
                 yield
         else:
             yield
 
     def _own_weights(self, name: str) -> weights.Model:
-        return weights.weights_of(self.accelerator.unwrap_model(self.model), self._policies[name])
+        return weights.weights_of(self._bare_model, self._policies[name])
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -181,7 +185,8 @@ class SharesPrefixes(GRPOTrainer):
         packed = pack(ids, mask, width)
         own = self._own_weights(self._active)
         models = [own, model] if isinstance(model, nn.Module) else [own]
-        with attending(models), self.accelerator.autocast():
+        configs = chain.from_iterable(self._walks.of(each, configs_of) for each in models)
+        with attending(configs), self.accelerator.autocast():
             outputs = model(
                 input_ids=packed.ids,
                 attention_mask=torch.ones_like(packed.ids),

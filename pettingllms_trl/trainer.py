@@ -57,6 +57,7 @@ from pettingllms_trl.selection import check_resampling
 from pettingllms_trl.serving import check_served
 from pettingllms_trl.tokens import reader
 from pettingllms_trl.voices import check_chat_template
+from pettingllms_trl.walks import modules_of, training
 
 
 class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
@@ -166,6 +167,11 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     ) -> None:
         if args is None:
             args = MultiAgentGRPOConfig("multi-agent-grpo")
+        if not isinstance(args, MultiAgentGRPOConfig):
+            raise TypeError(
+                f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all "
+                "that GRPOConfig does."
+            )
         self._make_env = env_makers(env)
         self._envs = check_envs(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
         probes = [pool[0] for pool in self._envs.values()]
@@ -247,15 +253,16 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     ) -> torch.Tensor:
         """TRL's micro-step, as one forward and backward after another; an adapter is never switched in between."""
         began = time.perf_counter()
-        model.train()  # decides in `_prepare_inputs` whether this is training or evaluation
         loss = torch.zeros((), device=self.accelerator.device)
-        passes = self._prepare_inputs(inputs)
-        if self.is_deepspeed_enabled and not self._passes:
-            self._touch(model, steps=False)
-        for batch in passes:
-            with accumulating(model, self.accelerator), self._attending(batch["policy"]):
-                # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
-                loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        # The mode decides in `_prepare_inputs` whether this is training or evaluation.
+        with training(model, self._walks.of(model, modules_of)):
+            passes = self._prepare_inputs(inputs)
+            if self.is_deepspeed_enabled and not self._passes:
+                self._touch(model, steps=False)
+            for batch in passes:
+                with accumulating(model, self.accelerator), self._attending(batch["policy"]):
+                    # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
+                    loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self._log_passes()
         self._steer_entropy()
         if self.accelerator.sync_gradients:
@@ -265,6 +272,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         if self._step % self.current_gradient_accumulation_steps == 0:
             self._metrics["train"]["step_time"].append(self._current_train_step_time)
             self._current_train_step_time = 0.0
+            self._walks.forget()
         return loss
 
     def _finish_gradients(self, model: torch.nn.Module) -> None:

@@ -20,7 +20,7 @@ from peft import PeftConfig, PeftModel
 from torch import nn
 from transformers import PreTrainedModel
 
-from pettingllms_trl.adapters import activate, attach_adapters, keep_reference
+from pettingllms_trl.adapters import Switch, attach_adapters, keep_reference
 from pettingllms_trl.container import TeamModel
 from pettingllms_trl.policies import BASE, Policy, Routing
 
@@ -160,12 +160,16 @@ def weights_of(model: Model, policy: Policy) -> Model:
     return model.models[BASE if policy.model is None else policy.name]
 
 
-def route_to(model: Model, policy: Policy, trained_adapters: Sequence[str]) -> None:
-    """Send the next forward passes to a policy's weights."""
+def route_to(model: Model, policy: Policy, switch_of: Callable[[PeftModel], Switch]) -> None:
+    """Send the next forward passes to a policy's weights.
+
+    Args:
+        switch_of: Of a model with adapters.
+    """
     if isinstance(model, TeamModel):
         model.active = BASE if policy.model is None else policy.name
     if policy.adapter is not None:
-        activate(weights_of(model, policy), policy.adapter, trained_adapters)
+        switch_of(weights_of(model, policy)).to(policy.adapter)
 
 
 def parameters_of(model: Model, policy: Policy) -> list[nn.Parameter]:

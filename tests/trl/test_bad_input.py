@@ -11,6 +11,7 @@ from datasets import Dataset, IterableDataset
 from gymnasium import spaces
 from peft import LoraConfig
 from transformers import PreTrainedTokenizerFast
+from trl import GRPOConfig
 
 import pettingllms_envs  # noqa: F401  registers the environments with PettingZoo
 from pettingllms_envs import plan_path_v0
@@ -57,6 +58,11 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
             {"env": "qqqqqqqq"},
             ValueError,
             r"no environment 'qqqqqqqq' in PettingZoo's AEC registry\. Import the package that registers it",
+        ),
+        (
+            {"args": GRPOConfig("out", use_cpu=True, bf16=False)},
+            TypeError,
+            r"args is a GRPOConfig, expected a MultiAgentGRPOConfig\. Change the name",
         ),
         ({"env": 7}, TypeError, r"env is a int, expected an id of PettingZoo's registry or a function"),
         ({"env": plan_path_v0.env(size=4)}, TypeError, r"env is a TextEnv, expected .* env=lambda:"),
