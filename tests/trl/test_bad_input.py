@@ -185,6 +185,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         "environment",
         "environment by its bare name",
         "environment without a near name",
+        "arguments of TRL's own class",
         "environment of a wrong type",
         "environment made already",
         "no AECEnv",
