@@ -79,16 +79,18 @@ class Collects(Survives, Plays):
     ) -> tuple[list[Any], torch.Tensor | int | None]:
         """The batches of an optimizer step, which transformers holds all at once.
 
-        The data loader gives a generation's rows to each of its micro-steps, and only the first plays them. The others
-        keep one of them here, or memory would grow with the product of the two, which both grow with a batch.
+        The data loader makes a generation's rows anew for each of its micro-steps, all of which are given one list here:
+        memory would grow with the product of the two, which both grow with a batch.
         """
 
-        def sparse() -> Iterator[list[Row]]:
+        def held_once() -> Iterator[list[Row]]:
+            held: list[Row] = []
             for number, rows in enumerate(epoch_iterator):
-                plays = number == 0 or self._begins_generation(self._step + number)
-                yield rows if plays else rows[:1]
+                if number == 0 or self._begins_generation(self._step + number):
+                    held = rows
+                yield held
 
-        return super().get_batch_samples(sparse(), num_batches, device)
+        return super().get_batch_samples(held_once(), num_batches, device)
 
     def _begins_generation(self, micro_step: int) -> bool:
         return micro_step % (self.args.steps_per_generation * self.num_iterations) == 0

@@ -608,20 +608,23 @@ def test_generations_of_one_optimizer_step_bear_different_names_which_seed_them(
     ("options", "step", "expected"),
     [
         # Two generations of two micro-steps each in an optimizer step.
-        ({"gradient_accumulation_steps": 4, "steps_per_generation": 2}, 0, [3, 1, 3, 1]),
+        ({"gradient_accumulation_steps": 4, "steps_per_generation": 2}, 0, [0, 0, 1, 1]),
         # One of two micro-steps, used twice.
-        ({"gradient_accumulation_steps": 4, "steps_per_generation": 2, "num_iterations": 2}, 0, [3, 1, 1, 1]),
+        ({"gradient_accumulation_steps": 4, "steps_per_generation": 2, "num_iterations": 2}, 0, [0, 0, 0, 0]),
         # One for two optimizer steps, resumed after the first: what was saved may lack the generation.
-        ({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, 2, [3, 1]),
+        ({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, 2, [0, 0]),
     ],
 )
-def test_a_micro_step_that_plays_no_rows_keeps_none_but_one_until_the_optimizer_steps(
+def test_a_generations_micro_steps_are_given_one_list_of_its_rows(
     options: dict[str, Any], step: int, expected: list[int], model_path: str, tmp_path: Path
 ) -> None:
     trainer = team(model_path, tmp_path, policies="shared", **options)
     trainer._step = step
-    rows = iter([{"seed": seed} for seed in (1, 2, 3)] for _ in range(8))
+    made = [[{"seed": seed} for seed in (1, 2, 3)] for _ in range(8)]
+    rows = iter(made)
     batches, num_items = trainer.get_batch_samples(rows, trainer.args.gradient_accumulation_steps, torch.device("cpu"))
-    assert [len(batch) for batch in batches] == expected
+    generations = list({id(batch): batch for batch in batches}.values())
+    assert [next(i for i, each in enumerate(generations) if each is batch) for batch in batches] == expected
+    assert all(each in made for each in generations)
     assert num_items is None
     assert len(list(rows)) == 8 - len(expected)  # as many were taken as there are micro-steps
