@@ -79,8 +79,8 @@ class Collects(Survives, Plays):
     ) -> tuple[list[Any], torch.Tensor | int | None]:
         """The batches of an optimizer step, which transformers holds all at once.
 
-        The data loader makes a generation's rows anew for each of its micro-steps, all of which are given one list here:
-        memory would grow with the product of the two, which both grow with a batch.
+        The data loader makes a generation's rows anew for each of its micro-steps. All are given one list here: memory
+        would grow with the product of the two, which both grow with a batch.
         """
 
         def held_once() -> Iterator[list[Row]]:
