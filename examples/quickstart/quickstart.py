@@ -24,7 +24,7 @@ from typing import Any
 
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# With a model so small, a second thread gains little, and beside other work on the machine the two wait for each other.
+# With a model so small a second thread gains little, and beside other work on the machine the two wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
