@@ -28,7 +28,7 @@ quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no
 test: $(INSTALLED) ## run the tests
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(ARGS)
 
-bench: $(INSTALLED) ## measure everything beside its peers, half an hour (ARGS="--only envs,update")
+bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)
 
 bench-gpu: $(INSTALLED) ## the same for what a GPU changes, on one, a quarter of an hour

@@ -8,9 +8,11 @@
 | `replaying.py`  | `Replays`               | a generation's decisions to the forward passes of its micro-steps    |
 | `sharing.py`    | `SharesPrefixes`        | a prompt is read once for all sequences that begin with it           |
 | `collecting.py` | `Collects`              | rows to a generation's episodes, and what of them is trained on      |
-| `survival.py`   | `Survives`              | checkpoints, resumption, signals, steps that are skipped             |
+| `survival.py`   | `Survives`              | checkpoints, resumption, signals                                     |
+| `skipping.py`   | `SkipsSteps`            | steps that are not finite change no weight                           |
 | `playing.py`    | `Plays`                 | rows to episodes                                                     |
 | `layouts.py`    | `Layouts`               | the weights of several policies                                      |
+| `apart.py`      | `KeepsApart`            | learning rates, clipping and folders, policy by policy               |
 | TRL             | `GRPOTrainer`           | padding, masks, old and reference log-probabilities, losses, metrics |
 
 With one agent, one turn and K siblings this is `GRPOTrainer`, step for step. The private seams that all of it stands
