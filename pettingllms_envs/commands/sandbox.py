@@ -11,6 +11,13 @@ from rich.text import Text
 from pettingllms_envs.commands import at_the_door
 
 
+_MEMORY = {
+    "cgroup v1": "limited by the kernel (cgroup v1)",
+    "cgroup v2": "limited by the kernel (cgroup v2)",
+    "polling": "checked every 5 ms, with at most 4 processes; no memory cgroup can be made here",
+}
+
+
 def add(parser: argparse.ArgumentParser) -> None:
     """The weakest confinement that is good enough."""
     parser.add_argument(
@@ -38,7 +45,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
             console.print(Text(str(error)), soft_wrap=True)
             return 1
         seconds = time.perf_counter() - began
-        console.print(Text(f"Active: {level}\n\nSelf-test, passed in {seconds:.1f} s with the start:"))
+        console.print(Text(f"Active: {level}"))
+        console.print(Text(f"Memory of a program's processes together: {_MEMORY[box.describe()['memory']]}"), soft_wrap=True)
+        console.print(Text(f"\nSelf-test, passed in {seconds:.1f} s with the start:"))
         for check in selftest.checks():
             console.print(Text(f"  {check.name}"))
     return 0

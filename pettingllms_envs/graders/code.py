@@ -16,8 +16,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from pettingllms_envs.datasets.problems import CodeProblem
@@ -35,10 +33,6 @@ LEAST_MEMORY = 1 << 30
 MOST_MEMORY = 4 << 30
 TOTAL = 20
 """All tests of a program together may use so many times the seconds of one."""
-PATIENCE = 60.0
-"""Seconds more, by the clock, for a program that others on the machine kept from its CPU time."""
-BUSY = 0.05
-"""Who was stopped by the clock and had used more than this share of the time was waiting for a core, not asleep."""
 SHOWN = 400
 """Characters of an input or output that is shown in a prompt."""
 KEPT = 4096
@@ -158,18 +152,15 @@ def run_tests(
     Raises:
         SandboxFailed: The sandbox failed, twice.
     """
-    run = partial(
-        default().run_tests,
+    report = default().run_tests(
         program,
         tests,
         fn_name=problem.fn_name,
         prelude=problem.prelude,
         tolerance=problem.tolerance,
+        limits=limits,
         isolation=isolation,
     )
-    report = run(limits=limits)
-    if limits.wall is None and any(_was_kept_waiting(result, limits) for result in report.results):
-        report = run(limits=replace(limits, wall=limits.wall_seconds + PATIENCE))
     if report.verdict == Verdict.SANDBOX_ERROR:
         detail = next(result.detail for result in report.results if result.verdict == Verdict.SANDBOX_ERROR)
         raise SandboxFailed(
@@ -177,12 +168,6 @@ def run_tests(
             " and see the log."
         )
     return report
-
-
-def _was_kept_waiting(result: Result, limits: Limits) -> bool:
-    """Whether the clock on the wall stopped a program that others on the machine kept from its CPU time."""
-    late = result.verdict == Verdict.TIMEOUT and result.wall >= limits.wall_seconds
-    return late and result.cpu <= limits.cpu and result.cpu > BUSY * result.wall
 
 
 def written(test: StdinTest | CallTest) -> tuple[str, str]:

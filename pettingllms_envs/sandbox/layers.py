@@ -23,6 +23,9 @@ from pettingllms_envs.sandbox.inside.confine import Confinement, counts_processe
 CONFINEMENTS = ("namespaces", "user-namespaces", "landlock", "no-open")
 """What hides the machine's files from a program, best first. seccomp, limits and dropped privileges come with each."""
 
+MEMORY_BOUNDS = ("cgroup", "polling")
+"""What bounds the memory of all of a program's processes: the kernel, or a look at it every few milliseconds."""
+
 STRENGTH = {"namespaces": 3, "user-namespaces": 3, "landlock": 2, "no-open": 1}
 
 HINTS = {
@@ -69,12 +72,15 @@ class Plan:
         landlock: Whether Landlock holds as well.
         uid: The user that programs run as, or None if they stay who we are.
         become_early: Whether the server, too, is to be that user, as if an unprivileged one had started it.
+        memory: What bounds the memory of all of a program's processes: `"cgroup"`, `"polling"`, or `""`, a cgroup where
+            one can be made.
     """
 
     confinement: str
     landlock: bool
     uid: int | None
     become_early: bool
+    memory: str = ""
 
     @property
     def level(self) -> str:
@@ -118,7 +124,7 @@ def can_become_others() -> Probed:
     return Probed("uid", True)
 
 
-def plan(confinement: str, uid: bool, landlock: bool, as_other_user: bool) -> Plan | Probed:
+def plan(confinement: str, uid: bool, landlock: bool, as_other_user: bool, memory: str = "") -> Plan | Probed:
     """How to build a confinement here, or why it cannot be built.
 
     Args:
@@ -126,6 +132,7 @@ def plan(confinement: str, uid: bool, landlock: bool, as_other_user: bool) -> Pl
         uid: Whether programs can become a user of their own.
         landlock: Whether the kernel has Landlock.
         as_other_user: Whether even the server is to be unprivileged.
+        memory: See `Plan`.
     """
     if as_other_user and not uid:
         return Probed(confinement, False, "only root can start a server as another user")
@@ -139,6 +146,7 @@ def plan(confinement: str, uid: bool, landlock: bool, as_other_user: bool) -> Pl
         landlock=landlock and confinement != "no-open",
         uid=0 if uid else None,
         become_early=early,
+        memory=memory,
     )
 
 

@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox import layers, selftest, unsafe
-from pettingllms_envs.sandbox.layers import CONFINEMENTS, STRENGTH, Plan, Probed, SandboxUnavailable
+from pettingllms_envs.sandbox.layers import CONFINEMENTS, MEMORY_BOUNDS, STRENGTH, Plan, Probed, SandboxUnavailable
 from pettingllms_envs.sandbox.pool import Pool
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
 from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
@@ -45,6 +45,8 @@ class Sandbox:
         num_slots: Programs that run at a time; None is one for each core that this process may use (`num_cores`).
         confinement: Insist on one of `layers.CONFINEMENTS`; None takes the best that works.
         min_isolation: The weakest confinement that is good enough.
+        memory: Insist on what bounds the memory of a program's processes together, `"cgroup"` or `"polling"`; None is a
+            cgroup where one can be made.
         imports: Packages that programs may import, such as `("numpy", "sympy")`; imported once, beforehand. The
             `site-packages` that they are in can then be read.
         resident: Source of a module of the caller's own, run once in each server, after the imports and before any
@@ -61,6 +63,7 @@ class Sandbox:
         num_slots: int | None = None,
         confinement: str | None = None,
         min_isolation: str = "no-open",
+        memory: str | None = None,
         imports: Sequence[str] = (),
         resident: str = "",
         as_other_user: bool = False,
@@ -68,11 +71,15 @@ class Sandbox:
         if confinement is not None:
             check_choice("confinement", confinement, CONFINEMENTS)
         check_choice("min_isolation", min_isolation, CONFINEMENTS)
+        if memory is not None:
+            check_choice("memory", memory, MEMORY_BOUNDS)
         if num_slots is not None and num_slots < 1:
             raise ValueError(f"num_slots is {num_slots}; expected at least 1. Leave it out for one for each core.")
         self.num_slots = num_cores() if num_slots is None else num_slots
         self._wanted = [confinement] if confinement else list(CONFINEMENTS)
         self._min_isolation = min_isolation
+        self._memory_wanted = memory or ""
+        self._memory_bound = ""
         self._imports = tuple(imports)
         self._resident = resident
         self._as_other_user = as_other_user
@@ -171,6 +178,7 @@ class Sandbox:
         level = self.start()
         return {
             "level": level,
+            "memory": self._memory_bound,
             "probed": [{"name": each.name, "works": each.works, "why": each.why} for each in self._probed],
             "num_slots": self.num_slots,
             "imports": list(self._imports),
@@ -254,7 +262,7 @@ class Sandbox:
             for name in self._wanted:
                 if STRENGTH[name] < STRENGTH[self._min_isolation]:
                     continue
-                plan = layers.plan(name, uid.works, landlock.works, self._as_other_user)
+                plan = layers.plan(name, uid.works, landlock.works, self._as_other_user, self._memory_wanted)
                 found = self._try(plan) if isinstance(plan, Plan) else plan
                 self._probed.append(found)
                 if found.works:
@@ -271,6 +279,7 @@ class Sandbox:
         slot = Slot(plan, self._imports)
         try:
             slot.start()
+            self._memory_bound = slot.memory
             failed = selftest.failures(slot)
         except (NotStarted, Died) as error:
             return Probed(plan.confinement, False, str(error))

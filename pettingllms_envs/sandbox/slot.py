@@ -26,7 +26,7 @@ from pettingllms_envs.sandbox import imports as modules
 from pettingllms_envs.sandbox.inside import wire
 from pettingllms_envs.sandbox.inside.confine import Confinement
 from pettingllms_envs.sandbox.inside.job import Meta
-from pettingllms_envs.sandbox.inside.server import SETUP_SECONDS
+from pettingllms_envs.sandbox.inside.server import MOST_WAITED, SETUP_SECONDS
 from pettingllms_envs.sandbox.inside.wire import Job, Progress, Record
 from pettingllms_envs.sandbox.layers import Plan, confinement_of, module_path
 
@@ -88,6 +88,7 @@ class Slot:
         self._socket: socket.socket | None = None
         self._claim: socket.socket | None = None
         self._log = -1
+        self._memory = ""
 
     def start(self) -> None:
         """Start the server and wait until it is ready.
@@ -107,6 +108,7 @@ class Slot:
         if "failed" in answer:
             self.stop()
             raise NotStarted(f"{answer['failed']}: {os.strerror(answer['errno'])}")
+        self._memory = answer["memory"]
 
     def _start(self) -> dict[str, Any]:
         plan = self.plan
@@ -133,6 +135,11 @@ class Slot:
         wire.send_frame(ours, json.dumps(settings).encode())
         answer: dict[str, Any] = json.loads(wire.receive_frame(ours))
         return answer
+
+    @property
+    def memory(self) -> str:
+        """What bounds the memory of a program's processes together: `"cgroup v1"`, `"cgroup v2"` or `"polling"`."""
+        return self._memory
 
     @property
     def running(self) -> bool:
@@ -174,7 +181,7 @@ class Slot:
                 files.append(os.memfd_create(name, os.MFD_CLOEXEC | flags))
             job = job._replace(meta=_write_payload(files[0], work))
             # Every test within its wall limit, and time for the server to set up and to clear away.
-            self._socket.settimeout(SETUP_SECONDS + 10.0 + job.num_tests * (job.wall + 1.0))
+            self._socket.settimeout(SETUP_SECONDS + 10.0 + job.num_tests * (job.wall + MOST_WAITED + 1.0))
             wire.send_job(self._socket, job, (files[0], files[1], files[2]))
             answer = wire.receive_frame(self._socket)
             records = [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
@@ -253,7 +260,13 @@ def _settings(confinement: Confinement, plan: Plan, imports: Sequence[str]) -> d
         fields[name] = base64.b64encode(fields[name]).decode()
     hoped_for = modules.ALL if plan.confinement == "no-open" else []
     names = [*modules.USUAL, *imports]
-    return {"confinement": fields, "imports": names, "hoped_for": hoped_for, "path": module_path(imports)}
+    return {
+        "confinement": fields,
+        "imports": names,
+        "hoped_for": hoped_for,
+        "path": module_path(imports),
+        "memory": plan.memory,
+    }
 
 
 def _write_payload(fd: int, work: Work) -> int:

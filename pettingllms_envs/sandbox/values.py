@@ -36,11 +36,13 @@ class Limits:
 
     Args:
         cpu: Seconds of CPU time for a test.
-        wall: Seconds for a test by the clock on the wall; None is four times `cpu`.
+        wall: Seconds for a test by the clock on the wall; None is four times `cpu`. Those in which the program was ready
+            to run and others on the machine kept it from a core, up to a minute, do not count.
         total: Seconds of CPU time for all tests of a program together. What is left over counts as timed out.
-        memory: Bytes of address space for each process.
+        memory: Bytes of address space for each process, and of memory for all processes of a test together: where a
+            cgroup can be made a quarter more or 32 MiB, else watched (`Sandbox.describe()`).
         output: Bytes of standard output for a test. (A test that expects more may print twice that.)
-        processes: Processes and threads at one time.
+        processes: Processes and threads at one time. Where no cgroup can be made, at most four are processes.
 
     Raises:
         ValueError: A limit is out of its range.
@@ -99,6 +101,8 @@ class Result:
         exit_code: The exit code, or minus the number of the signal that ended it; None if it was stopped or not run.
         cpu: Seconds of CPU time.
         wall: Seconds by the clock on the wall.
+        waited: Those of them in which it was ready to run and had no core. Measured only if the clock would otherwise
+            have ended it, else 0.
         detail: A few words on why, for a log; never a part of the verdict.
         isolation: The layers that held it, such as `"namespaces+landlock+seccomp+uid"`; `"none"` in unsafe mode.
     """
@@ -109,6 +113,7 @@ class Result:
     exit_code: int | None = None
     cpu: float = 0.0
     wall: float = 0.0
+    waited: float = 0.0
     detail: str = ""
     isolation: str
 

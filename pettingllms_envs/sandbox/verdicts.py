@@ -39,6 +39,7 @@ def judge(
         exit_code=os.waitstatus_to_exitcode(record.status) if record.kind == wire.ENDED else None,
         cpu=record.cpu,
         wall=record.wall,
+        waited=record.waited,
         detail=detail,
         isolation=isolation,
     )
@@ -51,6 +52,7 @@ def _ending(job: Job, record: Record, before: Progress, output: bytes, errors: b
         wire.LEFTOVER: (Verdict.VIOLATION, "it left a process behind"),
         wire.SKIPPED: (Verdict.TIMEOUT, "not run: the tests before it took too long"),
         wire.WALL: (Verdict.TIMEOUT, f"more than {job.wall:g} s by the clock on the wall"),
+        wire.MEMORY: (Verdict.MEMORY, f"its processes together held more than {job.memory} bytes, or were too many"),
     }
     if record.kind in by_kind:
         return by_kind[record.kind]

@@ -59,10 +59,12 @@ def become(uid: int) -> None:
 
 
 def leave_namespaces(confinement: Confinement) -> None:
-    """Leave all namespaces of the machine; the next child is process 1 of a new one. Before the first fork."""
+    """Leave all namespaces of the machine but that of files; the next child is process 1 of a new one.
+
+    Before the first fork. The supervisor keeps its files, above all /proc; the server leaves them in `new_root`.
+    """
     flags = (
-        kernel.CLONE_NEWNS
-        | kernel.CLONE_NEWPID
+        kernel.CLONE_NEWPID
         | kernel.CLONE_NEWNET
         | kernel.CLONE_NEWIPC
         | kernel.CLONE_NEWUTS
@@ -80,6 +82,7 @@ def leave_namespaces(confinement: Confinement) -> None:
 
 def new_root(confinement: Confinement) -> None:
     """Put this process into an empty, read-only file system with the readable directories and files alone."""
+    kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     sources = (*confinement.dirs, *confinement.files, confinement.base)
     candidates = ("/mnt", "/media", "/srv", "/opt", "/tmp")

@@ -18,8 +18,9 @@ from types import CodeType
 from typing import NoReturn, TypedDict
 
 from . import program
+from .cgroup import Group
 from .confine import Confinement, limit_test, lock_in, whole_seconds
-from .wire import DONE, ENDED, FAULT, LEFTOVER, READY, RECORD, Job, Progress, Record
+from .wire import DONE, ENDED, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Progress, Record
 
 
 ERRORS_SHOWN = 4096
@@ -60,12 +61,16 @@ class Code:
 Streams = tuple[int, int, int]
 
 
-def run(job: Job, files: Files, confinement: Confinement, address_space: int, progress: Progress) -> NoReturn:
+def run(
+    job: Job, files: Files, confinement: Confinement, group: Group | None, address_space: int, progress: Progress
+) -> NoReturn:
     """Run the tests from `progress.test` on, in a process just forked."""
     try:
+        if group is not None:
+            group.enter()
         files = Files(*map(_move_up, astuple(files)))
         streams = _streams(job, files)
-        _close_all_but(files, streams)
+        _close_all_but(files, streams, group)
         lock_in(confinement, job, address_space, os.fstat(files.payload).st_size)
         meta: Meta = json.loads(os.pread(files.payload, job.meta, 0))
     except OSError as error:
@@ -82,7 +87,7 @@ def run(job: Job, files: Files, confinement: Confinement, address_space: int, pr
     elif job.in_process:
         _in_process(files, job, code, streams, progress)
     else:
-        _fork_each(files, job, code, streams, progress, confinement.test_filter)
+        _fork_each(files, job, code, streams, progress, confinement.test_filter, group)
     _record(files, Record(DONE, 0, 0, 0.0, 0.0, 0, 0))
     os._exit(0)
 
@@ -100,9 +105,10 @@ def _move_up(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD, ABOVE_STREAMS)
 
 
-def _close_all_but(files: Files, streams: Streams) -> None:
+def _close_all_but(files: Files, streams: Streams, group: Group | None) -> None:
     """Close the server's files, above all its socket, whose other end is the trainer's."""
-    kept = sorted({2, files.payload, files.results, files.errors, files.records, *streams})
+    events = () if group is None else (group.events,)
+    kept = sorted({2, files.payload, files.results, files.errors, files.records, *streams, *events})
     for low, high in zip(kept, [*kept[1:], LAST_FD], strict=True):
         os.closerange(low + 1, high)
 
@@ -138,7 +144,15 @@ def _same_for_all(files: Files, job: Job, streams: Streams, progress: Progress) 
         _record(files, Record(ENDED, index, 1 << 8, 0.0, 0.0, 0, num_errors if index == progress.test else 0))
 
 
-def _fork_each(files: Files, job: Job, code: Code, streams: Streams, progress: Progress, test_filter: bytes) -> None:
+def _fork_each(
+    files: Files,
+    job: Job,
+    code: Code,
+    streams: Streams,
+    progress: Progress,
+    test_filter: bytes,
+    group: Group | None,
+) -> None:
     """A process for each test."""
     for index in range(progress.test, job.num_tests):
         for fd in streams:
@@ -147,6 +161,7 @@ def _fork_each(files: Files, job: Job, code: Code, streams: Streams, progress: P
             os.lseek(fd, 0, os.SEEK_SET)
         _set_input(streams[0], files.payload, *code.inputs[index])
         limit = job.time_left(progress)
+        num_killed = 0 if group is None else group.num_killed()
         before, began = time_of_children(), time.monotonic()
         try:
             pid = os.fork()
@@ -156,13 +171,15 @@ def _fork_each(files: Files, job: Job, code: Code, streams: Streams, progress: P
         if pid == 0:
             _test_process(job, code, streams, limit, test_filter)
         _, status = os.waitpid(pid, 0)
-        kind = LEFTOVER if _left_something() else ENDED
+        left_something = _left_something()
+        killed = group is not None and group.num_killed() > num_killed
+        kind = MEMORY if killed else LEFTOVER if left_something else ENDED
         num_output = _append(files.results, streams[1], job.output)
         num_errors = _append(files.errors, streams[2], ERRORS_SHOWN)
         cpu = time_of_children() - before
         record = Record(kind, index, status, cpu, time.monotonic() - began, num_output, num_errors)
         _record(files, record)
-        if kind == LEFTOVER or job.stops_after(record, progress):
+        if left_something or job.stops_after(record, progress):
             return
         progress = progress.after(record)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from . import job as jobs
+from .cgroup import Group
 from .confine import Confinement
 from .wire import (
     DONE,
@@ -23,6 +24,7 @@ from .wire import (
     FAULT,
     FORGED,
     LEFTOVER,
+    MEMORY,
     READY,
     RECORD,
     SKIPPED,
@@ -33,9 +35,13 @@ from .wire import (
     receive_job,
     send_frame,
 )
+from .watch import Watch
 
 
 SETUP_SECONDS = 20.0
+MOST_WAITED = 60.0
+"""Seconds more, by the clock, for a test that others on the machine kept from its CPU time."""
+_JUST_WAITED = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +54,19 @@ class Server:
     """Bytes of address space that a job has before it runs anything."""
     child_died: int
     """Readable when a child has died."""
+    watch: Watch
+    group: Group | None
+    """Bounds the memory of a job's processes; without, the watch does."""
 
 
-def serve(sock: socket.socket, confinement: Confinement, address_space: int) -> NoReturn:
+def serve(
+    sock: socket.socket, confinement: Confinement, address_space: int, watch: Watch, group: Group | None
+) -> NoReturn:
     """Run jobs until the trainer is gone."""
     child_died, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-    server = Server(sock, confinement, address_space, child_died)
+    server = Server(sock, confinement, address_space, child_died, watch, group)
     while True:
         try:
             job, files = receive_job(sock)
@@ -85,6 +96,11 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
     # Not a pipe: a process may open the other end of its own pipe in /proc/self/fd, and read what is meant for us.
     ours, theirs = socket.socketpair()
     read, write = ours.detach(), theirs.detach()
+    group = None if job.in_process else server.group  # a single process has a limit of its own, and may start no other
+    if group is not None:
+        group.limit(job.memory)
+    elif not job.in_process:
+        server.watch.bound(job.memory)
     pid = os.fork()
     if pid == 0:
         payload, results, errors = files
@@ -92,7 +108,7 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             job_files = jobs.Files(payload, results, errors, write)
-            jobs.run(job, job_files, server.confinement, server.address_space, progress)
+            jobs.run(job, job_files, server.confinement, group, server.address_space, progress)
         finally:
             os._exit(1)
     os.close(write)
@@ -101,6 +117,8 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
         return _watch(server, heard, pid, read, files)
     finally:
         os.close(read)
+        if group is None and not job.in_process:
+            server.watch.bound(0)
 
 
 class _Heard:
@@ -141,7 +159,7 @@ class _Heard:
         if record.test != self.progress.test or record.test >= self.job.num_tests:
             return False
         if not self.job.in_process:
-            return record.kind in (ENDED, LEFTOVER)
+            return record.kind in (ENDED, LEFTOVER, MEMORY)
         exited = record.kind == ENDED and record.status & ~0xFF00 == 0
         sane = 0.0 <= record.cpu < math.inf and 0.0 <= record.wall < math.inf
         return exited and sane and max(record.num_output, record.num_errors) < 1 << 40
@@ -153,15 +171,25 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     poll.register(server.sock, 0)  # only to hear that the trainer is gone
     poll.register(server.child_died, select.POLLIN)
     poll.register(read, select.POLLIN)
+    poll.register(server.watch, select.POLLIN)
     before = jobs.time_of_children()
     deadline = time.monotonic() + SETUP_SECONDS
+    waited = 0.0
+    too_much = False
     while True:
         left = deadline - time.monotonic()
-        if left <= 0 or heard.forged:
+        if left <= 0 and heard.ready and not heard.forged:
+            more = min(server.watch.waited(), MOST_WAITED) - waited
+            if more > _JUST_WAITED:
+                waited += more
+                deadline += more
+                continue
+        if left <= 0 or heard.forged or too_much:
             _kill(pid)
-            kind = FORGED if heard.forged else WALL if heard.ready else FAULT
+            kind = FORGED if heard.forged else MEMORY if too_much else WALL if heard.ready else FAULT
             cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
-            return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, heard.job.wall, files)
+            wall = heard.job.wall + waited - max(0.0, left)
+            return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, wall, files, waited)
         events = dict(poll.poll(left * 1000))
         if server.sock.fileno() in events:
             os._exit(0)
@@ -169,8 +197,12 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
             data = os.read(read, 1 << 16)
             if heard.take(data):
                 deadline = time.monotonic() + heard.job.wall
+                if not heard.job.in_process:  # else the next test is of the same process, and so is what it waited
+                    waited = 0.0
             if not data:
                 poll.unregister(read)  # before its last test a process closes its end
+        if server.watch.fileno() in events:
+            too_much = server.watch.too_much()
         if server.child_died in events:
             os.read(server.child_died, 4096)
             ended, status, usage = os.wait4(pid, os.WNOHANG)
@@ -188,14 +220,16 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
             heard.records[-1] = heard.records[-1]._replace(cpu=heard.records[-1].cpu + cpu)
         return heard.records
     # It died in a test, or, if it makes a process for each, while it compiled the program.
-    wall = max(0.0, time.monotonic() - deadline + heard.job.wall)
+    wall = max(0.0, time.monotonic() - deadline + heard.job.wall + waited)
     kind = LEFTOVER if left_something else ENDED
     if not heard.ready or (not heard.job.in_process and not os.WIFSIGNALED(status)):
         kind = FAULT
     return _with_the_end(heard, kind, status, cpu, wall, files)
 
 
-def _with_the_end(heard: _Heard, kind: int, status: int, cpu: float, wall: float, files: list[int]) -> list[Record]:
+def _with_the_end(
+    heard: _Heard, kind: int, status: int, cpu: float, wall: float, files: list[int], waited: float = 0.0
+) -> list[Record]:
     """All records, and that of the test that the process died in: where all share one, with the output up to then."""
     _, results, errors = files
     if heard.progress.test == heard.job.num_tests:
@@ -206,7 +240,7 @@ def _with_the_end(heard: _Heard, kind: int, status: int, cpu: float, wall: float
     if heard.job.in_process:
         num_output = max(0, os.fstat(results).st_size - heard.progress.num_output)
         num_errors = max(0, os.fstat(errors).st_size - heard.progress.num_errors)
-    return [*heard.records, Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors)]
+    return [*heard.records, Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors, waited)]
 
 
 def _kill(pid: int) -> None:

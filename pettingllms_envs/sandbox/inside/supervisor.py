@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import gc
 import importlib
 import importlib.machinery
@@ -24,9 +25,10 @@ import threading
 import types
 from typing import Any, NoReturn
 
-from . import kernel, program
+from . import cgroup, kernel, program
 from .confine import STACK, Confinement, become, hide_files, leave_namespaces, new_root
 from .server import serve
+from .watch import Watch, answer, children_by_parent
 from .wire import receive_frame, send_frame
 
 
@@ -83,22 +85,29 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     if confinement.become_early and confinement.uid is not None:
         become(confinement.uid)
         kernel.dumpable(True)  # a change of user makes it False, and the maps of a namespace unwritable
+    group = _memory_group(settings["memory"])
     if confinement.namespaces:
         leave_namespaces(confinement)
     # An unprivileged server has its programs' user; without this they could open its descriptors in /proc.
     kernel.dumpable(False)
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     server = os.fork()
     if server == 0:
+        here.close()
         try:
-            _become_server(sock, confinement, settings)
+            _become_server(sock, confinement, Watch(there), group)
         except OSError as error:
             _report_failure(sock, error)
         finally:
             os._exit(1)
     sock.close()
+    there.close()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(server, signal.SIGKILL))
+    answer(here, server)
     os.waitpid(server, 0)
     _kill_children()
+    if group is not None:
+        group.remove()
     os._exit(0)
 
 
@@ -109,7 +118,17 @@ def _make_resident(source: str) -> None:
     exec(compile(source, "resident.py", "exec", dont_inherit=True), module.__dict__)  # noqa: S102  # the trainer's own
 
 
-def _become_server(sock: socket.socket, confinement: Confinement, settings: dict[str, Any]) -> NoReturn:
+def _memory_group(wanted: str) -> cgroup.Group | None:
+    """The cgroup that bounds the memory of jobs; None where `watch.py` is to."""
+    group = None if wanted == "polling" else cgroup.make()
+    if wanted == "cgroup" and group is None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "making a memory cgroup")
+    return group
+
+
+def _become_server(
+    sock: socket.socket, confinement: Confinement, watch: Watch, group: cgroup.Group | None
+) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     kernel.die_with_parent()
     kernel.adopt_orphans()
@@ -126,8 +145,10 @@ def _become_server(sock: socket.socket, confinement: Confinement, settings: dict
     program.settle()
     gc.collect()
     gc.freeze()
-    send_frame(sock, json.dumps({"ready": os.getpid(), "python": sys.version.split()[0]}).encode())
-    serve(sock, confinement, address_space)
+    memory = "polling" if group is None else f"cgroup v{group.version}"
+    message = {"ready": os.getpid(), "python": sys.version.split()[0], "memory": memory}
+    send_frame(sock, json.dumps(message).encode())
+    serve(sock, confinement, address_space, watch, group)
 
 
 def _address_space() -> int:
@@ -183,20 +204,6 @@ def _kill_children() -> None:
                 continue
         except ChildProcessError:
             return
-        for pid in _children_of(me):
+        for pid in children_by_parent(me):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
-
-
-def _children_of(parent: int) -> list[int]:
-    children = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == parent:
-                children.append(int(name))
-    return children

@@ -27,10 +27,15 @@ FAULT = 4  # ours, not the program's
 FORGED = 5  # the job wrote records that no honest job writes
 SKIPPED = 6  # not run: an earlier test timed out, or the total is used up
 DONE = 7  # the job will write no more, and end
+MEMORY = 8  # its processes together held too much memory
 
 
 class Record(NamedTuple):
-    """How the process of one test ended. `status` is what `waitpid` gave, or an errno if `kind` is FAULT."""
+    """How the process of one test ended. `status` is what `waitpid` gave, or an errno if `kind` is FAULT.
+
+    `waited` are seconds, within `wall`, in which it was ready to run and had no core; measured only if it would otherwise
+    have been stopped by the clock.
+    """
 
     kind: int
     test: int
@@ -39,6 +44,7 @@ class Record(NamedTuple):
     wall: float
     num_output: int
     num_errors: int
+    waited: float = 0.0
 
 
 class Progress(NamedTuple):
@@ -69,7 +75,7 @@ class Job(NamedTuple):
     cpu: float
     """Seconds of CPU time for a test."""
     wall: float
-    """Seconds for a test by the clock on the wall."""
+    """Seconds for a test by the clock on the wall, besides those in which it waited for a core."""
     total: float
     """Seconds of CPU time for all tests together."""
     memory: int
@@ -99,7 +105,7 @@ class Job(NamedTuple):
 
 
 JOB = struct.Struct("<I??dddQQII")
-RECORD = struct.Struct("<BIiddQQ")
+RECORD = struct.Struct("<BIiddQQd")
 
 
 def send_frame(sock: socket.socket, data: bytes) -> None:

@@ -1,0 +1,170 @@
+"""What the kernel says of the processes below the server: how long they waited for a core, how much memory they hold.
+
+The server does not see /proc, and asks the supervisor, which does, through a socket. Where no cgroup bounds a job's
+memory (`cgroup.py`), the supervisor adds up what its processes hold, every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+from collections.abc import Callable, Iterator
+
+
+MOST_PROCESSES = 4
+"""Of a program, where no cgroup bounds their memory."""
+INTERVAL = 0.005
+"""Seconds between two looks at the memory of a job."""
+ANSWER_SECONDS = 5.0
+
+_MESSAGE = struct.Struct("<BQd")  # kind, number of the job, value
+_WAITED = 0  # from the server: how long? The answer is of the same kind, with the seconds
+_BOUND = 1  # from the server: watch the memory of this job, up to so many bytes; 0 is the end of it
+_TOO_MUCH = 2  # from the supervisor: this job holds more
+
+_SLICE = 0.01
+"""Seconds that others are taken to run whenever a process has to make way; only for kernels that do not count them."""
+_LEAST_SLICE = 0.003
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """The server's end."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        channel.settimeout(ANSWER_SECONDS)
+        self._channel = channel
+        self._job = 0
+        self._too_much = False
+
+    def fileno(self) -> int:
+        """To be polled: readable when there is something for `too_much`."""
+        return self._channel.fileno()
+
+    def bound(self, memory: int) -> None:
+        """Watch the memory of the next job; 0 ends it."""
+        if memory:
+            self._job += 1
+        self._too_much = False
+        self._channel.send(_MESSAGE.pack(_BOUND, self._job, memory))
+
+    def too_much(self) -> bool:
+        """Whether the job was said to hold too much memory. To be called when there is something to be read."""
+        self._receive()
+        return self._too_much
+
+    def waited(self) -> float:
+        """Seconds that a process of the job was ready to run and had no core; of several, the longest."""
+        self._channel.send(_MESSAGE.pack(_WAITED, self._job, 0.0))
+        while True:
+            kind, value = self._receive()
+            if kind == _WAITED:
+                return value
+
+    def _receive(self) -> tuple[int, float]:
+        kind, job, value = _MESSAGE.unpack(self._channel.recv(_MESSAGE.size))
+        self._too_much |= kind == _TOO_MUCH and job == self._job
+        return kind, value
+
+
+def answer(channel: socket.socket, server: int) -> None:
+    """Answer the server with this process id, in the supervisor, until it is gone."""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    job, bound = 0, 0.0
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it was killed before it had read all
+        while True:
+            if not poll.poll(INTERVAL * 1000 if bound else None):
+                if _holds_too_much(server, bound):
+                    channel.send(_MESSAGE.pack(_TOO_MUCH, job, 0.0))
+                    bound = 0.0
+                continue
+            message = channel.recv(_MESSAGE.size)
+            if not message:
+                return
+            kind, number, value = _MESSAGE.unpack(message)
+            if kind == _WAITED:
+                seconds = max((waited(pid) for pid, _ in below(server)), default=0.0)
+                channel.send(_MESSAGE.pack(_WAITED, number, seconds))
+            else:
+                job, bound = number, value
+
+
+def _holds_too_much(server: int, bound: float) -> bool:
+    """Whether the job's programs are too many, or hold too much together; a single one has a limit of its own."""
+    programs = [pid for pid, depth in below(server) if depth > 1]
+    return len(programs) > 1 and (len(programs) > MOST_PROCESSES or sum(map(resident, programs)) > bound)
+
+
+def below(parent: int) -> Iterator[tuple[int, int]]:
+    """The processes below one, with their depth: 1 is a child."""
+    children = _children if os.path.exists(f"/proc/{parent}/task/{parent}/children") else children_by_parent
+    level, depth = [parent], 0
+    while level:
+        depth += 1
+        level = [child for pid in level for child in children(pid)]
+        yield from ((pid, depth) for pid in level)
+
+
+def _children(parent: int) -> list[int]:
+    return [int(pid) for thread in _threads(parent) for pid in _read(f"{thread}/children").split()]
+
+
+def children_by_parent(parent: int) -> list[int]:
+    """The children of a process, on any kernel: all processes are asked for their parent."""
+    children = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+            if fields and int(fields[1]) == parent:
+                children.append(int(name))
+    return children
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds, without files. What it shares with its parent since a fork is counted."""
+    fields = _read(f"/proc/{pid}/statm").split()
+    return (int(fields[1]) - int(fields[2])) * _PAGE if fields else 0
+
+
+def waited(pid: int) -> float:
+    """Seconds that a process was ready to run and had no core; of its threads, the longest."""
+    return max(map(_thread_waited, _threads(pid)), default=0.0)
+
+
+def _thread_waited(thread: str, read: Callable[[str], bytes] | None = None) -> float:
+    """Seconds that a thread waited for a core: measured, or, where the kernel does not, by how often it made way.
+
+    A thread that makes way on purpose gains little: it counts as often as its own CPU time has room for.
+    """
+    read = read or _read
+    ran, delay = (*map(int, read(f"{thread}/schedstat").split()[:2]), 0, 0)[:2]
+    if ran:
+        return delay / 1e9
+    switches = 0
+    for line in read(f"{thread}/status").splitlines():
+        if line.startswith(b"nonvoluntary_ctxt_switches:"):
+            switches = int(line.split()[1])
+    fields = read(f"{thread}/stat").rpartition(b")")[2].split()
+    cpu = sum(map(int, fields[11:13])) / _TICK
+    return min(switches, (cpu + 1 / _TICK) / _LEAST_SLICE) * _SLICE
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:  # it has ended
+        return []
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc; nothing of a process that has ended, or may not be seen."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
