@@ -46,7 +46,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
             return 1
         seconds = time.perf_counter() - began
         console.print(Text(f"Active: {level}"))
-        console.print(Text(f"Memory of a program's processes together: {_MEMORY[box.describe()['memory']]}"), soft_wrap=True)
+        console.print(
+            Text(f"Memory of a program's processes together: {_MEMORY[box.describe()['memory']]}"), soft_wrap=True
+        )
         console.print(Text(f"\nSelf-test, passed in {seconds:.1f} s with the start:"))
         for check in selftest.checks():
             console.print(Text(f"  {check.name}"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from pettingllms_envs.graders.numbers import too_large
 from pettingllms_envs.graders.verdicts import Finding, Question
-from pettingllms_envs.sandbox import Limits, Result, Sandbox, Verdict
+from pettingllms_envs.sandbox import MOST_WAITED, Limits, Sandbox, Verdict
 
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,6 @@ LIMITS = Limits(cpu=1.5, wall=4.0, memory=1 << 30, output=1 << 16)
 TOGETHER = 16
 """Questions that share a process, and with it the limit of time."""
 
-_PATIENT = Limits(cpu=1.5, wall=60.0, memory=1 << 30, output=1 << 16)
 _PROGRAM = "import resident\nresident.main()\n"
 _RESIDENT = Path(__file__).parent / "inside" / "comparison.py"
 
@@ -57,7 +56,7 @@ class MathVerify:
         a process of their own, so that what one answer does to it is not another's verdict.
 
         Raises:
-            GraderFailed: The sandbox failed twice, or the machine is so busy that a minute was not enough.
+            GraderFailed: The sandbox failed twice, or a question waited a minute for a core.
             SandboxUnavailable: This machine cannot hold a program.
         """
         findings: list[list[Finding]] = []
@@ -80,11 +79,10 @@ class MathVerify:
             return Finding.UNPARSED
         text = json.dumps(sensible)
         result = self.sandbox.run(_PROGRAM, text, limits=LIMITS)
-        if _waited(result):  # a busy machine: what counts is CPU time, and it has not had its share
-            result = self.sandbox.run(_PROGRAM, text, limits=_PATIENT)
-        if result.verdict == Verdict.SANDBOX_ERROR or _waited(result):
+        if result.verdict == Verdict.SANDBOX_ERROR or result.waited >= MOST_WAITED:
             raise GraderFailed(
-                f"math-verify could not be asked, twice ({result.detail}); expected a verdict. Ask again; see the log."
+                f"math-verify could not be asked ({result.detail}, after {result.waited:.0f} s of waiting for a core);"
+                " expected a verdict. Ask again; see the log."
             )
         if result.verdict == Verdict.TIMEOUT:
             return Finding.TIMEOUT
@@ -104,12 +102,6 @@ class MathVerify:
     def close(self) -> None:
         """End its processes. The next question starts new ones."""
         self.sandbox.close()
-
-
-def _waited(result: Result) -> bool:
-    return (
-        result.verdict == Verdict.TIMEOUT and result.cpu == 0.0
-    )  # of what the clock on the wall ended, none is known
 
 
 def _portions(answers: Sequence[Sequence[Question]]) -> Iterator[list[Sequence[Question]]]:

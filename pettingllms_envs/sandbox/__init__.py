@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any
 
 from pettingllms_envs.sandbox.executor import SandboxFailed, ToolExecutor
+from pettingllms_envs.sandbox.inside.server import MOST_WAITED
 from pettingllms_envs.sandbox.layers import CONFINEMENTS, Probed, SandboxUnavailable
 from pettingllms_envs.sandbox.prelude import LEETCODE_PRELUDE
 from pettingllms_envs.sandbox.sandbox import Sandbox
@@ -33,6 +34,7 @@ from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, St
 __all__ = [
     "CONFINEMENTS",
     "LEETCODE_PRELUDE",
+    "MOST_WAITED",
     "CallTest",
     "Limits",
     "Probed",

@@ -72,8 +72,8 @@ class Plan:
         landlock: Whether Landlock holds as well.
         uid: The user that programs run as, or None if they stay who we are.
         become_early: Whether the server, too, is to be that user, as if an unprivileged one had started it.
-        memory: What bounds the memory of all of a program's processes: `"cgroup"`, `"polling"`, or `""`, a cgroup where
-            one can be made.
+        memory: What bounds the memory of all of a program's processes: `"cgroup"`, `"polling"`, or `""`: a cgroup
+            where one can be made.
     """
 
     confinement: str

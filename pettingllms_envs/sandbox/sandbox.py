@@ -45,8 +45,8 @@ class Sandbox:
         num_slots: Programs that run at a time; None is one for each core that this process may use (`num_cores`).
         confinement: Insist on one of `layers.CONFINEMENTS`; None takes the best that works.
         min_isolation: The weakest confinement that is good enough.
-        memory: Insist on what bounds the memory of a program's processes together, `"cgroup"` or `"polling"`; None is a
-            cgroup where one can be made.
+        memory: Insist on what bounds the memory of a program's processes together, `"cgroup"` or `"polling"`; None is
+            a cgroup where one can be made.
         imports: Packages that programs may import, such as `("numpy", "sympy")`; imported once, beforehand. The
             `site-packages` that they are in can then be read.
         resident: Source of a module of the caller's own, run once in each server, after the imports and before any

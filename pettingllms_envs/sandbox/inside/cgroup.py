@@ -74,8 +74,8 @@ class Group:
 
 
 def most_bytes(memory: int) -> int:
-    """What the processes of a program may have together that may have `memory` each: a quarter more, or 32 MiB."""
-    return memory + max(memory // 4, SLACK)
+    """What the processes of a program may have together that may have `memory` each: an eighth more, or 32 MiB."""
+    return memory + max(memory // 8, SLACK)
 
 
 def make(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> Group | None:

@@ -64,11 +64,7 @@ def leave_namespaces(confinement: Confinement) -> None:
     Before the first fork. The supervisor keeps its files, above all /proc; the server leaves them in `new_root`.
     """
     flags = (
-        kernel.CLONE_NEWPID
-        | kernel.CLONE_NEWNET
-        | kernel.CLONE_NEWIPC
-        | kernel.CLONE_NEWUTS
-        | kernel.CLONE_NEWCGROUP
+        kernel.CLONE_NEWPID | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
     )
     if confinement.namespaces == "root":
         kernel.unshare(flags)

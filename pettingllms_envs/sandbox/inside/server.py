@@ -18,6 +18,7 @@ from typing import NoReturn
 from . import job as jobs
 from .cgroup import Group
 from .confine import Confinement
+from .watch import Watch
 from .wire import (
     DONE,
     ENDED,
@@ -35,7 +36,6 @@ from .wire import (
     receive_job,
     send_frame,
 )
-from .watch import Watch
 
 
 SETUP_SECONDS = 20.0
@@ -156,13 +156,43 @@ class _Heard:
             self.forged = True
 
     def _likely(self, record: Record) -> bool:
-        if record.test != self.progress.test or record.test >= self.job.num_tests:
+        if record.test != self.progress.test or record.test >= self.job.num_tests or record.waited != 0.0:
             return False
         if not self.job.in_process:
             return record.kind in (ENDED, LEFTOVER, MEMORY)
         exited = record.kind == ENDED and record.status & ~0xFF00 == 0
         sane = 0.0 <= record.cpu < math.inf and 0.0 <= record.wall < math.inf
         return exited and sane and max(record.num_output, record.num_errors) < 1 << 40
+
+
+class _Clock:
+    """The time that a test has, by the clock on the wall; what it waits for a core is added.
+
+    Args:
+        seconds: What it has.
+        granted: What its process had waited before the test, and was added for the tests before it.
+    """
+
+    def __init__(self, seconds: float, granted: float = 0.0) -> None:
+        self._began = time.monotonic()
+        self._seconds = seconds
+        self.granted = granted
+        self.waited = 0.0
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def left(self) -> float:
+        return self._seconds + self.waited - self.elapsed()
+
+    def put_off(self, waited: float) -> bool:
+        """Add what the test's process has waited since this was asked last; whether that is anything."""
+        more = min(waited, MOST_WAITED) - self.granted
+        if more <= _JUST_WAITED:
+            return False
+        self.granted += more
+        self.waited += more
+        return True
 
 
 def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int]) -> list[Record]:
@@ -173,32 +203,24 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     poll.register(read, select.POLLIN)
     poll.register(server.watch, select.POLLIN)
     before = jobs.time_of_children()
-    deadline = time.monotonic() + SETUP_SECONDS
-    waited = 0.0
+    clock = _Clock(SETUP_SECONDS)
     too_much = False
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0 and heard.ready and not heard.forged:
-            more = min(server.watch.waited(), MOST_WAITED) - waited
-            if more > _JUST_WAITED:
-                waited += more
-                deadline += more
-                continue
+        left = clock.left()
+        if left <= 0 and heard.ready and not heard.forged and clock.put_off(server.watch.waited()):
+            continue
         if left <= 0 or heard.forged or too_much:
             _kill(pid)
             kind = FORGED if heard.forged else MEMORY if too_much else WALL if heard.ready else FAULT
             cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
-            wall = heard.job.wall + waited - max(0.0, left)
-            return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, wall, files, waited)
+            return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, clock.elapsed(), files, clock.waited)
         events = dict(poll.poll(left * 1000))
         if server.sock.fileno() in events:
             os._exit(0)
         if read in events:
             data = os.read(read, 1 << 16)
             if heard.take(data):
-                deadline = time.monotonic() + heard.job.wall
-                if not heard.job.in_process:  # else the next test is of the same process, and so is what it waited
-                    waited = 0.0
+                clock = _Clock(heard.job.wall, granted=clock.granted if heard.job.in_process else 0.0)
             if not data:
                 poll.unregister(read)  # before its last test a process closes its end
         if server.watch.fileno() in events:
@@ -220,11 +242,10 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
             heard.records[-1] = heard.records[-1]._replace(cpu=heard.records[-1].cpu + cpu)
         return heard.records
     # It died in a test, or, if it makes a process for each, while it compiled the program.
-    wall = max(0.0, time.monotonic() - deadline + heard.job.wall + waited)
     kind = LEFTOVER if left_something else ENDED
     if not heard.ready or (not heard.job.in_process and not os.WIFSIGNALED(status)):
         kind = FAULT
-    return _with_the_end(heard, kind, status, cpu, wall, files)
+    return _with_the_end(heard, kind, status, cpu, clock.elapsed(), files)
 
 
 def _with_the_end(

@@ -33,8 +33,8 @@ MEMORY = 8  # its processes together held too much memory
 class Record(NamedTuple):
     """How the process of one test ended. `status` is what `waitpid` gave, or an errno if `kind` is FAULT.
 
-    `waited` are seconds, within `wall`, in which it was ready to run and had no core; measured only if it would otherwise
-    have been stopped by the clock.
+    `waited` are seconds, within `wall`, in which it was ready to run and had no core; measured only if the clock would
+    otherwise have stopped it.
     """
 
     kind: int
