@@ -191,7 +191,7 @@ def test_no_play_out_scores_the_shortest_path(workflow: str) -> None:
             env.reset(seed=seed)
             paid = play(env, lambda rng=rng: random_reply(rng))
             assert paid["planner_0"]["total"] <= best["planner_0"]["total"] + 1e-9
-            assert paid.get("drafter_0", {"total": 0})["total"] < 4
+            assert paid.get("drafter_0", {"total": 0})["total"] <= 4 + 1e-9
 
 
 def test_repeating_a_good_draft_that_is_never_played_pays_nothing(by_hand: Maker) -> None:
