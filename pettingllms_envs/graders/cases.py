@@ -11,8 +11,8 @@ arguments, one on a line, and what it returns, all written as JSON. In a reply e
     ```
 
 A case is *valid* if a right program agrees with it, and a set of cases *tells* a wrong program if a valid one of them
-fails it. Wrong programs come from the data set or are mutants of its solution, never from the episode: what agents write
-must not change what telling is worth. Neither right nor wrong programs are ever shown to an agent.
+fails it. Wrong programs come from the data set or are mutants of its solution, never from the episode: what agents
+write must not change what telling is worth. Neither right nor wrong programs are ever shown to an agent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEPT = 4096
 """Judgements that are remembered; see `pettingllms_envs.graders.code.KEPT`."""
 MAX_WRONG = 4
 """Wrong programs that cases are tried on."""
-MAX_MUTANTS = 12
+MAX_MUTANTS = 8
 """Mutants that are run to find wrong ones, once for a problem."""
 MUTANT_CPU = 0.5
 """Seconds of CPU time at most for a test of a mutant then: the tests are short, and many a mutant does not end."""
@@ -190,10 +190,10 @@ def review(problem: CodeProblem, cases: tuple[Case, ...], *, right: str, limits:
 def wrong_programs(problem: CodeProblem, limits: Limits) -> tuple[str, ...]:
     """The programs that cases are to tell, at most `MAX_WRONG`.
 
-    Those that the data set says are wrong; where it names none, mutants of its solution, and where it has no solution
-    that passes all golden tests either, none. Of the first `MAX_MUTANTS` mutants those count that fail one of the golden
-    tests that a tester could write (see `best_cases`), the ones that pass most of these first, and of mutants that pass
-    the same tests only one. One that runs out of time or memory is left out: on another machine it might not.
+    Those that the data set says are wrong; where it names none, mutants of its solution; without a solution that passes
+    all golden tests, none. Of the first `MAX_MUTANTS` mutants those count that fail a golden test which a tester could
+    write (see `best_cases`), first those that pass most of these tests, and one of those that pass the same. A mutant
+    that runs out of time or memory is left out: on another machine it might not.
     """
     if problem.wrong:
         return tuple({program.rstrip(): program for program in problem.wrong[:MAX_WRONG]}.values())

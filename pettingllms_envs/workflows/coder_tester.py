@@ -15,9 +15,9 @@ Rewards:
   an episode 0 to 1. A case that is copied from the statement is not valid.
 * each, on its own step: `format` = -0.2 for a reply that is unreadable. Program or cases then stay as they were.
 
-Wrong are up to four programs that the data set says are wrong; where it names none, mutants of its golden solution that
-fail a golden test; where there are none (LiveCodeBench), `telling` is 0 for everybody. No program of the episode is
-among them, so that nobody is paid for a program that was broken on purpose.
+Wrong are up to four programs that the data set says are wrong; where it names none, mutants of its golden solution
+that fail a golden test; where there are none (LiveCodeBench), `telling` is 0 for everybody. No program of the episode
+is among them, so that nobody is paid for a program that was broken on purpose.
 
 Right is the data set's golden solution. Without one (LiveCodeBench) it is a golden test with the same input, or a
 program of this episode that passed all golden tests; where there is neither, a case is not known to be valid and is

@@ -6,9 +6,9 @@ Only the planner's move is played. V(x) is the task's potential plus 1 if x is s
   they add up to V(end) - V(start), which is at most 2.
 * proposer, on its own step: `draft` = V(state the proposal would lead to) - V(state), and the task's costs of the
   proposal; or `format` = -0.2 if there is no readable proposal.
-* proposer, on the planner's step: `settle` = V(state reached) - V(state) - what its own step was paid besides `format`.
-  So `draft`, costs and `settle` too add up to V(end) - V(start) over an episode: a proposal cannot be farmed by
-  repeating it, and a move that is only proposed costs nothing in the end, so that proposing less does not pay.
+* proposer, on the planner's step: `settle` = V(state reached) - V(state) - what the proposer's own step was paid
+  besides `format`. So `draft`, costs and `settle` too add up to V(end) - V(start) over an episode: a proposal cannot
+  be farmed by repeating it, and a move that is only proposed costs nothing in the end: proposing less does not pay.
 * planner, on its own step: `format` = -0.2 if unreadable, or the task's costs of the move.
 """
 
@@ -36,7 +36,7 @@ from pettingllms_envs.core import (
 
 
 class Proposal(NamedTuple):
-    """A proposal as the planner reads it, and the V, with the costs of the proposal, that the proposer was paid up to."""
+    """A proposal as the planner reads it, and the V that the proposer was paid up to, less the proposal's costs."""
 
     words: str
     credited: float

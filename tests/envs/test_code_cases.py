@@ -9,9 +9,9 @@ from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import (
-    MAX_WRONG,
     MAX_CASE,
     MAX_DEPTH,
+    MAX_WRONG,
     Case,
     Review,
     as_case,
