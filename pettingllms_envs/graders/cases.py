@@ -190,7 +190,7 @@ def review(problem: CodeProblem, cases: tuple[Case, ...], *, right: str, limits:
 def wrong_programs(problem: CodeProblem, limits: Limits) -> tuple[str, ...]:
     """The programs that cases are to tell, at most `MAX_WRONG`.
 
-    Those that the data set says are wrong; where it names none, mutants of its solution; without a solution that passes
+    Those that the data set says are wrong; where it names none, mutants of its solution; without one that passes
     all golden tests, none. Of the first `MAX_MUTANTS` mutants those count that fail a golden test which a tester could
     write (see `best_cases`), first those that pass most of these tests, and one of those that pass the same. A mutant
     that runs out of time or memory is left out: on another machine it might not.

@@ -1,7 +1,7 @@
 """Programs that differ from a right one in one place, of which most are wrong: mutation, as in the testing of tests.
 
-One token is another: a comparison, an operator, a whole number that is off by one, a condition negated, a jump left
-out. Such small mistakes stand in for those that people make (DeMillo, Lipton and Sayward, "Hints on test data
+One token is another: a comparison, an operator, a function, a whole number that is off by one, a condition negated.
+Such small mistakes stand in for those that people make (DeMillo, Lipton and Sayward, "Hints on test data
 selection", 1978). Whether a mutant is wrong is for whoever runs it to find out. Pure; nothing is run or compiled here.
 """
 
@@ -49,8 +49,6 @@ _OTHER: dict[str, tuple[str, ...]] = {
     "abs": ("",),
     "sorted": ("list",),
     "reversed": ("list",),
-    "break": ("pass",),
-    "continue": ("pass",),
 }
 _FSTRING_START = getattr(token, "FSTRING_START", None)  # from Python 3.12 on; before, an f-string is one token
 _FSTRING_END = getattr(token, "FSTRING_END", None)

@@ -93,8 +93,8 @@ def check_pairs(case: Case) -> str:
     """No agent's return, and no sum of returns, is above what it is when the oracle plays all agents.
 
     A sample of `cheats`, the same every time, is played on the first seeds. Where the environment declares no
-    `metadata["max_return"]`, its agents may be opponents, of whom one gains what another gives away: an agent's return
-    is then compared only in episodes in which it cheats itself.
+    `metadata["max_return"]`, its agents may be opponents, of whom one gains what another gives away: the return of
+    an agent is then compared only where it cheats alone.
     """
     env = case.make()
     if oracle_of(env) is None:
@@ -219,7 +219,7 @@ def _expect_no_gain(margin: Margin, team: bool) -> None:
     (name, cheaters, _), played = margin.cheat, margin.episode
     with blaming(partial(told, played.start, played.replies)):
         for agent, gain in margin.returns.items():
-            if gain > TOLERANCE and (team or agent in cheaters):
+            if gain > TOLERANCE and (team or tuple(cheaters) == (agent,)):
                 raise Failed(f"{name}: the return of {agent} is {gain:g} above what it is when the oracle plays all")
         if margin.total > TOLERANCE:
             raise Failed(f"{name}: the sum of returns is {margin.total:g} above what it is when the oracle plays all")
