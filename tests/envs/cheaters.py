@@ -66,6 +66,19 @@ def another_answer(env: Any, agent: str, said: Sequence[str]) -> str:
     return re.sub(r"\}('\)\n```)?$", rf" + {len(said) + 1}}}\1", best(env, agent))
 
 
+def one_move_printed(env: Any, agent: str, said: Sequence[str]) -> str:
+    """A program that prints the oracle's move cut after its first part, or, of the planner, the oracle's move."""
+    return re.sub(r"print\('(\S+ \S+?),?( .*)?'\)", r"print('\1')", best(env, agent))
+
+
+TOOLS: Mapping[str, Script] = {
+    "the program prints the first move only": {"tool_0": (one_move_printed, until(99))},
+    "at first the program prints the first move only": {"tool_0": (one_move_printed, at(0))},
+    "the program prints the first move only, and it is played": {
+        "tool_0": (one_move_printed, until(99)),
+        "planner_0": (lambda env, agent, said: " ".join(best(env, agent).split(" ")[:2]), until(3)),
+    },
+}
 CODING: Mapping[str, Script] = {
     "wrong cases make the coder break a right program": {
         "tester_0": (wrong_cases, at(0)),

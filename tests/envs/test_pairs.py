@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 import pettingllms_envs
-from cheaters import ANSWERING, CODING, Row, Script, play
+from cheaters import ANSWERING, CODING, TOOLS, Row, Script, play
 from pettingllms_envs.testing import check
 from pettingllms_envs.testing.pairs import TOLERANCE, cheating, cheats, contents, margins
 from pettingllms_envs.testing.play import Start
@@ -151,7 +151,7 @@ def test_a_margin_is_the_difference_to_the_oracle_s_returns() -> None:
 @pytest.mark.parametrize("name", GAMES)
 def test_no_way_of_cheating_pays_in_a_game(name: str, workflow: str) -> None:
     env = pettingllms_envs.make(name, **settings(workflow))
-    assert_no_gain(play(env, [Start(seed, TEST) for seed in range(2)], {}))
+    assert_no_gain(play(env, [Start(seed, TEST) for seed in range(2)], TOOLS if workflow == "tool_plan" else {}))
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_no_way_of_cheating_pays_in_a_game(name: str, workflow: str) -> None:
 @pytest.mark.parametrize("name", GAMES)
 def test_no_way_of_cheating_pays_in_200_instances_of_a_game(name: str, workflow: str) -> None:
     env = pettingllms_envs.make(name, **settings(workflow))
-    assert_no_gain(play(env, [Start(seed, TEST) for seed in range(200)], {}))
+    assert_no_gain(play(env, [Start(seed, TEST) for seed in range(200)], TOOLS if workflow == "tool_plan" else {}))
 
 
 @pytest.mark.slow
