@@ -11,12 +11,14 @@ arguments, one on a line, and what it returns, all written as JSON. In a reply e
     ```
 
 A case is *valid* if a right program agrees with it, and a set of cases *tells* a wrong program if a valid one of them
-fails it. Which programs are right and wrong only the data set knows, so neither is ever shown to an agent.
+fails it. Wrong programs come from the data set or are mutants of its solution, never from the episode: what agents
+write must not change what telling is worth. Neither right nor wrong programs are ever shown to an agent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pettingllms_envs.core import Unreadable
@@ -24,6 +26,7 @@ from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.code import golden, last_error, printed, run_tests, written
 from pettingllms_envs.graders.copies import stand_in_a_row
 from pettingllms_envs.graders.memo import remembered
+from pettingllms_envs.graders.mutants import mutants
 from pettingllms_envs.sandbox.compare import read_value, same_tokens, same_values
 from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict
 
@@ -37,9 +40,13 @@ MAX_DEPTH = 60
 KEPT = 4096
 """Judgements that are remembered; see `pettingllms_envs.graders.code.KEPT`."""
 MAX_WRONG = 4
-"""Wrong programs of the data set that cases are tried on."""
+"""Wrong programs that cases are tried on."""
+MAX_MUTANTS = 8
+"""Mutants that are run to find wrong ones, once for a problem."""
+MUTANT_CPU = 0.5
+"""Seconds of CPU time at most for a test of a mutant then: the tests are short, and many a mutant does not end."""
 MAX_CANDIDATES = 24
-"""Golden tests, the shortest ones, among which `best_cases` looks."""
+"""Golden tests, the shortest ones, among which `best_cases` looks and on which mutants are run."""
 
 
 class Case(NamedTuple):
@@ -152,9 +159,7 @@ def in_statement(problem: CodeProblem, case: Case) -> bool:
     return stand_in_a_row(problem.statement, [*parts, case.output])
 
 
-def review(
-    problem: CodeProblem, cases: tuple[Case, ...], *, failed: tuple[str, ...], right: str, limits: Limits
-) -> Review:
+def review(problem: CodeProblem, cases: tuple[Case, ...], *, right: str, limits: Limits) -> Review:
     """Judge cases. Case by case, whichever is found first decides whether it is valid:
 
     1. It is copied from the statement: not valid, for it says nothing new.
@@ -166,13 +171,12 @@ def review(
     Args:
         problem: The problem.
         cases: The cases.
-        failed: Programs of the episode that fail a golden test; with the data set's wrong ones, those to be told.
         right: A program of the episode that passes all golden tests; empty if there is none.
         limits: For each of the runs.
     """
     valid = _valid(problem, cases, golden(problem) or right, limits)
     sound = tuple(case for case, verdict in zip(cases, valid, strict=True) if verdict)
-    wrong = _wrong(problem, failed)
+    wrong = wrong_programs(problem, limits)
     return Review(
         num_cases=len(cases),
         num_judged=sum(verdict is not None for verdict in valid),
@@ -183,19 +187,38 @@ def review(
 
 
 @remembered(KEPT)
-def best_cases(problem: CodeProblem, failed: tuple[str, ...], most: int, limits: Limits) -> tuple[Case, ...]:
+def wrong_programs(problem: CodeProblem, limits: Limits) -> tuple[str, ...]:
+    """The programs that cases are to tell, at most `MAX_WRONG`.
+
+    Those that the data set says are wrong; where it names none, mutants of its solution; without one that passes
+    all golden tests, none. Of the first `MAX_MUTANTS` mutants those count that fail a golden test which a tester could
+    write (see `best_cases`), first those that pass most of these tests, and one of those that pass the same. A mutant
+    that runs out of time or memory is left out: on another machine it might not.
+    """
+    if problem.wrong:
+        return tuple({program.rstrip(): program for program in problem.wrong[:MAX_WRONG]}.values())
+    candidates = _candidates(problem)
+    right = golden(problem) if candidates else ""
+    quick = replace(limits, cpu=min(limits.cpu, MUTANT_CPU))
+    found: dict[tuple[bool, ...], str] = {}
+    for mutant in mutants(right)[:MAX_MUTANTS]:
+        runs = _run_once(problem, mutant, candidates, quick, "per_solution")
+        passed = tuple(run.passed for run in runs)
+        if not all(passed) and not any(run.verdict in (Verdict.TIMEOUT, Verdict.MEMORY) for run in runs):
+            found.setdefault(passed, mutant)
+    return tuple(found[passed] for passed in sorted(found, key=sum, reverse=True)[:MAX_WRONG])
+
+
+@remembered(KEPT)
+def best_cases(problem: CodeProblem, most: int, limits: Limits) -> tuple[Case, ...]:
     """Valid cases, at most `most`, that together tell as many wrong programs as any found: what an oracle writes.
 
     They are golden tests that the statement does not show, where there are any short enough to write down.
     """
-    public = [as_case(test) for test in problem.tests[: problem.num_public]]
-    private = [as_case(test) for test in problem.tests[problem.num_public :]]
-    fit = [case for case in private if _writable(problem, case) and not is_shown(problem, case)]
-    fit = fit or [case for case in public if _writable(problem, case)]
-    candidates = tuple(sorted(dict.fromkeys(fit), key=_size)[:MAX_CANDIDATES])
+    candidates = _candidates(problem) or _shortest(problem, problem.tests[: problem.num_public])
     if not candidates:
         return ()
-    tells = [_fails(problem, program, candidates, limits) for program in _wrong(problem, failed)]
+    tells = [_fails(problem, program, candidates, limits) for program in wrong_programs(problem, limits)]
     chosen: list[int] = []
     while len(chosen) < most:
         gains = [sum(each[i] and not any(each[j] for j in chosen) for each in tells) for i in range(len(candidates))]
@@ -206,9 +229,17 @@ def best_cases(problem: CodeProblem, failed: tuple[str, ...], most: int, limits:
     return tuple(candidates[i] for i in chosen)
 
 
-def _wrong(problem: CodeProblem, failed: tuple[str, ...]) -> tuple[str, ...]:
-    """The programs to be told, each once."""
-    return tuple({program.rstrip(): program for program in (*problem.wrong[:MAX_WRONG], *failed)}.values())
+def _candidates(problem: CodeProblem) -> tuple[Case, ...]:
+    """The shortest of the golden tests that the statement does not show and that can be written down."""
+    hidden = _shortest(problem, problem.tests[problem.num_public :], most=len(problem.tests))
+    return tuple(case for case in hidden if not is_shown(problem, case))[:MAX_CANDIDATES]
+
+
+def _shortest(
+    problem: CodeProblem, tests: Sequence[StdinTest | CallTest], most: int = MAX_CANDIDATES
+) -> tuple[Case, ...]:
+    fit = dict.fromkeys(case for case in map(as_case, tests) if _writable(problem, case))
+    return tuple(sorted(fit, key=_size)[:most])
 
 
 def _fails(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> list[bool]:
@@ -243,8 +274,7 @@ def _passes(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits:
     return tuple(run.passed for run in _run(problem, program, cases, limits, "per_solution"))
 
 
-@remembered(KEPT)
-def _run(
+def _run_once(
     problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits, isolation: str
 ) -> tuple[Run, ...]:
     tests = [as_test(problem, case) for case in cases]
@@ -253,6 +283,9 @@ def _run(
         Run(result.verdict == Verdict.PASSED, printed(result), result.verdict, last_error(result))
         for result in report.results
     )
+
+
+_run = remembered(KEPT)(_run_once)
 
 
 def _same_input(one: StdinTest | CallTest, other: StdinTest | CallTest) -> bool:

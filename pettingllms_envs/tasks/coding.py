@@ -170,16 +170,14 @@ class Coding:
         """The program so far on test cases."""
         return run_cases(state.problem, state.program, cases, self.limits(state.problem))
 
-    def judge(
-        self, state: CodingState, cases: tuple[Case, ...], *, failed: tuple[str, ...], right: str
-    ) -> CodingState:
+    def judge(self, state: CodingState, cases: tuple[Case, ...], *, right: str) -> CodingState:
         """With the review of test cases; see `pettingllms_envs.graders.cases.review`."""
         limits = self.limits(state.problem)
-        return state._replace(review=review(state.problem, cases, failed=failed, right=right, limits=limits))
+        return state._replace(review=review(state.problem, cases, right=right, limits=limits))
 
-    def best_cases(self, state: CodingState, failed: tuple[str, ...], most: int) -> tuple[Case, ...]:
+    def best_cases(self, state: CodingState, most: int) -> tuple[Case, ...]:
         """What an oracle writes as test cases; see `pettingllms_envs.graders.cases.best_cases`."""
-        return best_cases(state.problem, failed, most, self.limits(state.problem))
+        return best_cases(state.problem, most, self.limits(state.problem))
 
     def limits(self, problem: CodeProblem) -> Limits:
         """What a program may use on the problem."""

@@ -29,6 +29,7 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.testing.floors import check_floors, check_oracle, check_rewards
+from pettingllms_envs.testing.pairs import check_pairs
 from pettingllms_envs.testing.pettingzoos import check_parallel, check_pettingzoo
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, reply_pool, task_of
 from pettingllms_envs.testing.repeats import (
@@ -69,6 +70,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "floors": check_floors,
     "rewards": check_rewards,
     "no solution shown": check_no_solution_shown,
+    "pairs of roles": check_pairs,
 }
 
 

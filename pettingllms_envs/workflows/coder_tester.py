@@ -12,9 +12,12 @@ Rewards:
 * coder, on its own step: `tests`, the same change, -1 to 1; over an episode the pass rate, 0 to 1.
 * tester, on its own step: the change, since its last cases, of `valid`, the share of its cases that a right program
   agrees with, and of `telling`, the share of the known wrong programs that a valid case fails; each -1 to 1, and over
-  an episode 0 to 1. Wrong are up to four programs that the data set says are wrong, and all of this episode that
-  failed a golden test. A case that is copied from the statement is not valid.
+  an episode 0 to 1. A case that is copied from the statement is not valid.
 * each, on its own step: `format` = -0.2 for a reply that is unreadable. Program or cases then stay as they were.
+
+Wrong are up to four programs that the data set says are wrong; where it names none, mutants of its golden solution
+that fail a golden test; where there are none (LiveCodeBench), `telling` is 0 for everybody. No program of the episode
+is among them, so that nobody is paid for a program that was broken on purpose.
 
 Right is the data set's golden solution. Without one (LiveCodeBench) it is a golden test with the same input, or a
 program of this episode that passed all golden tests; where there is neither, a case is not known to be valid and is
@@ -71,8 +74,7 @@ class CoderTesterState(NamedTuple):
         fresh: Whether they are of this turn.
         report: The words about the last turn.
         unread: The roles whose reply in this turn was unreadable, each with the reason.
-        failed: The programs so far that failed a golden test.
-        right: A program that passed them all; empty if there was none.
+        right: A program so far that passed all golden tests; empty if there was none.
     """
 
     task: CodingState
@@ -82,7 +84,6 @@ class CoderTesterState(NamedTuple):
     fresh: bool = False
     report: str = ""
     unread: tuple[tuple[str, str], ...] = ()
-    failed: tuple[str, ...] = ()
     right: str = ""
 
 
@@ -148,7 +149,7 @@ class CoderTester:
         """The golden solution; golden tests that tell the most wrong programs."""
         if self.actor(state) == CODER.name:
             return self.task.write(self.task.oracle(state.task))
-        return write_cases(self.task.best_cases(state.task, state.failed, self.max_cases))
+        return write_cases(self.task.best_cases(state.task, self.max_cases))
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format; the coder's tests; the tester's valid and telling."""
@@ -161,10 +162,7 @@ class CoderTester:
             return _unreadable(state, CODER.name, program)
         after = self.task.apply(state.task, program)
         change = self.task.value(after) - self.task.value(state.task)
-        if self.task.solved(after):
-            known = state._replace(task=after, right=program)
-        else:
-            known = state._replace(task=after, failed=tuple(dict.fromkeys((*state.failed, program))))
+        known = state._replace(task=after, right=program if self.task.solved(after) else state.right)
         return known, {TEAM: {"progress": change}, CODER.name: {"tests": change}}
 
     def _test(self, state: CoderTesterState, reply: str) -> tuple[CoderTesterState, dict[str, dict[str, float]]]:
@@ -173,7 +171,7 @@ class CoderTester:
         if isinstance(cases, Unreadable):
             return _unreadable(state, TESTER.name, cases)
         before = state.task.review
-        judged = self.task.judge(state.task, cases, failed=state.failed, right=state.right)
+        judged = self.task.judge(state.task, cases, right=state.right)
         parts = {"valid": judged.review.valid - before.valid, "telling": judged.review.telling - before.telling}
         return state._replace(task=judged, cases=cases, fresh=True), {TESTER.name: parts}
 

@@ -183,11 +183,7 @@ class SingleCoder(LoneCoder):
     def oracle(self, state: LoneState) -> str:
         """The golden solution, with tools and golden tests."""
         program = LoneCoder.oracle(self, state)
-        return (
-            f"{program}\n{write_cases(self.task.best_cases(state.task, (), self.max_cases))}"
-            if self.tools
-            else program
-        )
+        return f"{program}\n{write_cases(self.task.best_cases(state.task, self.max_cases))}" if self.tools else program
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ Only the planner's move is played. V(x) is the task's potential plus 1 if x is s
 
 * team, on the planner's step: `progress`, the change of the potential, and `success`, 1 when solved. Over an episode
   they add up to V(end) - V(start), which is at most 2.
-* proposer, on its own step: `draft` = V(state the proposal would lead to) - V(state), or `format` = -0.2 if there is
-  no readable proposal; and the task's costs of the proposal.
-* proposer, on the planner's step: `settle` = V(state reached) - V(state that `draft` was paid for). So `draft` and
-  `settle` too add up to V(end) - V(start) over an episode, and a proposal cannot be farmed by repeating it.
+* proposer, on its own step: `draft` = V(state the proposal would lead to) - V(state), and the task's costs of the
+  proposal; or `format` = -0.2 if there is no readable proposal.
+* proposer, on the planner's step: `settle` = V(state reached) - V(state) - what the proposer's own step was paid
+  besides `format`. So `draft`, costs and `settle` too add up to V(end) - V(start) over an episode: a proposal cannot
+  be farmed by repeating it, and a move that is only proposed costs nothing in the end: proposing less does not pay.
 * planner, on its own step: `format` = -0.2 if unreadable, or the task's costs of the move.
 """
 
@@ -35,7 +36,7 @@ from pettingllms_envs.core import (
 
 
 class Proposal(NamedTuple):
-    """A proposal as the planner reads it, and the V that the proposer was paid up to."""
+    """A proposal as the planner reads it, and the V that the proposer was paid up to, less the proposal's costs."""
 
     words: str
     credited: float
@@ -103,9 +104,11 @@ class ProposalWorkflow(Generic[State, Move]):
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format, the task's costs, and the proposer's draft and settle."""
-        low, high = self.task.ranges()["value"]
-        change = (low - high - 1, high - low + 1)
-        return {**part_ranges(self.task), "draft": change, "settle": change}
+        ranges = dict(self.task.ranges())
+        low, high = ranges.pop("value")
+        change = high - low + 1
+        costs = sum(least for least, _ in ranges.values())
+        return {**part_ranges(self.task), "draft": (-change, change), "settle": (-change, change - costs)}
 
     def _propose(self, state: ProposalState[State], reply: str) -> Transition[ProposalState[State]]:
         task, proposer = self.task, self.roles[0].name
@@ -117,8 +120,8 @@ class ProposalWorkflow(Generic[State, Move]):
         else:
             after = task.apply(state.task, move)
             words = task.describe(state.task, move, after, proposed=True)
-            proposal = Proposal(f"{shown}The {proposer} proposes: {words}", worth(task, after))
-            parts = {"draft": proposal.credited - now, **task.costs(state.task, move, after)}
+            parts = {"draft": worth(task, after) - now, **task.costs(state.task, move, after)}
+            proposal = Proposal(f"{shown}The {proposer} proposes: {words}", now + sum(parts.values()))
         after_state = ProposalState(state.task, state.turn, state.feedback, proposal)
         return after_state, {proposer: parts}, False, False
 

@@ -201,7 +201,7 @@ def test_a_person_plays_a_role_and_the_oracle_the_others(run: Callable[..., tupl
     status, out, _ = run(*arguments, typed="Moves: R R D\n")
     assert status == 0
     assert "drafter_0: Moves: R R D" in out
-    assert "rewards: progress +1 (team), success +1 (team), steps -0.03 (planner), settle +0 (drafter)" in out
+    assert "rewards: progress +1 (team), success +1 (team), steps -0.03 (planner), settle +0.03 (drafter)" in out
     assert "Solved in turn 1 of 4: success True, regret 0, moves 3, optimal 3, distance 0." in out
 
 
@@ -210,9 +210,9 @@ def test_a_person_plays_every_role_unless_one_is_named(run: Callable[..., tuple[
     status, out, _ = run("play", "plan_path", "--set", "size=3", "--board", board, typed=typed)
     assert status == 0
     assert out.count("drafter_0> ") == out.count("planner_0> ") == 2
-    # A draft one of three steps closer pays 1/3, and is taken back with the planner's unreadable reply.
+    # A draft one of three steps closer pays 1/3 - 0.01, and is taken back with the planner's unreadable reply.
     assert "rewards: draft +0.333 (drafter), steps -0.01 (drafter)" in out
-    assert "rewards: format -0.2 (planner), settle -0.333 (drafter)" in out
+    assert "rewards: format -0.2 (planner), settle -0.323 (drafter)" in out
     assert "Last turn the planner's reply was unreadable: its last line does not begin with 'Moves:'." in out
     assert "Solved in turn 2 of 4" in out
 

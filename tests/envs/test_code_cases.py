@@ -11,6 +11,7 @@ from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import (
     MAX_CASE,
     MAX_DEPTH,
+    MAX_WRONG,
     Case,
     Review,
     as_case,
@@ -20,6 +21,7 @@ from pettingllms_envs.graders.cases import (
     read_cases,
     review,
     run_cases,
+    wrong_programs,
 )
 from pettingllms_envs.graders.code import limits_of
 from pettingllms_envs.replies import fenced_blocks
@@ -186,14 +188,14 @@ def test_looking_for_a_copy_takes_no_time(given: str) -> None:
 def test_cases_are_judged_by_the_golden_solution_and_tried_on_wrong_programs(
     given: list[tuple[str, str]], expected: Review
 ) -> None:
-    found = review(SQUARE, tuple(map(Case._make, given)), failed=(), right="", limits=limits_of(SQUARE))
+    found = review(SQUARE, tuple(map(Case._make, given)), right="", limits=limits_of(SQUARE))
     assert found == expected
 
 
-def test_the_failed_programs_of_the_episode_are_to_be_told_too() -> None:
-    failed = ("print(int(input()) ** 3)", f"{SIGNED}\n")  # SIGNED is one of the data set's already
-    found = review(SQUARE, (Case("2", "4"),), failed=failed, right="", limits=limits_of(SQUARE))
-    assert found == Review(1, 1, 1, 3, 1)
+def test_only_the_first_wrong_programs_of_the_data_set_are_tried_and_each_once() -> None:
+    many = (*(f"print({n})" for n in range(MAX_WRONG)), "print(7)")
+    assert wrong_programs(replace(SQUARE, wrong=many), limits_of(SQUARE)) == many[:MAX_WRONG]
+    assert wrong_programs(replace(SQUARE, wrong=(SIGNED, f"{SIGNED}\n")), limits_of(SQUARE)) == (f"{SIGNED}\n",)
 
 
 # -4 is the input of a golden test; 7 is not.
@@ -211,11 +213,11 @@ def test_without_a_golden_solution_golden_tests_judge_then_a_program_that_passed
     right: str, given: tuple[str, str], expected: Review
 ) -> None:
     problem = replace(SQUARE, solutions=())
-    assert review(problem, (Case(*given),), failed=(), right=right, limits=limits_of(problem)) == expected
+    assert review(problem, (Case(*given),), right=right, limits=limits_of(problem)) == expected
 
 
 def test_cases_of_calls_are_judged_alike() -> None:
-    found = review(UNIQUE, (Case("[3, 1, 3]", "[3, 1]"),), failed=(), right="", limits=limits_of(UNIQUE))
+    found = review(UNIQUE, (Case("[3, 1, 3]", "[3, 1]"),), right="", limits=limits_of(UNIQUE))
     assert found == Review(1, 1, 1, 1, 1)
 
 
@@ -232,8 +234,8 @@ def test_a_run_says_what_came_of_it() -> None:
 
 @pytest.mark.parametrize("problem", [SQUARE, UNIQUE])
 def test_the_best_cases_are_valid_tell_all_wrong_programs_and_are_not_copied(problem: CodeProblem) -> None:
-    found = best_cases(problem, (), 4, limits_of(problem))
-    judged = review(problem, found, failed=(), right="", limits=limits_of(problem))
+    found = best_cases(problem, 4, limits_of(problem))
+    judged = review(problem, found, right="", limits=limits_of(problem))
     assert judged.num_valid == judged.num_cases == len(found) >= 1
     assert judged.num_told == judged.num_wrong >= 1
-    assert write_cases(found) == write_cases(best_cases(problem, (), 4, limits_of(problem)))
+    assert write_cases(found) == write_cases(best_cases(problem, 4, limits_of(problem)))

@@ -7,6 +7,7 @@ import pytest
 
 from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases, playing
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.workflows.coder_tester import CoderTester
 
 
@@ -156,8 +157,57 @@ def test_without_a_golden_solution_the_cases_are_judged_once_a_program_passed_al
     assert env.infos["tester_0"]["outcome"]["num_judged"] == 0
     env.step(block(RIGHT))
     env.step(cases(("-7", "49")))
-    assert parts(env)["tester"] == {"valid": 1.0, "telling": 1.0}
+    assert parts(env)["tester"] == {"valid": 1.0, "telling": 0.0}
     assert env.infos["tester_0"]["outcome"]["num_judged"] == 1
+
+
+# Of the data set's wrong programs `SIGNED` and `DOUBLED` are told by -2; a mutant of the solution by every valid case;
+# without either, nothing is told.
+SOURCES = {
+    "wrong programs": SQUARE,
+    "mutants of the solution": replace(SQUARE, wrong=()),
+    "neither": replace(SQUARE, wrong=(), solutions=()),
+}
+GOOD, BAD = cases(("-4", "16")), cases(("-4", "-16"))
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        # Wrong cases make the coder break a right program; the tester's right cases then fail it.
+        (block(RIGHT), BAD, block(SIGNED), GOOD, block(RIGHT), GOOD),
+        # The coder writes wrong programs first on purpose.
+        (block(SIGNED), GOOD, block(RIGHT), GOOD),
+        (block("print(1)"), GOOD, block("print(2)"), GOOD, block("print(3)"), GOOD, block(RIGHT), GOOD),
+        # Both.
+        (block(DOUBLED), BAD, block(RIGHT), GOOD),
+    ],
+)
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_program_that_is_broken_on_purpose_pays_nobody(source: str, replies: tuple[str, ...]) -> None:
+    due = totals(SOURCES[source], (block(RIGHT), GOOD))
+    told = 0.0 if source == "neither" else 1.0
+    assert due == pytest.approx({"coder_0": 3.0, "tester_0": 2.0 + 1.0 + told})
+    assert totals(SOURCES[source], replies) == pytest.approx(due)
+
+
+def totals(problem: CodeProblem, replies: tuple[str, ...]) -> dict[str, float]:
+    """The sums of rewards of an episode that ends with success after these replies."""
+    env = playing(CoderTester, problem)
+    paid = dict.fromkeys(env.possible_agents, 0.0)
+    for reply in replies:
+        env.step(reply)
+        paid = {agent: total + env.rewards[agent] for agent, total in paid.items()}
+    assert env.standing() == "solved"
+    return paid
+
+
+def test_the_programs_of_an_episode_do_not_count_as_wrong_ones() -> None:
+    env = playing(CoderTester, replace(SQUARE, wrong=(), solutions=()))
+    for reply in (block(SIGNED), GOOD, block(DOUBLED), GOOD):
+        env.step(reply)
+        outcome = env.infos["tester_0"]["outcome"]
+        assert (outcome["num_wrong"], outcome["num_told"]) == (0, 0)
 
 
 @pytest.mark.parametrize("order", [("coder", "tester"), TESTER_FIRST])

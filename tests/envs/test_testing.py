@@ -166,6 +166,7 @@ def test_what_a_stranger_need_not_have_is_skipped_with_the_reason() -> None:
         "floors": "it has no oracle(), declares no metadata['max_return'] and reports no success",
         "rewards": "it declares no metadata['reward_ranges']; all rewards were finite",
         "no solution shown": "it has no oracle()",
+        "pairs of roles": "it has no oracle()",
     }
     assert report["another process"].detail.startswith("make cannot be sent to another process: ")
     assert report["snapshots"].detail.endswith("by copy.deepcopy, for it has no snapshot()")
@@ -461,12 +462,12 @@ class Hints(Sum):
         (OutOfRange, "rewards", "the part 'success' of the reward: expected 0 to 0.5, got 1"),
         (
             PaysForTalk,
-            "floors, rewards",
+            "floors, rewards, pairs of roles",
             "has a mean return of 0.50; expected at most 0.25 times",
         ),
         (
             PaysOneForTalk,
-            "floors",
+            "floors, pairs of roles",
             "sum of left_0's rewards: expected at most the oracle's mean, 1, got 1.2",
         ),
         (Hints, "no solution shown", "the observation of right_0 shows the oracle's reply"),
@@ -638,7 +639,7 @@ def test_a_report_is_a_table_with_the_failures_in_capitals() -> None:
         report.raise_if_failed()
     Report("sum_v0", results[:1]).raise_if_failed()
     assert pickle.loads(pickle.dumps(report)) == report
-    assert len(CHECKS) == 16
+    assert len(CHECKS) == 17
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ def test_the_planner_sees_the_program_its_output_and_where_it_leads(env: TextEnv
 def test_the_tool_is_paid_for_where_its_output_leads_and_settled_when_the_planner_moves(env: TextEnv) -> None:
     env.step(block("print('Moves: R R R')"))  # 3 of 6 steps nearer, at 0.01 a step
     assert env.rewards == pytest.approx({"tool_0": 0.5 - 0.03, "planner_0": 0.0})
-    env.step("Moves: R")  # 1 of 6: the tool's 0.5 is settled down to 1/6, and both share the team's 1/6
-    assert env.rewards == pytest.approx({"tool_0": (1 / 6 - 0.5) + 1 / 6, "planner_0": 1 / 6 - 0.01})
+    env.step("Moves: R")  # 1 of 6: the tool's 0.5 - 0.03 is settled down to 1/6, and both share the team's 1/6
+    assert env.rewards == pytest.approx({"tool_0": (1 / 6 - 0.47) + 1 / 6, "planner_0": 1 / 6 - 0.01})
     assert set(env.infos["tool_0"]["rewards"]) == {"progress", "settle"}
 
 

@@ -126,10 +126,11 @@ def test_the_rewards_of_a_turn_are_those_worked_out_by_hand(by_hand: Maker, alph
     assert env.infos["drafter_0"]["rewards"] == pytest.approx(draft)
     assert env.infos["planner_0"]["rewards"] == {}
     assert env.rewards == pytest.approx({"drafter_0": 1 / 6 - 0.11, "planner_0": 0.0})
-    env.step("Moves: R R")  # two steps nearer: one more than the draft was paid for
-    assert env.infos["drafter_0"]["rewards"] == pytest.approx({"progress": 2 / 6, "settle": 1 / 6})
+    env.step("Moves: R R")  # two steps nearer: one more than the draft was paid for, whose costs are given back
+    settle = 1 / 6 + 0.11
+    assert env.infos["drafter_0"]["rewards"] == pytest.approx({"progress": 2 / 6, "settle": settle})
     assert env.infos["planner_0"]["rewards"] == pytest.approx({"progress": 2 / 6, "steps": -0.02})
-    assert env.rewards == pytest.approx({"drafter_0": alpha / 3 + 1 / 6, "planner_0": alpha / 3 - 0.02})
+    assert env.rewards == pytest.approx({"drafter_0": alpha / 3 + settle, "planner_0": alpha / 3 - 0.02})
     env.step("Right.")
     assert env.rewards == pytest.approx({"drafter_0": -0.2, "planner_0": 0.0})
     env.step("Moves: R D D D")  # four steps, and solved
@@ -156,7 +157,7 @@ def test_a_scalar_is_alpha_times_team_plus_the_roles_own() -> None:
 
 
 @pytest.mark.parametrize("workflow", ["single", "draft_plan"])
-def test_over_an_episode_progress_and_draft_plus_settle_telescope(workflow: str) -> None:
+def test_over_an_episode_progress_and_what_the_drafter_is_paid_telescope(workflow: str) -> None:
     env = raw_env(size=6, workflow=workflow)
     for seed in range(100):
         rng = random.Random(seed)
@@ -167,7 +168,7 @@ def test_over_an_episode_progress_and_draft_plus_settle_telescope(workflow: str)
         for parts in paid.values():
             assert parts.get("progress", 0) == pytest.approx(gained)
         if workflow == "draft_plan":
-            settled = paid["drafter_0"].get("draft", 0) + paid["drafter_0"]["settle"]
+            settled = sum(paid["drafter_0"].get(part, 0) for part in ("draft", "steps", "bump", "settle"))
             assert settled == pytest.approx(gained + outcome["success"])
 
 
@@ -183,13 +184,14 @@ def test_no_play_out_scores_the_shortest_path(workflow: str) -> None:
             env.reset(seed=seed)
             paid = play(env, lambda trip=round_trip: f"Moves: {trip}")
             assert paid["planner_0"]["total"] < 0
-            assert paid.get("drafter_0", {"total": -1})["total"] < 0
+            gained = sum(paid["planner_0"].get(part, 0.0) for part in ("progress", "success"))
+            assert paid.get("drafter_0", {"total": 2 * gained})["total"] == pytest.approx(2 * gained)
         for i in range(5):
             rng = random.Random(f"{seed} {i}")
             env.reset(seed=seed)
             paid = play(env, lambda rng=rng: random_reply(rng))
             assert paid["planner_0"]["total"] <= best["planner_0"]["total"] + 1e-9
-            assert paid.get("drafter_0", {"total": 0})["total"] < 4
+            assert paid.get("drafter_0", {"total": 0})["total"] <= 4 + 1e-9
 
 
 def test_repeating_a_good_draft_that_is_never_played_pays_nothing(by_hand: Maker) -> None:
@@ -197,7 +199,24 @@ def test_repeating_a_good_draft_that_is_never_played_pays_nothing(by_hand: Maker
     replies = iter(["Moves: R R R", "Moves: U"] * 4)
     paid = play(env, lambda: next(replies))["drafter_0"]
     assert paid["draft"] == pytest.approx(4 * 3 / 6)
-    assert paid["draft"] + paid["settle"] == pytest.approx(0)
+    assert paid["total"] == pytest.approx(0)
+
+
+def test_beside_a_planner_that_solves_it_every_readable_draft_ends_at_the_same_sum_of_rewards(by_hand: Maker) -> None:
+    """V rises by 2 for the team, and the drafter's own parts add up to the same 2; an unreadable draft costs 0.2."""
+    for draft, total in (("Moves: R R R D D D", 4.0), ("Moves: R", 4.0), ("Moves: L L", 4.0), ("", 3.8)):
+        env = by_hand()
+        replies = iter([draft, "Moves: R R R D D D"])
+        assert play(env, lambda replies=replies: next(replies))["drafter_0"]["total"] == pytest.approx(total)
+
+
+def test_the_better_of_two_drafts_is_paid_more_at_its_own_step(by_hand: Maker) -> None:
+    own = []
+    for draft in ("Moves: R R R D D D", "Moves: R R R", "Moves: R", "Moves: R L", "Moves: L", "I pass."):
+        env = by_hand()
+        env.step(draft)
+        own.append(env.rewards["drafter_0"])
+    assert own == pytest.approx([2 - 0.06, 0.5 - 0.03, 1 / 6 - 0.01, -0.02, -0.1, -0.2])
 
 
 @pytest.mark.parametrize("workflow", ["single", "draft_plan"])

@@ -1,0 +1,225 @@
+"""Check that sabotage and collusion do not pay: who cheats, alone or with the others, is paid no more than the oracle.
+
+A cheating agent says something other than the oracle at some of its turns; what it says is one of `contents`, and when
+is one of `TIMES`. One agent cheats while the oracle plays the others, or all of them cheat, at the same turns or one
+after the other. Those who do not cheat reply as the oracle does in the state that they are in.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from pettingllms_envs.testing.play import (
+    Case,
+    Episode,
+    Failed,
+    Policy,
+    Skipped,
+    Start,
+    best,
+    blaming,
+    episode,
+    oracle_of,
+    short,
+    texts,
+    told,
+)
+
+
+TOLERANCE = 1e-9  # of sums of rewards
+MOST_BLIND = 6  # blind replies that are played, spread over those that there are
+MOST_CHEATS = 60  # that the conformance suite plays, of the 250 that there are with two agents
+MOST_STARTS = 2  # on which it plays them, each on one of them
+ENDLESS = "and so on " * 5_000
+
+Content = Callable[[Any, str, Sequence[str]], str]
+"""What a cheating agent says: the environment, the agent, and the agent's replies in this episode so far."""
+
+Times = Callable[[int], bool]
+"""Whether an agent cheats in its reply of this number, from 0."""
+
+TIMES: Mapping[str, Times] = {
+    "always": lambda n: True,
+    "at first": lambda n: n == 0,
+    "from its second reply on": lambda n: n > 0,
+    "in every second reply": lambda n: n % 2 == 1,
+}
+
+
+class Cheat(NamedTuple):
+    """A way of cheating.
+
+    Args:
+        name: Who cheats when, and how.
+        agents: Those who cheat.
+        make: Makes the policy that plays all agents in one episode.
+    """
+
+    name: str
+    agents: Collection[str]
+    make: Callable[[], Policy]
+
+
+class Margin(NamedTuple):
+    """What came of a cheat in an episode.
+
+    Args:
+        cheat: The cheat.
+        episode: The episode.
+        returns: Each agent's sum of rewards less its sum when the oracle plays all agents.
+    """
+
+    cheat: Cheat
+    episode: Episode
+    returns: Mapping[str, float]
+
+    @property
+    def most(self) -> float:
+        """The greatest of the agents' margins."""
+        return max(self.returns.values())
+
+    @property
+    def total(self) -> float:
+        """The margin of the sum over all agents."""
+        return sum(self.returns.values())
+
+
+def check_pairs(case: Case) -> str:
+    """No agent's return, and no sum of returns, is above what it is when the oracle plays all agents.
+
+    A sample of `cheats`, the same every time, is played on the first seeds. Where the environment declares no
+    `metadata["max_return"]`, its agents may be opponents, of whom one gains what another gives away: the return of
+    an agent is then compared only where it cheats alone.
+    """
+    env = case.make()
+    if oracle_of(env) is None:
+        raise Skipped("it has no oracle()")
+    team = env.metadata.get("max_return") is not None
+    starts = case.starts[:MOST_STARTS]
+    highest, count = -math.inf, 0
+    for i, start in enumerate(starts):
+        elsewhere = first_replies(env, _another(starts, i), case.max_steps)
+        ways = [*cheats(env.possible_agents, contents(case.blind, elsewhere))]
+        drawn = random.Random("cheats").sample(ways, min(len(ways), MOST_CHEATS))
+        for margin in margins(env, start, drawn[i :: len(starts)], case.max_steps):
+            _expect_no_gain(margin, team)
+            highest, count = max(highest, margin.most, margin.total), count + 1
+    return f"{count} ways of cheating; the most that one adds to a return, or to the sum of returns, is {highest:.2f}"
+
+
+def margins(env: Any, start: Start, ways: Iterable[Cheat], max_steps: int) -> Iterator[Margin]:
+    """What comes of each way of cheating on an instance; what the oracle gets there is found out first."""
+    due = episode(env, start, best, max_steps=max_steps)
+    for cheat in ways:
+        played = episode(env, start, cheat.make(), max_steps=max_steps)
+        yield Margin(cheat, played, {agent: played.totals[agent] - due.totals[agent] for agent in due.totals})
+
+
+def cheats(agents: Sequence[str], said: Mapping[str, Content]) -> Iterator[Cheat]:
+    """Every content at all times: by each agent alone, by all together, and by one agent after the other."""
+    for what, content in said.items():
+        for name, times in _times(agents):
+            yield Cheat(f"{name}: {what}", tuple(times), partial(cheating, content, times))
+
+
+def _times(agents: Sequence[str]) -> Iterator[tuple[str, dict[str, Times]]]:
+    """Who cheats when, in words and by agent."""
+    for when, times in TIMES.items():
+        for agent in agents:
+            yield f"{agent} {when}", {agent: times}
+        if len(agents) > 1:
+            yield f"all {when}", dict.fromkeys(agents, times)
+    for shift in range(len(agents) if len(agents) > 1 else 0):
+        replies = {agent: (i + shift) % len(agents) for i, agent in enumerate(agents)}
+        words = ", ".join(f"{agent} in reply {n + 1}" for agent, n in replies.items())
+        yield words, {agent: n.__eq__ for agent, n in replies.items()}
+
+
+def cheating(content: Content, times: Mapping[str, Times]) -> Policy:
+    """A policy for one episode: the content at an agent's times, else the oracle's reply."""
+    replies: dict[str, list[str]] = {}
+
+    def policy(env: Any, agent: str) -> str:
+        said = replies.setdefault(agent, [])
+        said.append(content(env, agent, said) if agent in times and times[agent](len(said)) else best(env, agent))
+        return said[-1]
+
+    return policy
+
+
+def contents(blind: Sequence[str], elsewhere: Mapping[str, str]) -> dict[str, Content]:
+    """What a cheating agent may say, by name.
+
+    Args:
+        blind: Replies written without a look at the state.
+        elsewhere: Each agent's right reply in another instance.
+    """
+    few = blind[:: max(1, -(-len(blind) // MOST_BLIND))]
+    return {
+        "nothing": lambda env, agent, said: "",
+        "garbage": lambda env, agent, said: "perhaps ``` {[( \ud800\x00",
+        "no end": lambda env, agent, said: ENDLESS,
+        "its prompt": lambda env, agent, said: texts(env.observe(agent))[-1],
+        "its first reply again": lambda env, agent, said: said[0] if said else best(env, agent),
+        "a right reply of another instance": lambda env, agent, said: elsewhere.get(agent, ""),
+        **{f"the oracle's reply, {how}": partial(_changed, change) for how, change in _CHANGES.items()},
+        **{f"always {short(reply)}": partial(_constant, reply) for reply in few},
+    }
+
+
+def first_replies(env: Any, start: Start, max_steps: int) -> dict[str, str]:
+    """The first reply of each agent when the oracle plays."""
+    firsts: dict[str, str] = {}
+
+    def policy(env: Any, agent: str) -> str:
+        reply = best(env, agent)
+        firsts.setdefault(agent, reply)
+        return reply
+
+    episode(env, start, policy, max_steps=max_steps)
+    return firsts
+
+
+def _another(starts: Sequence[Start], i: int) -> Start:
+    """Another instance than the one of this number."""
+    return starts[i - 1] if len(starts) > 1 else Start(starts[0].seed + 1, starts[0].options)
+
+
+def _constant(reply: str, env: Any, agent: str, said: Sequence[str]) -> str:
+    return reply
+
+
+def _changed(change: Callable[[str], str], env: Any, agent: str, said: Sequence[str]) -> str:
+    return change(best(env, agent))
+
+
+def _words(keep: Callable[[list[str]], list[str]], reply: str) -> str:
+    """The words of a reply, with the white space after each, that are kept; the first word always is."""
+    first, *rest = re.findall(r"\S+\s*", reply) or [""]
+    return "".join([first, *keep(rest)]).rstrip()
+
+
+_CHANGES: Mapping[str, Callable[[str], str]] = {
+    "its first words": partial(_words, lambda rest: rest[:1]),
+    "the first half": partial(_words, lambda rest: rest[: len(rest) // 2]),
+    "without its last word": partial(_words, lambda rest: rest[:-1]),
+    "its words back to front": partial(_words, lambda rest: [f"{word.rstrip()} " for word in rest[::-1]]),
+    "its numbers raised by one": lambda reply: re.sub(r"[0-9]{1,18}", lambda found: str(int(found[0]) + 1), reply),
+    "twice": lambda reply: f"{reply}\n{reply}",
+}
+
+
+def _expect_no_gain(margin: Margin, team: bool) -> None:
+    """Raise `Failed` if somebody gained."""
+    (name, cheaters, _), played = margin.cheat, margin.episode
+    with blaming(partial(told, played.start, played.replies)):
+        for agent, gain in margin.returns.items():
+            if gain > TOLERANCE and (team or tuple(cheaters) == (agent,)):
+                raise Failed(f"{name}: the return of {agent} is {gain:g} above what it is when the oracle plays all")
+        if margin.total > TOLERANCE:
+            raise Failed(f"{name}: the sum of returns is {margin.total:g} above what it is when the oracle plays all")
