@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from pettingllms_envs.sandbox.values import CallTest, StdinTest, ToleranceKind
 
 
-def _optional(default: Any) -> Any:
-    """A field that is part of the digest only where it is set, so that it may be added without moving any instance."""
-    return field(default=default, metadata={"optional": True})
+OPTIONAL = {"optional": True}
+"""Of fields that are part of the digest only where they are set, so that adding one leaves every instance in place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -88,9 +86,9 @@ class CodeProblem(Problem):
     solutions: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
     tolerance: float | None = None
-    tolerance_kind: ToleranceKind = _optional("either")
-    ignore_case: bool = _optional(False)
-    packages: tuple[str, ...] = _optional(())
+    tolerance_kind: ToleranceKind = field(default="either", metadata=OPTIONAL)
+    ignore_case: bool = field(default=False, metadata=OPTIONAL)
+    packages: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     cpu: float | None = None
     memory: int | None = None
     date: str = ""

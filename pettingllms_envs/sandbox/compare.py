@@ -109,8 +109,9 @@ def _float(digits: str) -> float:
 def same_values(value: Any, expected: Any, tolerance: float | None = None, kind: ToleranceKind = "either") -> bool:
     """Whether a value read from JSON is the expected one.
 
-    Numbers are compared by value, so 2 is 2.0 and True is 1, as in LiveCodeBench's grader. Tuples are lists, as JSON
-    has it, and keys are strings. A tolerance (see `same_tokens`) never applies to two integers. What is not None, bool, int, float, str, list, tuple or dict is different from all.
+    Numbers are compared by value, so 2 is 2.0 and True is 1, as in LiveCodeBench's grader. A tolerance (see
+    `same_tokens`) never applies to two integers. Tuples are lists, as JSON has it, and keys are strings. What is not
+    None, bool, int, float, str, list, tuple or dict is different from all.
     """
     left = [(value, expected)]  # not by recursion: what JSON can nest is deeper
     while left:

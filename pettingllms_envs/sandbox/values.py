@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 
 ToleranceKind = Literal["absolute", "relative", "either"]
-"""What a tolerance bounds: the difference, the difference in units of the expected number, or the smaller of the two."""
+"""What a tolerance bounds: the difference, the difference over the expected number, or the smaller of the two."""
 
 
 class Verdict(StrEnum):

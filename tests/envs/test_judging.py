@@ -8,7 +8,7 @@ from pettingllms_envs.datasets.judging import Rules
 
 ANY = Rules(unjudged="it accepts any of several answers")
 ORDER = Rules(unjudged="it accepts an answer in any order")
-OPEN = Rules(unjudged=judging.INEXACT)
+OPEN = Rules(unjudged=judging.VAGUE)
 CASE = Rules(ignore_case=True)
 EXACT = Rules()
 
@@ -113,7 +113,8 @@ def test_a_phrasing_is_recognised_or_rightly_refused(statement, said):
 
 @pytest.mark.parametrize(("statement", "said"), [*TOLERANCES, *LETTERS, *SEVERAL])
 def test_a_phrasing_says_the_same_within_a_statement(statement, said):
-    whole = f"You are given n numbers (1 ≤ n ≤ 10^{{5}}).\n\nOutput\n\n{statement}\n\nExample\n\nInput\n3\n1 2 3\n\nOutput\n2.5"
+    before, after = "You are given n numbers (1 ≤ n ≤ 10^{5}).\n\nOutput", "Example\n\nInput\n3\n1 2 3\n\nOutput\n2.5"
+    whole = f"{before}\n\n{statement}\n\n{after}"
     assert judging.rules(whole) == said
 
 
