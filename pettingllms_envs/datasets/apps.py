@@ -70,15 +70,16 @@ def code_problem(
     """
     if not tests:
         raise LeftOut("it has no tests")
+    said = judging.rules(statement)
     for_leetcode = "class Solution" in starter_code
     shown: tuple[tuple[StdinTest, ...] | tuple[CallTest, ...], int]
     if fn_name is None:
         shown = public_first([StdinTest(_lines(one), _lines(other)) for one, other in tests], statement)
-        reason = judging.unjudged(statement)
+        reason = said.unjudged
     else:
         calls = _calls(tests, starter_code)
         shown = public_first(calls, statement)
-        reason = judging.unjudged(statement) or _beyond_json(calls)
+        reason = said.unjudged or _beyond_json(calls)
     return CodeProblem(
         source=source,
         id=id,
@@ -91,7 +92,9 @@ def code_problem(
         starter_code=starter_code,
         prelude=LEETCODE_PRELUDE if for_leetcode else "",
         solutions=tuple(solutions[:MAX_SOLUTIONS]),
-        tolerance=judging.tolerance(statement),
+        tolerance=said.tolerance,
+        tolerance_kind=said.tolerance_kind,
+        ignore_case=said.ignore_case and fn_name is None,
         date=date,
     )
 

@@ -28,6 +28,7 @@ def read(row: Row) -> CodeProblem:
         LeftOut: The problem has no tests.
     """
     statement = rows.statement(row, "description")
+    said = judging.rules(statement)
     public = _tests(row, "public_tests")
     tests = (*public, *_tests(row, "private_tests"), *_tests(row, "generated_tests"))
     if not tests:
@@ -38,12 +39,14 @@ def read(row: Row) -> CodeProblem:
         id=rows.text(row, "name"),
         statement=statement,
         level=_level(row),
-        unjudged=f"it reads or writes the file {reads}" if reads else judging.unjudged(statement),
+        unjudged=f"it reads or writes the file {reads}" if reads else said.unjudged,
         tests=tests,
         num_public=len(public),
         solutions=_programs(row, "solutions")[:MAX_SOLUTIONS],
         wrong=_programs(row, "incorrect_solutions")[:MAX_WRONG],
-        tolerance=judging.tolerance(statement),
+        tolerance=said.tolerance,
+        tolerance_kind=said.tolerance_kind,
+        ignore_case=said.ignore_case,
         cpu=_seconds(row),
         memory=_memory(row),
     )

@@ -1,17 +1,55 @@
-"""What a statement says about how answers are judged: not by comparing text, or with a numeric tolerance.
+"""Reads from a problem's statement how its answers are to be compared: tolerance, letter case, or not at all.
 
 Code data sets come with tests and without the judges' checkers. Where a statement accepts any of several answers, the
-one answer in the test rejects right programs; where it wants a dialogue, there is none. Such statements are recognised
-by what they say, as a table; docs/data.md has the counts on real rows.
+one answer in the test rejects right programs; where it wants a dialogue, there is none: such a problem is `unjudged`.
+What else a statement allows (a numeric error, letters of any case) is read as settings of the comparison. All of it is
+recognised by patterns over single sentences; what none matches is compared exactly. docs/grading.md has the rules.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
+from pettingllms_envs.datasets.tolerances import PARAGRAPH, is_vague, tolerance
+from pettingllms_envs.sandbox.values import ToleranceKind
+
+
+class Rules(NamedTuple):
+    """How answers to a problem are compared; the names are those of `CodeProblem`.
+
+    Args:
+        unjudged: Why no comparison of text can judge an answer; empty if one can.
+        tolerance: How far a decimal number may be off; None for not at all.
+        tolerance_kind: Of what: `"absolute"`, `"relative"` (to the expected number), or `"either"`.
+        ignore_case: Whether words may be printed in letters of any case.
+    """
+
+    unjudged: str = ""
+    tolerance: float | None = None
+    tolerance_kind: ToleranceKind = "either"
+    ignore_case: bool = False
+
+
+def rules(statement: str) -> Rules:
+    """What a statement says about how its answers are compared."""
+    size, kind = tolerance(statement) or (None, "either")
+    return Rules(unjudged(statement), size, kind, ignore_case(statement))
+
+
+# ---------------------------------------------------------------------------------------------------- several answers
 
 _SAY = r"(?:print|output|return|find|report|display|produce|give|write)"
 _WHAT = r"(?:answers?|solutions?|ways?|options?|pairs?|arrays?|sequences?|permutations?|strings?|numbers?|outputs?)"
+_SUCH = r"(?:(?:possible|valid|correct|optimal|such|suitable|different|acceptable|right) )*"
+_NOT = r"(?<!not )(?<!n't )(?<!n’t )(?<!never )(?<!cannot )"
+_MAY = r"\b(?:you|it|they|these|answers?|outputs?) (?:can|may|could|might|(?:are|is) allowed to)(?: also)?(?: be)?"
+_TELL = r"(?:print|output|return|list|give|write|report|display|produce|submit|specify|name)"
+_TOLD = r"(?:printed|output|outputted|returned|listed|given|written|reported|displayed)"
+_ORDER = r"\b(?:in|using) (?:any|arbitrary|whatever|whichever) order\b"
+_COMPUTED = r"(?:(?:min|max)im(?:um|al)|(?:short|long|few|small|larg)est|least|count|number of|whether)"
+_FINE = r"(?:accepted|allowed|acceptable)"
+_NO_MATTER = r"(?:(?:does not|doesn['’]t|do not|don['’]t) matter|(?:is not|isn['’]t) important)"
 
 CHECKERS = (
     (
@@ -23,46 +61,71 @@ CHECKERS = (
         "it accepts any of several answers",
         r"\b(?:if|in case) there (?:are|is|exists?|were|can be) (?:multiple|several|many|more than one)\b"
         rf"(?=.{{1,160}}?\b{_SAY}\b[^.]{{0,40}}\b(?:any|either|arbitrary)\b)"
-        rf"|\b(?:multiple|several|many) (?:possible |valid |correct |optimal |such |suitable |different )*{_WHAT}"
-        r"[^.]{0,40}\b(?:exist|are possible|are allowed|accepted)"
-        rf"|\b{_SAY}\s+any\b(?! number)|\bany (?:one )?(?:of (?:them|these|those) )?(?:is|are|will be|would be) "
+        rf"|\b(?:multiple|several|many|more than one) {_SUCH}{_WHAT}[^.]{{0,40}}\b(?:exists?|(?:are|is) possible"
+        rf"|are allowed|accepted|choose any|{_SAY} (?:just |only )?(?:one|some) of)"
+        rf"|{_NOT}\b{_SAY}\s+any\b(?! number| (?:extra|additional|other|more|further|unnecessary|spaces?|text|debug))"
+        r"|\bany (?:one )?(?:of (?:them|these|those) )?(?:is|are|will be|would be) "
         r"(?:accepted|allowed|acceptable|considered|correct|fine)\b"
+        rf"|\bany (?:one )?of (?:the|these|those|all) {_SUCH}{_WHAT} (?:will be|is|are) {_FINE}"
         rf"|\bany (?:valid|correct|possible|suitable|optimal|such|appropriate) {_WHAT}\b"
-        rf"|\bany {_WHAT} (?:will be|is|are) (?:accepted|allowed|acceptable)"
-        r"|\byou (?:can|may) (?:print|output|return|choose to print) (?:any|either|them in any)",
+        rf"|\bany {_WHAT} (?:will be|is|are) {_FINE}"
+        r"|\byou (?:can|may) (?:print|output|return|choose to print) (?:any|either|them in any)"
+        r"|\bspecial (?:judge|checker)\b",
     ),
     (
         "it accepts an answer in any order",
-        rf"\b(?:{_SAY}|answers?|printed|returned)\b[^.]{{0,60}}\bin (?:any|arbitrary) order\b",
+        rf"{_MAY} {_TELL}\b[^.]{{0,80}}{_ORDER}"
+        rf"|{_MAY} (?:{_TOLD}|appear|be)\b[^.]{{0,30}}{_ORDER}"
+        rf"|\b(?:print|output|return|list|report)\b(?:(?!\b{_COMPUTED}\b)[^.]){{0,80}}{_ORDER}"
+        rf"|\b(?:answers?|printed|returned|outputs?|solutions?|results?)\b"
+        rf"(?:(?!\b{_COMPUTED}\b)[^.]){{0,60}}{_ORDER}"
+        rf"|\border (?:of|in which)\b[^.]{{0,30}}\b(?:output|print(?:ed)?|answers?|returned|results?)\b[^.]{{0,30}}"
+        rf"\b{_NO_MATTER}",
     ),
 )
 """Why a statement needs more than a comparison of text, and the pattern by which it says so."""
 
 _COMPILED = tuple((reason, re.compile(pattern, re.I)) for reason, pattern in CHECKERS)
 
-_ERROR = re.compile(r"(?:absolute|relative)[^.]{0,40}\berror|\berror[^.]{0,60}(?:absolute|relative)", re.I)
-_NUMBER = re.compile(
-    r"10\s*(?:\^|\*\*)\s*\{?\s*[-−–]\s*(?P<power>\d{1,2})"
-    r"|10\s*[-−–]\s*(?P<lost>\d{1,2})(?!\d)"  # CodeContests lost the superscript
-    r"|1(?:\.0*)?e[-−–](?P<e>\d{1,2})"
-    r"|(?P<plain>0\.0*1)(?!\d)",
-    re.I,
-)
-_REACH = 160
+VAGUE = "it leaves open how exact a number must be"
 
 
 def unjudged(statement: str) -> str:
     """Why no comparison of text can judge an answer to a statement; `""` where one can."""
-    plain = " ".join(statement.split())
-    return next((reason for reason, pattern in _COMPILED if pattern.search(plain)), "")
+    # A full stop between paragraphs, for no pattern of a sentence crosses it.
+    plain = " . ".join(" ".join(paragraph.split()) for paragraph in PARAGRAPH.split(statement))
+    reason = next((reason for reason, pattern in _COMPILED if pattern.search(plain)), "")
+    return reason or (VAGUE if is_vague(statement) else "")
 
 
-def tolerance(statement: str) -> float | None:
-    """How far a decimal number may be off, absolutely or relatively, as the statement says; None where it does not."""
-    plain = " ".join(statement.replace("$", " ").replace("\\,", " ").split())
-    for error in _ERROR.finditer(plain):
-        said = _NUMBER.search(plain, error.start(), error.end() + _REACH)
-        if said:
-            power = said["power"] or said["lost"] or said["e"]
-            return float(f"1e-{power}") if power else float(said["plain"])
-    return None
+# -------------------------------------------------------------------------------------------------------- letter case
+
+_FREE = r"(?:case[- ]?insensitive|not case[- ]?sensitive|insensitive to (?:the )?(?:letter )?case)"
+_PERMITTED = r"(?:you|we|it|they|answers?|letters?) (?:can|may|could|might|(?:are|is) allowed to)(?: also)?(?: be)?"
+_LETTERS = r"(?:letters?|characters?|words?|strings?|answers?)"
+_THE = r"(?:the |each |every |your )?"
+_CASED = re.compile(
+    rf"\b{_PERMITTED} (?:print(?:ed)?|output(?:ted)?|writ(?:e|ten)|display(?:ed)?|return(?:ed)?|give|given)\b"
+    r"[^.]{0,80}?\bin (?:any|either|arbitrary|whichever) (?:(?:letter|character)[- ]?)?(?:case|register)\b"
+    r"(?! (?:in|of|where|when|that|if)\b)"
+    rf"|\b{_LETTERS}\b[^.]{{0,40}}?\bin (?:any|either|arbitrary) (?:(?:letter|character)[- ]?case|register"
+    r"|case \((?:upper|lower|for example|e\.g|i\.e))"
+    r"|\bin any (?:letter case|combination of (?:upper|lower))"
+    rf"|\b(?:outputs?|answers?|checker|grader|judge|verdict) (?:is|are|will be) (?:treated as )?{_FREE}"
+    rf"|\b(?:output|answer|print)\w*[^.]{{0,60}}\((?:it is |is )?{_FREE}\)"
+    rf"|\bcase of {_THE}{_LETTERS} (?:in|of) {_THE}(?:outputs?|answers?) {_NO_MATTER}"
+    rf"|\b(?:letter )?case (?:of {_THE}{_LETTERS} )?{_NO_MATTER} (?:in|for) {_THE}(?:outputs?|answers?)",
+    re.I,
+)
+_MIXED = re.compile(  # a word in mixed letters, said to count as well
+    r"\b(?:yEs|yeS|YeS|yES|YEs)\b[^.]{0,100}\b(?:recogni[sz]ed|considered|accept(?:ed|able)|treated|identical"
+    r"|the same)\b"
+)
+_SENSITIVE = re.compile(r"(?<!not )(?<!n't )\bcase[- ]?sensitive\b", re.I)
+_MARKUP = re.compile(r"</?[a-zA-Z][^<>]{0,80}>|\$|`|\\(?:texttt|text|mathtt)\b|[{}]|\*\*")
+
+
+def ignore_case(statement: str) -> bool:
+    """Whether a statement lets a program print words in letters of any case."""
+    plain = " ".join(_MARKUP.sub(" ", statement).split())
+    return not _SENSITIVE.search(plain) and bool(_CASED.search(plain) or _MIXED.search(plain))

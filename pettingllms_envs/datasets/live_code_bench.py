@@ -34,6 +34,7 @@ def read(row: Row) -> CodeProblem:
     if kinds not in ({"stdin"}, {"functional"}):
         raise BadRow(f"'testtype' is {', '.join(map(repr, sorted(kinds)))}; expected 'stdin' or 'functional'")
     called = kinds == {"functional"}
+    said = judging.rules(statement)
     date = rows.text(row, "contest_date", default="")[:10]
     starter = rows.text(row, "starter_code", default="")
     return CodeProblem(
@@ -42,13 +43,15 @@ def read(row: Row) -> CodeProblem:
         statement=statement,
         level=LEVELS.get(rows.text(row, "difficulty", default=""), 1),
         subject=rows.text(row, "platform", default=""),
-        unjudged=judging.unjudged(statement),
+        unjudged=said.unjudged,
         tests=tuple(map(_call, (*public, *private))) if called else tuple(map(_stdin, (*public, *private))),
         num_public=len(public),
         fn_name=_function(row) if called else None,
         starter_code=starter,
         prelude=LEETCODE_PRELUDE if called else "",
-        tolerance=judging.tolerance(statement),
+        tolerance=said.tolerance,
+        tolerance_kind=said.tolerance_kind,
+        ignore_case=said.ignore_case and not called,
         date=date,
     )
 

@@ -9,7 +9,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, fields
 
-from pettingllms_envs.sandbox.values import CallTest, StdinTest
+from pettingllms_envs.sandbox.values import CallTest, StdinTest, ToleranceKind
+
+
+OPTIONAL = {"optional": True}
+"""Of fields that are part of the digest only where they are set, so that adding one leaves every instance in place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -33,10 +37,13 @@ class Problem:
     subject: str = ""
     unjudged: str = ""
     digest: str = field(init=False)
-    """SHA-256 of all other fields, 64 hex digits, the same in every process."""
+    """SHA-256 of the other fields (of some only where they are set), 64 hex digits, the same in every process."""
 
     def __post_init__(self) -> None:
-        whole = [(each.name, getattr(self, each.name)) for each in fields(self) if each.init]
+        values = ((each, getattr(self, each.name)) for each in fields(self) if each.init)
+        whole = [
+            (each.name, value) for each, value in values if not each.metadata.get("optional") or value != each.default
+        ]
         object.__setattr__(self, "digest", hashlib.sha256(repr(whole).encode("utf-8", "surrogatepass")).hexdigest())
 
     def __repr__(self) -> str:
@@ -61,7 +68,11 @@ class CodeProblem(Problem):
         prelude: Source that runs before the program, such as `sandbox.LEETCODE_PRELUDE`.
         solutions: Python 3 programs that the data set says are right.
         wrong: Python 3 programs that the data set says are wrong.
-        tolerance: How far decimal numbers may be off, absolutely or relatively; None for not at all.
+        tolerance: How far decimal numbers may be off; None for not at all. Two whole numbers are never close.
+        tolerance_kind: Whether `tolerance` is `"absolute"`, `"relative"` to the expected number, or `"either"`, the
+            larger of the two.
+        ignore_case: Whether words may be printed in letters of any case.
+        packages: What programs may import besides the standard library, such as `("numpy",)`.
         cpu: Seconds for a test; None where the data set does not say.
         memory: Bytes; None where the data set does not say.
         date: When it was first posed, `"YYYY-MM-DD"`; may be empty.
@@ -75,6 +86,9 @@ class CodeProblem(Problem):
     solutions: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
     tolerance: float | None = None
+    tolerance_kind: ToleranceKind = field(default="either", metadata=OPTIONAL)
+    ignore_case: bool = field(default=False, metadata=OPTIONAL)
+    packages: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     cpu: float | None = None
     memory: int | None = None
     date: str = ""

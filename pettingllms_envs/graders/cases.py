@@ -265,8 +265,14 @@ def _as_tested(problem: CodeProblem, case: Case) -> bool | None:
     if same is None:
         return None
     if isinstance(ours, StdinTest):
-        return same_tokens(_bytes(ours.expected), _bytes(same.expected), problem.tolerance)
-    return same_values(ours.expected, same.expected, problem.tolerance)
+        return same_tokens(
+            _bytes(ours.expected),
+            _bytes(same.expected),
+            problem.tolerance,
+            problem.tolerance_kind,
+            problem.ignore_case,
+        )
+    return same_values(ours.expected, same.expected, problem.tolerance, problem.tolerance_kind)
 
 
 def _passes(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> tuple[bool, ...]:

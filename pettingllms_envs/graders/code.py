@@ -3,10 +3,10 @@
     grade(problem, program).pass_rate      # from 0 to 1
     grade(problem, program).passed         # whether it passes all of them, which alone is success
 
-What is printed is compared word by word (decimal numbers within the problem's tolerance, where it has one); what a
-function returns by kind and value, never by an object's own `__eq__`; a program that merely ends with exit code 0 has
-passed nothing. The first test that runs out of time ends the rest, which then count as failed. Fields of problems:
-`pettingllms_envs.datasets.problems.CodeProblem`; verdicts and what is promised: docs/sandbox.md.
+What is printed is compared word by word (numbers within the problem's tolerance and letters in any case, where it
+allows that); what a function returns by kind and value, never by an object's own `__eq__`; a program that merely ends
+with exit code 0 has passed nothing. The first test that runs out of time ends the rest, which then count as failed.
+Fields of problems: `pettingllms_envs.datasets.problems.CodeProblem`; verdicts and what is promised: docs/sandbox.md.
 
 A sandbox that fails raises `SandboxFailed`: a 0 would train a policy away from programs that were right.
 """
@@ -152,12 +152,15 @@ def run_tests(
     Raises:
         SandboxFailed: The sandbox failed, twice.
     """
-    report = default().run_tests(
+    box = default(problem.packages) if problem.packages else default()
+    report = box.run_tests(
         program,
         tests,
         fn_name=problem.fn_name,
         prelude=problem.prelude,
         tolerance=problem.tolerance,
+        tolerance_kind=problem.tolerance_kind,
+        ignore_case=problem.ignore_case,
         limits=limits,
         isolation=isolation,
     )

@@ -9,41 +9,72 @@ from __future__ import annotations
 import json
 import math
 import re
+from decimal import Decimal
 from typing import Any, NoReturn
+
+from pettingllms_envs.sandbox.values import ToleranceKind
 
 
 MAX_DIGITS = 4300  # reading an integer takes time that grows with the square of its length
+_EXACT = 2**53
+_ROUNDING = 2**-50
+"""Of an expected number, for what reading two decimal numbers as floats and subtracting them may add to an error."""
+_WHOLE = re.compile(rb"[+-]?\d+", re.ASCII)
 _DECIMAL = re.compile(rb"[+-]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,4})?", re.ASCII)
 
 
-def same_tokens(printed: bytes, expected: bytes, tolerance: float | None = None) -> bool:
+def same_tokens(
+    printed: bytes,
+    expected: bytes,
+    tolerance: float | None = None,
+    kind: ToleranceKind = "either",
+    ignore_case: bool = False,
+) -> bool:
     """Whether both have the same words, split at ASCII white space.
 
     Args:
         printed: What the program printed.
         expected: What it was to print.
-        tolerance: Decimal numbers may differ by so much, absolutely or relative to the expected one. None: not at all.
+        tolerance: Numbers may differ by so much, unless both are written as whole numbers. None: not at all.
+        kind: What the tolerance bounds; see `ToleranceKind`.
+        ignore_case: Whether ASCII letters may be of any case.
     """
     ours, theirs = printed.split(), expected.split()
     if len(ours) != len(theirs):
         return False
     if ours == theirs:
         return True
-    return tolerance is not None and all(
-        one == other or _close(one, other, tolerance) for one, other in zip(ours, theirs, strict=True)
+    if ignore_case:
+        ours, theirs = [word.lower() for word in ours], [word.lower() for word in theirs]
+    if tolerance is None:
+        return ours == theirs
+    return all(
+        one == other or _close_words(one, other, tolerance, kind) for one, other in zip(ours, theirs, strict=True)
     )
 
 
-def _close(printed: bytes, expected: bytes, tolerance: float) -> bool:
+def _close_words(printed: bytes, expected: bytes, tolerance: float, kind: ToleranceKind) -> bool:
     if not (_DECIMAL.fullmatch(printed) and _DECIMAL.fullmatch(expected)):
         return False
-    return _close_numbers(float(printed), float(expected), tolerance)
+    if _WHOLE.fullmatch(expected):
+        whole = int(expected)
+        return int(printed) == whole if _WHOLE.fullmatch(printed) else _close_to_whole(printed, whole, tolerance, kind)
+    return _close_numbers(float(printed), float(expected), tolerance, kind)
 
 
-def _close_numbers(number: float, expected: float, tolerance: float) -> bool:
+def _close_to_whole(number: bytes | float, whole: int, tolerance: float, kind: ToleranceKind) -> bool:
+    """Whether a number with decimals is close to a whole one and rounds to it: 1000000006.0 is not 1000000007."""
+    if abs(whole) >= _EXACT:  # where neighbouring integers are the same float
+        return Decimal(number if isinstance(number, float) else number.decode()) == whole
+    near = float(number)
+    return abs(near - whole) < 0.5 and _close_numbers(near, whole, tolerance, kind)
+
+
+def _close_numbers(number: float, expected: float, tolerance: float, kind: ToleranceKind) -> bool:
     if not (math.isfinite(number) and math.isfinite(expected)):
         return False
-    return abs(number - expected) <= tolerance * max(1.0, abs(expected))
+    scale = {"absolute": 1.0, "relative": abs(expected), "either": max(1.0, abs(expected))}[kind]
+    return abs(number - expected) <= tolerance * scale + _ROUNDING * abs(expected)
 
 
 def read_value(written: bytes) -> Any:
@@ -75,11 +106,12 @@ def _float(digits: str) -> float:
     return number
 
 
-def same_values(value: Any, expected: Any, tolerance: float | None = None) -> bool:
+def same_values(value: Any, expected: Any, tolerance: float | None = None, kind: ToleranceKind = "either") -> bool:
     """Whether a value read from JSON is the expected one.
 
-    Numbers are compared by value, so 2 is 2.0 and True is 1, as in LiveCodeBench's grader. Tuples are lists, as JSON
-    has it, and keys are strings. What is not None, bool, int, float, str, list, tuple or dict is different from all.
+    Numbers are compared by value, so 2 is 2.0 and True is 1, as in LiveCodeBench's grader. A tolerance (see
+    `same_tokens`) never applies to two integers. Tuples are lists, as JSON has it, and keys are strings. What is not
+    None, bool, int, float, str, list, tuple or dict is different from all.
     """
     left = [(value, expected)]  # not by recursion: what JSON can nest is deeper
     while left:
@@ -93,7 +125,7 @@ def same_values(value: Any, expected: Any, tolerance: float | None = None) -> bo
             if value.keys() != named.keys():
                 return False
             left += [(value[key], named[key]) for key in named]
-        elif not _same_leaves(value, expected, tolerance):
+        elif not _same_leaves(value, expected, tolerance, kind):
             return False
     return True
 
@@ -103,26 +135,30 @@ def _key(key: Any) -> str:
     return key if isinstance(key, str) else json.dumps(key)
 
 
-def _same_leaves(value: Any, expected: Any, tolerance: float | None) -> bool:
+def _same_leaves(value: Any, expected: Any, tolerance: float | None, kind: ToleranceKind) -> bool:
     if type(value) in (bool, int, float) and type(expected) in (bool, int, float):
         if value == expected:
             return True
-        return tolerance is not None and _close_reals(value, expected, tolerance)
+        if tolerance is None or bool in (type(value), type(expected)):
+            return False
+        return _close_reals(value, expected, tolerance, kind)
     if value is None or expected is None:
         return value is expected
     return type(value) is str and type(expected) is str and value == expected
 
 
-def _close_reals(value: float, expected: float, tolerance: float) -> bool:
+def _close_reals(value: float, expected: float, tolerance: float, kind: ToleranceKind) -> bool:
+    if isinstance(expected, int):
+        return isinstance(value, float) and _close_to_whole(value, expected, tolerance, kind)
     try:
-        return _close_numbers(float(value), float(expected), tolerance)
+        return _close_numbers(float(value), expected, tolerance, kind)
     except OverflowError:
         return False
 
 
-def same_result(written: bytes, expected: Any, tolerance: float | None = None) -> bool:
+def same_result(written: bytes, expected: Any, tolerance: float | None = None, kind: ToleranceKind = "either") -> bool:
     """Whether the JSON that a program wrote is the expected value."""
     try:
-        return same_values(read_value(written), expected, tolerance)
+        return same_values(read_value(written), expected, tolerance, kind)
     except ValueError:
         return False

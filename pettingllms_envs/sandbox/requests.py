@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import get_args
 
+from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox.compare import same_result, same_tokens
 from pettingllms_envs.sandbox.inside.wire import Job
 from pettingllms_envs.sandbox.slot import Done, Work
-from pettingllms_envs.sandbox.values import CallTest, Limits, Result, StdinTest, Task
+from pettingllms_envs.sandbox.values import CallTest, Limits, Result, StdinTest, Task, ToleranceKind
 from pettingllms_envs.sandbox.verdicts import Compare, judge
 
 
@@ -45,11 +47,12 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
     """A program with its tests.
 
     Raises:
-        ValueError: There is no test, or an unknown isolation.
+        ValueError: There is no test, or an unknown isolation or kind of tolerance.
         TypeError: Tests of both kinds, call tests without a function's name, or arguments that JSON does not have.
     """
     if isolation not in ISOLATIONS:
         raise ValueError(f"isolation is {isolation!r}; expected one of {', '.join(map(repr, ISOLATIONS))}.")
+    check_choice("tolerance_kind", task.tolerance_kind, get_args(ToleranceKind))
     tests = list(task.tests)
     if not tests:
         raise ValueError("there are no tests; expected at least one, for a program cannot pass none. Give some.")
@@ -61,11 +64,21 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
             wanted = _bytes(test.expected)
             expected_output = max(expected_output, len(wanted))
             inputs.append(_bytes(test.stdin))
-            compares.append(partial(same_tokens, expected=wanted, tolerance=task.tolerance))
+            compares.append(
+                partial(
+                    same_tokens,
+                    expected=wanted,
+                    tolerance=task.tolerance,
+                    kind=task.tolerance_kind,
+                    ignore_case=task.ignore_case,
+                )
+            )
         elif isinstance(test, CallTest) and task.fn_name is not None:
             expected_output = max(expected_output, len(_json(test.expected)))
             inputs.append(_json(list(test.args)))
-            compares.append(partial(same_result, expected=test.expected, tolerance=task.tolerance))
+            compares.append(
+                partial(same_result, expected=test.expected, tolerance=task.tolerance, kind=task.tolerance_kind)
+            )
         else:
             raise TypeError(
                 f"a test is a {type(test).__name__} and fn_name is {task.fn_name!r}; expected StdinTest without, or"

@@ -28,7 +28,7 @@ from pettingllms_envs.sandbox.layers import CONFINEMENTS, MEMORY_BOUNDS, STRENGT
 from pettingllms_envs.sandbox.pool import Pool
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
 from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
-from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, Verdict
+from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, ToleranceKind, Verdict
 
 
 logger = logging.getLogger(__name__)
@@ -111,6 +111,8 @@ class Sandbox:
         fn_name: str | None = None,
         prelude: str = "",
         tolerance: float | None = None,
+        tolerance_kind: ToleranceKind = "either",
+        ignore_case: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         isolation: str = "per_test",
         stop_at_timeout: bool = True,
@@ -122,7 +124,9 @@ class Sandbox:
             tests: All of one kind: `StdinTest`, or `CallTest` with `fn_name`.
             fn_name: The function to call, or the method of the program's class `Solution`.
             prelude: Source that runs before the program, such as `LEETCODE_PRELUDE`.
-            tolerance: How far numbers may be off, absolutely or relatively; None for not at all.
+            tolerance: How far numbers may be off, unless both are whole numbers; None for not at all.
+            tolerance_kind: `"absolute"`, `"relative"` to the expected number, or `"either"`, the larger of the two.
+            ignore_case: Whether what is printed may have letters of any case. What is returned may not.
             limits: Of time, memory and output.
             isolation: `"per_test"`: a process for each test. `"per_solution"`: one for all, five times as fast; the
                 same security and verdicts, but a test can see what the one before it left in the interpreter.
@@ -133,7 +137,15 @@ class Sandbox:
             SandboxUnavailable: This machine cannot hold it.
             ValueError, TypeError: The tests are not as they should be.
         """
-        task = Task(program=program, tests=tests, fn_name=fn_name, prelude=prelude, tolerance=tolerance)
+        task = Task(
+            program=program,
+            tests=tests,
+            fn_name=fn_name,
+            prelude=prelude,
+            tolerance=tolerance,
+            tolerance_kind=tolerance_kind,
+            ignore_case=ignore_case,
+        )
         return self._report(task, limits, isolation, stop_at_timeout)
 
     def run_many(

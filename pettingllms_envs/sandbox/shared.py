@@ -7,7 +7,11 @@ from functools import cache
 from pettingllms_envs.sandbox.sandbox import Sandbox
 
 
-@cache
 def default(imports: tuple[str, ...] = ()) -> Sandbox:
     """The process's own sandbox whose programs may import these packages, with a slot for each core."""
+    return _shared(tuple(imports))
+
+
+@cache
+def _shared(imports: tuple[str, ...]) -> Sandbox:
     return Sandbox(imports=imports)

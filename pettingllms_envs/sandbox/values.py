@@ -6,7 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
+
+
+ToleranceKind = Literal["absolute", "relative", "either"]
+"""What a tolerance bounds: the difference, the difference over the expected number, or the smaller of the two."""
 
 
 class Verdict(StrEnum):
@@ -153,3 +157,5 @@ class Task:
     fn_name: str | None = None
     prelude: str = ""
     tolerance: float | None = None
+    tolerance_kind: ToleranceKind = "either"
+    ignore_case: bool = False

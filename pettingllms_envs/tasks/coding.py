@@ -10,8 +10,9 @@ may grade on a fixed sample of each problem's tests (`train_tests`); validation 
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
@@ -70,6 +71,8 @@ class Coding:
         train_tests: On how many golden tests a program is graded in the split `train`, a fixed sample of each
             problem's; None for all of them. The other splits always use all.
         cpu: Seconds of CPU time for a test; None for the problem's own limit, at least 2 and at most 10.
+        packages: What programs may import besides the standard library, such as `("numpy",)`: installed here, and
+            imported once for each slot of the sandbox.
 
     Raises:
         ValueError: A value is out of its range.
@@ -80,6 +83,7 @@ class Coding:
     include_unjudged: bool = False
     train_tests: int | None = None
     cpu: float | None = None
+    packages: tuple[str, ...] = ()
 
     name: ClassVar[str]
     own: ClassVar[str]
@@ -93,6 +97,7 @@ class Coding:
             )
         if self.cpu is not None:
             Limits(cpu=self.cpu)
+        object.__setattr__(self, "packages", installed(self.packages))
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
@@ -132,6 +137,8 @@ class Coding:
                 f"{self.data!r} has {type(chosen).__name__}s; expected problems whose answer is a program. Name other"
                 " data, or play it in math."
             )
+        if self.packages:
+            chosen = replace(chosen, packages=self.packages)
         counted = self.counted_tests(chosen) if split == SPLITS[0] else None
         return CodingState(chosen, len(chosen.tests if counted is None else counted), sampled=counted is not None)
 
@@ -139,7 +146,8 @@ class Coding:
         """Indices of the golden tests that count in training; None for all of them."""
         if self.train_tests is None or self.train_tests >= len(problem.tests):
             return None
-        rng = seeded("coding", problem.digest, self.train_tests)
+        digest = replace(problem, packages=()).digest if problem.packages else problem.digest
+        rng = seeded("coding", digest, self.train_tests)
         return tuple(sorted(rng.sample(range(len(problem.tests)), self.train_tests)))
 
     def parse(self, reply: str) -> str | Unreadable:
@@ -196,8 +204,8 @@ class Coding:
         return {}
 
     def rules(self) -> str:
-        """What counts, and how a program gets its input and gives its output."""
-        return RULES
+        """What counts, what a program may import, and how it gets its input and gives its output."""
+        return RULES.format(besides=f" and {', '.join(self.packages)}" if self.packages else "")
 
     def reply_format(self) -> str:
         """One block of Python."""
@@ -235,3 +243,22 @@ class Coding:
             "num_wrong": seen.num_wrong,
             "num_told": seen.num_told,
         }
+
+
+def installed(packages: object) -> tuple[str, ...]:
+    """The names of packages that programs may import.
+
+    Raises:
+        ValueError: They are no list of names, or one is not installed here.
+    """
+    if not isinstance(packages, tuple | list) or not all(
+        isinstance(name, str) and name.isidentifier() for name in packages
+    ):
+        raise ValueError(f"packages is {packages!r}; expected names of packages, such as ('numpy',). Give a tuple.")
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            raise ValueError(
+                f"packages names {name!r}, which is not installed here; expected packages that programs can import."
+                " Install it, or leave it out."
+            )
+    return tuple(packages)

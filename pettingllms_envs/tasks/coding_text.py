@@ -15,9 +15,9 @@ from pettingllms_envs.sandbox.values import CallTest, Verdict
 
 RULES = (
     "You are given a programming problem. What counts is a program in Python 3, with nothing but the standard"
-    " library, that passes all tests of the problem, most of which are hidden. Where the problem names a function, the"
-    " program defines it (or a class Solution with this method), and neither reads nor prints. Otherwise it reads from"
-    " standard input and prints to standard output what is asked for and nothing else."
+    " library{besides}, that passes all tests of the problem, most of which are hidden. Where the problem names a"
+    " function, the program defines it (or a class Solution with this method), and neither reads nor prints. Otherwise"
+    " it reads from standard input and prints to standard output what is asked for and nothing else."
 )
 PROGRAM_FORMAT = (
     "Write the program as exactly one block of Python, the whole of it every time, like this:\n"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pettingllms_envs.datasets import judging
 from pettingllms_envs.datasets.apps import code_problem
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.sandbox import LEETCODE_PRELUDE, CallTest, StdinTest
@@ -33,6 +34,16 @@ def lined(text: str) -> list[Any]:
     return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
+def judged(statement: str) -> dict[str, Any]:
+    """How answers are compared, as the statement says."""
+    said = judging.rules(statement)
+    return {
+        "tolerance": said.tolerance,
+        "tolerance_kind": said.tolerance_kind,
+        "ignore_case": said.ignore_case,
+    }
+
+
 def apps(row: dict[str, Any]) -> CodeProblem:
     return code_problem(
         source="apps",
@@ -55,6 +66,7 @@ def code_contests(row: dict[str, Any]) -> CodeProblem:
         tests=tests_of(None, public["input"] + private["input"], public["output"] + private["output"]),
         num_public=len(public["input"]),
         solutions=(row["solution"],) if row["solution"] else (),
+        **judged(row["description"]),
         cpu=row["time_limit_s"],
         memory=row["memory_limit_bytes"],
     )
@@ -76,6 +88,7 @@ def live_code_bench(row: dict[str, Any]) -> CodeProblem:
         prelude=LEETCODE_PRELUDE if row["fn_name"] else "",
         solutions=(row["reference_solution"],) if row["reference_solution"] else (),
         wrong=(row["wrong_solution"],) if row["wrong_solution"] else (),
+        **judged(row["question_content"]),
     )
 
 
@@ -89,6 +102,7 @@ def leetcode(row: dict[str, Any]) -> CodeProblem:
         starter_code=row["starter_code"],
         prelude=LEETCODE_PRELUDE,
         solutions=(row["solution"],),
+        **judged(row["question"]),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE
 from pettingllms_envs import sandbox
+from pettingllms_envs.datasets import LAYOUTS
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders import code
 from pettingllms_envs.graders.code import golden, grade, limits_of
@@ -71,6 +72,38 @@ def test_decimal_numbers_may_be_off_where_the_problem_says_so() -> None:
     program = "print(round(int(input()) / 3, 6))"
     assert not grade(third, program).passed
     assert grade(replace(third, tolerance=1e-4), program).passed
+
+
+def test_a_mean_that_floats_cannot_write_passes_where_the_statement_allows_an_error() -> None:
+    statement = "Return the mean. Answers within 10^-5 of the actual answer will be accepted."
+    mean = LAYOUTS["code"].read(
+        {"question": statement, "fn_name": "mean", "inputs": [[[0.1, 0.1, 0.4]]], "outputs": [0.2]}
+    )
+    assert isinstance(mean, CodeProblem)
+    program = "def mean(a):\n    return sum(a) / len(a)"  # 0.20000000000000004
+    assert grade(mean, program).passed
+    assert not grade(replace(mean, tolerance=None), program).passed
+    assert not grade(mean, program.replace("sum(a)", "1e-3 + sum(a)")).passed
+
+
+def test_letters_may_be_of_any_case_only_where_the_statement_says_so() -> None:
+    row = {"question": "Print YES or NO.", "inputs": ["1"], "outputs": ["YES"]}
+    strict = LAYOUTS["code"].read(row)
+    free = LAYOUTS["code"].read({**row, "question": "Print YES or NO. You can print each letter in any case."})
+    assert isinstance(strict, CodeProblem)
+    assert isinstance(free, CodeProblem)
+    assert not grade(strict, "print('yEs')").passed
+    assert grade(free, "print('yEs')").passed
+    assert not grade(free, "print('no')").passed
+
+
+def test_programs_import_the_packages_that_their_problem_names_and_no_others() -> None:
+    program = "import numpy\nn = int(input())\nprint(numpy.int64(n) ** 2)"
+    assert grade(replace(SQUARE, packages=("numpy",)), program).passed
+    without = grade(SQUARE, program)
+    assert without.num_passed == 0
+    assert without.failure is not None
+    assert without.failure.error == "ModuleNotFoundError: No module named 'numpy'"
 
 
 @pytest.mark.parametrize(
@@ -168,3 +201,4 @@ def test_a_grade_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_sandbox_of_the_process_is_used() -> None:
     assert code.default() is sandbox.default()
+    assert sandbox.default(()) is sandbox.default()  # the one of a tool that imports nothing

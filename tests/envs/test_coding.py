@@ -97,6 +97,27 @@ def test_training_may_grade_on_a_fixed_sample_and_nothing_else_does() -> None:
         assert outcome["num_tests"] == num_tests
         assert outcome["num_passed"] == grade(many, SIGNED, tests=chosen if split == "train" else None).num_passed
     assert Apps(train_tests=40).counted_tests(many) is None
+    assert chosen == task.counted_tests(replace(many, packages=("numpy",)))  # a setting, and no other problem
+
+
+@pytest.mark.parametrize("packages", [("numpy",), ["numpy"]])
+def test_packages_that_programs_may_import_are_a_setting(packages: Any) -> None:
+    env = pettingllms_envs.make("code_contests", workflow="single", num_turns=1, packages=packages)
+    env.reset(seed=0)
+    problem = env.snapshot().play.task.problem
+    assert problem.packages == ("numpy",)
+    assert "nothing but the standard library and numpy, that passes" in env.observe("coder_0")["system"]
+    assert problem.solutions
+    env.step(block(f"import numpy\nassert numpy.ones(3).sum() == 3\n{problem.solutions[0]}"))
+    assert env.infos["coder_0"]["outcome"]["success"]
+
+
+def test_without_the_setting_nothing_is_said_of_packages_and_no_digest_changes() -> None:
+    env = pettingllms_envs.make("code_contests", workflow="single")
+    env.reset(seed=0)
+    assert "nothing but the standard library, that passes" in env.observe("coder_0")["system"]
+    assert replace(SQUARE, packages=()).digest == SQUARE.digest
+    assert replace(SQUARE, ignore_case=True).digest != SQUARE.digest
 
 
 def test_the_problem_is_shown_with_what_the_statement_leaves_out() -> None:
@@ -187,6 +208,8 @@ def test_problems_with_an_answer_are_no_problems_of_coding(tmp_path: Path) -> No
         ({"train_tests": 0}, "train_tests is 0; expected a whole number of at least 1"),
         ({"train_tests": 2.5}, "train_tests is 2.5"),
         ({"cpu": 0}, "cpu is 0; expected seconds"),
+        ({"packages": "numpy"}, "packages is 'numpy'; expected names of packages"),
+        ({"packages": ("no_such_package",)}, "packages names 'no_such_package', which is not installed here"),
         (
             {"workflow": "draft_plan"},
             "workflow is 'draft_plan'; expected one of 'coder_tester', 'single', 'self_refine'",

@@ -246,24 +246,6 @@ def test_a_statement_says_whether_text_can_judge_it(statement, reason):
     assert judging.unjudged(statement) == reason
 
 
-@pytest.mark.parametrize(
-    ("statement", "tolerance"),
-    [
-        ("The absolute or relative error should not exceed $10^{-6}$.", 1e-6),
-        ("Your answer is correct if its absolute or relative error doesn't exceed 10 ^ { - 4}.", 1e-4),
-        ("its absolute or relative error does not exceed 10 - 9.", 1e-9),  # CodeContests lost the superscript
-        ("with an absolute or relative error of at most 1e-5", 1e-5),
-        ("relative or absolute error less than 0.001 is fine", 1e-3),
-        ("an error of at most 10**-7, absolute or relative", 1e-7),
-        ("Print the absolute value.", None),
-        ("The relative error is small. Print 10 - 6.", 1e-6),  # wrong, and as far as reading without sense goes
-        ("Print an integer from 0 to 10^{6}.", None),
-    ],
-)
-def test_a_numeric_tolerance_is_read_from_the_statement(statement, tolerance):
-    assert judging.tolerance(statement) == tolerance
-
-
 # ----------------------------------------------------------------------------------------------------------- answers
 
 

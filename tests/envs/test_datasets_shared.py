@@ -98,7 +98,13 @@ def test_golden_programs_pass_their_problems_tests(name, arguments, passing):
     solved = [problem for problem in code(name, **arguments) if problem.solutions]
     limits = sandbox.Limits(cpu=10, total=60)
     for problem in solved:
-        settings = {"fn_name": problem.fn_name, "prelude": problem.prelude, "tolerance": problem.tolerance}
+        settings = {
+            "fn_name": problem.fn_name,
+            "prelude": problem.prelude,
+            "tolerance": problem.tolerance,
+            "tolerance_kind": problem.tolerance_kind,
+            "ignore_case": problem.ignore_case,
+        }
         report = sandbox.run_tests(
             problem.solutions[0], problem.tests, limits=limits, isolation="per_solution", **settings
         )

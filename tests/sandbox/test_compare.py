@@ -19,8 +19,20 @@ from pettingllms_envs.sandbox.compare import read_value, same_result, same_token
         (b"1.0", b"1", 1e-6, True),
         (b"0.3333333", b"0.333333333", 1e-6, True),
         (b"0.33333", b"0.333333333", 1e-6, False),
-        (b"1000001", b"1000000", 1e-6, True),  # relative: 1e-6 of a million is 1
-        (b"1000002", b"1000000", 1e-6, False),
+        (b"1000001.0", b"1000000.0", 1e-6, True),  # relative: 1e-6 of a million is 1
+        (b"1000002.0", b"1000000.0", 1e-6, False),
+        (b"1000000006", b"1000000007", 1e-6, False),  # whole numbers are not close, whatever is allowed
+        (b"1000000006.0", b"1000000007", 1e-6, False),  # nor is what rounds to another one
+        (b"1000000006.9", b"1000000007", 1e-6, True),
+        (b"3.0000001", b"3", 1e-6, True),  # a real number that happens to be whole
+        (b"3", b"2.9999999", 1e-6, True),
+        (b"3.00001", b"3", 1e-6, False),
+        (b"+05", b"5", 1e-6, True),
+        (b"9007199254740993.0", b"9007199254740993", 1e-6, True),  # where floats are farther apart than 1
+        (b"9007199254740992.0", b"9007199254740993", 1e-6, False),
+        (b"1e+17", b"100000000000000000", 1e-6, True),
+        (b"0.30001", b"0.3", 1e-5, True),  # at the bound itself, which floats would miss
+        (b"0.300011", b"0.3", 1e-5, False),
         (b"-.5e1", b"-5", 1e-6, True),
         (b"nan", b"nan", 1e-6, True),  # the same word
         (b"nan", b"1", 1e-6, False),
@@ -36,6 +48,47 @@ from pettingllms_envs.sandbox.compare import read_value, same_result, same_token
 )
 def test_tokens_are_the_same_words_or_close_numbers(printed, expected, tolerance, same):
     assert same_tokens(printed, expected, tolerance) is same
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "close"),
+    [
+        (b"0.00001", b"0.00002", {"absolute", "either"}),
+        (b"100.005", b"100.0", {"relative", "either"}),
+        (b"0.50001", b"0.5", {"absolute", "relative", "either"}),
+        (b"0.0", b"0.00005", {"absolute", "either"}),
+        (b"100.1", b"100.0", set()),
+    ],
+)
+def test_a_tolerance_is_absolute_or_relative_or_either(printed, expected, close):
+    kinds = ("absolute", "relative", "either")
+    assert {kind for kind in kinds if same_tokens(printed, expected, 1e-4, kind)} == close
+    assert {kind for kind in kinds if same_result(printed, float(expected), 1e-4, kind)} == close
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "same"),
+    [(b"yes\nNo", b"YES\nNO", True), (b"yes", b"NO", False), (b"1E-3", b"1e-3", True), (b"\xc4", b"\xe4", False)],
+)
+def test_letters_may_be_of_any_case_where_that_is_allowed(printed, expected, same):
+    assert same_tokens(printed, expected, ignore_case=True) is same
+    assert not same_tokens(printed, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "same"),
+    [
+        (1000000006, 1000000007, False),
+        (1000000006.0, 1000000007, False),
+        (3.0000001, 3, True),
+        (3, 2.9999999, True),
+        (0.20000000000000004, 0.2, True),
+        (True, 1.0000001, False),
+        (0.9999999, True, False),
+    ],
+)
+def test_a_tolerance_is_not_for_two_whole_values(value, expected, same):
+    assert same_values(value, expected, 1e-6) is same
 
 
 @pytest.mark.parametrize(
