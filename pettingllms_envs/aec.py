@@ -71,11 +71,11 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
 
     Solving the task terminates all agents; so does agreement, right or wrong, where a workflow ends by it (`outcome`
     says which it was). Using up the turns truncates them. `metadata` has `name`, the environment's own with its
-    version, and `task`, its task's; `reset_options` (the options of `reset`, each
-    with its legal values, or () if it is open), `reward_ranges` (least and greatest of each part), `alpha` and
-    `max_return` (the most that the team's parts can add up to over an episode, before alpha); of a task on a data set
-    `data`, what `core.DataSet` says of it (name, note, remedy); of one that `pettingllms_envs.assembly` made also `settings`, which make another
-    like it (without what no file holds), and `workflows`, the names of those that it can be played in.
+    version, and `task`, its task's; `reset_options` (the options of `reset`, each with its legal values, or () if it
+    is open), `reward_ranges` (least and greatest of each part), `alpha` and `max_return` (the most that the team's
+    parts can add up to over an episode, before alpha); of a task on a data set `data`, what `core.DataSet` says of it
+    (name, note, remedy); of one that `pettingllms_envs.assembly` made also `settings`, which make another like it
+    (without what no file holds), and `workflows`, the names of those that it can be played in.
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
@@ -385,8 +385,9 @@ def _check_roles(workflow: Workflow[Any]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(
-                f"the workflow {workflow.name!r} has {names.count(name)} roles called {name!r}; expected a name of its "
-                f"own for each, since an agent is called after its role. Call them {name}_a and {name}_b, for example."
+                f"the workflow {workflow.name!r} has {names.count(name)} roles called {name!r}; expected a name "
+                f"of its own for each, since an agent is called after its role. Call them {name}_a and {name}_b, "
+                "for example."
             )
         if name == TEAM:
             raise ValueError(

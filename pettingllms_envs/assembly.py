@@ -117,9 +117,9 @@ def assemble(
         """The same game through PettingZoo's parallel interface, still one role at a time.
 
         A step is one role's, so `max_cycles=4` of a team of two is up to 8 steps, and PettingZoo's `max_cycles_test`,
-        which expects every agent to act in every step, does not hold. Each step uses the action of the one agent that is to act and ignores the others; `infos[agent]
-        ["active_agent"]` names it from the first step on. Stop when `agents` is empty: PettingZoo's `step` returns
-        four values after that. Arguments: see `raw_env`.
+        which expects every agent to act in every step, does not hold. Each step uses the action of the one agent that
+        is to act and ignores the others; `infos[agent]["active_agent"]` names it from the first step on. Stop when
+        `agents` is empty: PettingZoo's `step` returns four values after that. Arguments: see `raw_env`.
         """
         return turn_based_aec_to_parallel_wrapper(raw_env(**kwargs))
 

@@ -5,9 +5,9 @@ A package plugs in by an entry point of the group `pettingllms.envs`, in its pyp
     [project.entry-points."pettingllms.envs"]
     my_task_v0 = "my_package.my_task_v0"
 
-Its module offers `env` (see `pettingllms_envs.assembly`), which makes an environment of that name, and is imported when
-it is made. Only what is installed is
-ever imported: a name is looked up here, and never taken for a module's.
+Its module offers `env` (see `pettingllms_envs.assembly`), which makes an environment that calls itself by that name,
+and is imported when it is made. Only what is installed is ever imported: a name is looked up here, and never taken for
+a module's.
 """
 
 from __future__ import annotations

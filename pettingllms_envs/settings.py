@@ -68,9 +68,9 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     raise ValueError(
-        f"the setting {name} has {value!r}, a {type(value).__name__}; expected what JSON holds: texts, finite numbers, "
-        "booleans, None, and lists, tuples and mappings of them. Give it as one of those, or make the environment in "
-        "Python with a default that has it."
+        f"the setting {name} has {value!r}, a {type(value).__name__}; expected what JSON holds: texts, finite "
+        "numbers, booleans, None, and lists, tuples and mappings of them. Give it as one of those, or let "
+        "it be the default of the field."
     )
 
 

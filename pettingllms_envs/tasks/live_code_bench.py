@@ -27,6 +27,6 @@ class LiveCodeBench(Coding):
     own: ClassVar[str] = "own:live_code_bench"
     benchmark: ClassVar[str] = "LiveCodeBench"
     remedy: ClassVar[str] = (
-        "pettingllms data prepare livecodebench/code_generation_lite and --set data=livecodebench__code_generation_lite"
-        " for it"
+        "pettingllms data prepare livecodebench/code_generation_lite and "
+        "--set data=livecodebench__code_generation_lite for it"
     )

@@ -210,7 +210,7 @@ WRONG = {
     "not a number": ({}, ["--learning_rate", "fast"], "--learning_rate.*: invalid float value: 'fast'"),
     "environment as TRL's variables": ({"env": "sokoban"}, [], "TRL expected a mapping of environment variables"),
     "no environment": ({"env_id": None}, [], "no env_id; expected"),
-    "unknown environment": ({"env_id": "pettingllms/sokobann-v0"}, [], "Did you mean 'pettingllms/sokoban-v0'?"),
+    "unknown environment": ({"env_id": "pettingllms/sokobann-v0"}, [], "Did you mean 'sokoban'?"),
     "unknown setting": ({"env_kwargs": {"sise": 4}}, [], "env_kwargs is {'sise': 4}: .*expected settings of"),
     "setting out of range": ({"env_kwargs": {"size": 1}}, [], "size"),
     "settings that are no mapping": ({}, ["--env_kwargs", "size=4"], "env_kwargs is 'size=4'; expected JSON"),
