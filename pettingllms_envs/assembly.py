@@ -82,8 +82,7 @@ def assemble(
 
         Args:
             workflow: Who plays, and in which order: the name of one of the environment's workflows.
-            num_turns: Turn budget of an episode, at least 1; None is the workflow's own default (4 in all workflows
-                of this package). In a turn of those workflows each role acts once.
+            num_turns: Turn budget of an episode, at least 1; None is the workflow's own default, 4 in this package.
             alpha: Weight of the team's rewards, at least 0.
             render_mode: None, `"ansi"`, `"human"` or `"rgb_array"`.
             max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. It counts
