@@ -1,4 +1,4 @@
-"""Write a program for a problem of this package in the manner of APPS, or with `data` for one of APPS itself.
+"""Write a program for a problem of this package in the manner of APPS, or with `data` of its own.
 
 A coder and a tester play, or a coder alone.
 

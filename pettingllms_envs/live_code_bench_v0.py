@@ -1,4 +1,4 @@
-"""Write a program for a problem of this package in the manner of LiveCodeBench, or with `data` for one of LiveCodeBench itself.
+"""Write a program for a problem of this package in the manner of LiveCodeBench, or with `data` of its own.
 
 A coder and a tester play, or a coder alone.
 

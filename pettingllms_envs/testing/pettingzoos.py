@@ -29,9 +29,9 @@ OF_TEXT = (
 def check_pettingzoo(case: Case) -> str:
     """`api_test` and `seed_test`; `max_cycles_test` and `render_test` where `make` takes those settings.
 
-    `max_cycles_test` compares an AEC environment with a parallel one in which every agent acts in every step, so that a
-    step is a cycle. It is given `make(max_cycles=...)` and PettingZoo's `aec_to_parallel_wrapper` around the same, with
-    empty replies, and not the environment's own parallel form.
+    `max_cycles_test` compares an AEC environment with a parallel one in which every agent acts in every step, so that
+    a step is a cycle. It is given `make(max_cycles=...)` and PettingZoo's `aec_to_parallel_wrapper` around the same,
+    with empty replies, and not the environment's own parallel form.
     """
     for seed in range(3):
         env = _seeded(case.make(), seed)

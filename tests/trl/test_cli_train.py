@@ -297,7 +297,7 @@ WRONG_MIXED = {
         {"environments": {"a": {"env_id": "x", "env_kwarg": {}}}},
         r"environments\['a'\] has 'env_kwarg'; .* Did you mean 'env_kwargs'?",
     ),
-    "unknown id": ({"environments": {"a": "pettingllms/sokobann-v0"}}, "Did you mean 'pettingllms/sokoban-v0'?"),
+    "unknown id": ({"environments": {"a": "pettingllms/sokobann-v0"}}, "Did you mean 'sokoban'?"),
     "levels of all": ({"train_levels": [1, 2]}, r"train_levels is \[1, 2\] with several environments, .*of each"),
     "no mapping": ({"environments": "a,b"}, "environments is 'a,b'; expected JSON"),
     "a curriculum for all": ({"curriculum": {"levels": [1]}}, "curriculum has 'levels'; expected a field"),
