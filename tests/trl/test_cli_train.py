@@ -32,9 +32,8 @@ from picky import first
 
 ROOT = Path(__file__).parents[2]
 GAME = {
-    "env_id": "pettingllms/plan_path-v0",
+    "env_id": "plan_path",
     "env_kwargs": {"size": 4, "num_turns": 2},
-    "imports": ["pettingllms_envs"],
     "train_seeds": [0, 8],
     "train_split": "train",
     "num_generations": 2,
@@ -267,7 +266,7 @@ WRONG = {
     "one environment and several": (
         {"environments": {"a": "pettingllms/sokoban-v0"}},
         [],
-        "there are environments and env_id='pettingllms/plan_path-v0'.*; expected one kind",
+        "there are environments and env_id='plan_path'.*; expected one kind",
     ),
     "group of one": ({"num_generations": 1}, [], "num_generations=1"),
 }

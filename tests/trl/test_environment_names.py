@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pettingzoo
 import pytest
 
 from pettingllms_envs import registry
+from pettingllms_envs.assembly import assemble
 from pettingllms_envs.registry import Entry
+from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_trl.environment import env_maker
 
 
@@ -25,10 +30,11 @@ def test_every_spelling_of_a_name_makes_the_environment(
 
 
 def test_a_plug_in_is_found_by_its_short_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = Entry("plan", 0, "pettingllms_envs.plan_path_v0", "someone")
-    monkeypatch.setattr(registry, "_plug_ins", lambda: (entry,))
-    with pytest.raises(ValueError, match=r"makes 'plan_path_v0'; expected 'plan_v0'"):
-        env_maker("plan")()
+    module = ModuleType("walk_v0")
+    module.env = assemble(PlanPath, "walk_v0").env  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "walk_v0", module)
+    monkeypatch.setattr(registry, "_plug_ins", lambda: (Entry("walk", 0, "walk_v0", "someone"),))
+    assert env_maker("walk", size=4)().metadata["name"] == "walk_v0"
 
 
 @pytest.mark.parametrize(
