@@ -11,6 +11,7 @@ import hashlib
 import math
 import operator
 import random
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -19,19 +20,21 @@ import numpy as np
 from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
 
-from pettingllms_envs.core import TEAM, Parts, Workflow, check_choice, scalars
+from pettingllms_envs.core import TEAM, OnDataSet, Parts, Workflow, check_choice, scalars
 from pettingllms_envs.spaces import ChatText
 
 
 NONE: Mapping[str, float] = {}
 RENDER_MODES = ("human", "ansi", "rgb_array")
+VERSIONED = r"[a-z]\w*_v\d+"
+"""The form of an environment's name."""
 
 
 class Snapshot(NamedTuple):
     """An episode at one moment; immutable, picklable, good for every `TextEnv` of the same environment and settings.
 
     Args:
-        env: The environment's name with its version, such as `"plan_path_v0"`.
+        env: The environment's own name with its version, such as `"plan_path_v0"`; not its task's.
         config: The settings of workflow, task and rewards, in words.
         play: The workflow's state.
         agents: The agents that are still there, in order.
@@ -67,26 +70,38 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     * `turn`: the turn now being played, from 1; at the end the last one.
 
     Solving the task terminates all agents; so does agreement, right or wrong, where a workflow ends by it (`outcome`
-    says which it was). Using up the turns truncates them. `metadata` has `reset_options` (the options of `reset`, each
-    with its legal values, or () if it is open), `reward_ranges` (least and greatest of each part), `alpha` and
-    `max_return` (the most that the team's parts can add up to over an episode, before alpha); of one that
-    `pettingllms_envs.assembly` made also `settings`, which make another like it (without what no file holds), and
-    `workflows`, the names of those that it can be played in.
+    says which it was). Using up the turns truncates them. `metadata` has `name`, the environment's own with its
+    version, and `task`, its task's; `reset_options` (the options of `reset`, each with its legal values, or () if it
+    is open), `reward_ranges` (least and greatest of each part), `alpha` and `max_return` (the most that the team's
+    parts can add up to over an episode, before alpha); of a task on a data set `data`, what `core.DataSet` says of it
+    (name, note, remedy); of one that `pettingllms_envs.assembly` made also `settings`, which make another like it
+    (without what no file holds), and `workflows`, the names of those that it can be played in.
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
     Args:
         workflow: Who acts when, over which task.
+        name: The environment's name with its version, such as `"council_v0"`; None is that of the task.
         alpha: Weight of the team's rewards, a finite number of at least 0.
         render_mode: None, `"ansi"` (`render` returns text), `"rgb_array"` (a picture) or `"human"` (every reset and
             step prints the board).
 
     Raises:
-        ValueError: `alpha` or `render_mode` is not as above.
+        ValueError: `name`, `alpha` or `render_mode` is not as above, or two roles have one name.
     """
 
-    def __init__(self, workflow: Workflow[Any], *, alpha: float = 1.0, render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        workflow: Workflow[Any],
+        *,
+        name: str | None = None,
+        alpha: float = 1.0,
+        render_mode: str | None = None,
+    ) -> None:
         super().__init__()
+        _check_roles(workflow)
+        if name is not None and not re.fullmatch(VERSIONED, name, re.ASCII):
+            raise ValueError(f"name is {name!r}; expected a name with its version, such as 'council_v0'.")
         if not 0 <= alpha < math.inf:
             raise ValueError(f"alpha is {alpha!r}; expected the weight of the team's rewards, finite and at least 0.")
         if render_mode is not None:
@@ -96,7 +111,8 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         self.alpha = float(alpha)
         self.render_mode = render_mode
         self.metadata: dict[str, Any] = {
-            "name": f"{task.name}_v{task.version}",
+            "name": f"{task.name}_v{task.version}" if name is None else name,
+            "task": f"{task.name}_v{task.version}",
             "render_modes": list(RENDER_MODES),
             "render_fps": 2,
             "is_parallelizable": False,
@@ -105,6 +121,9 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             "alpha": self.alpha,
             "max_return": task.ranges()["value"][1] + 1,
         }
+        if isinstance(task, OnDataSet):
+            data = task.data_set
+            self.metadata["data"] = {"name": data.name, "note": data.note, "remedy": data.remedy}
         self.possible_agents = [f"{role.name}_0" for role in workflow.roles]
         self.observation_spaces = {
             agent: Dict({"system": ChatText(), "text": ChatText()}) for agent in self.possible_agents
@@ -359,6 +378,22 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             "outcome": self.workflow.task.outcome(play.task),
             "turn": play.turn,
         }
+
+
+def _check_roles(workflow: Workflow[Any]) -> None:
+    names = [role.name for role in workflow.roles]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"the workflow {workflow.name!r} has {names.count(name)} roles called {name!r}; expected a name "
+                f"of its own for each, since an agent is called after its role. Call them {name}_a and {name}_b, "
+                "for example."
+            )
+        if name == TEAM:
+            raise ValueError(
+                f"the workflow {workflow.name!r} has a role called {TEAM!r}; expected another name, since rewards of "
+                "that scope are everybody's. Rename the role."
+            )
 
 
 def _leave(now: Snapshot, action: str | None) -> Snapshot:

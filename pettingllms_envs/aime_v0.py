@@ -1,4 +1,4 @@
-"""Answer problems of AIME: a whole number from 0 to 999 each.
+"""Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999.
 
 The task and its settings: `pettingllms_envs.tasks.aime.Aime`; all other arguments:
 `pettingllms_envs.assembly.assemble`.

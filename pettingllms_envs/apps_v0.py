@@ -1,4 +1,6 @@
-"""Write a program for a problem of APPS, as a coder and a tester or as a coder alone.
+"""Write a program for a problem of this package in the manner of APPS, or with `data` of its own.
+
+A coder and a tester play, or a coder alone.
 
 The task and its settings: `pettingllms_envs.tasks.apps.Apps`; all other arguments:
 `pettingllms_envs.assembly.assemble`.

@@ -8,18 +8,23 @@ An environment's module, `<task>_v<N>.py`, is two lines:
 or, for a task that is played in workflows of its own, the default one first:
 
     raw_env, env, parallel_env = assemble(MyTask, __name__, (MyWorkflow, Single))
+
+The environment is called after its module, and not after its task: `council_v0.py` with `assemble(PlanPath, __name__,
+(Council,))` makes `council_v0`, which is recorded, benchmarked and replayed under that name.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
-from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.aec import VERSIONED, TextEnv
 from pettingllms_envs.core import Task, Workflow, check_choice
+from pettingllms_envs.settings import check_survives, in_files, restored
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
 from pettingllms_envs.workflows.tool_plan import ToolPlan
@@ -27,6 +32,9 @@ from pettingllms_envs.workflows.tool_plan import ToolPlan
 
 GAMES = (DraftPlan, Single, ToolPlan)
 """The workflows of a task whose move can be proposed and played."""
+
+DEFAULT_NUM_TURNS = 4
+"""Of a workflow whose field `num_turns` has no default of its own."""
 
 _GIVEN = frozenset({"task", "num_turns"})
 
@@ -39,21 +47,32 @@ class Assembled(NamedTuple):
     parallel_env: Callable[..., Any]
 
 
-def assemble(task: Callable[..., Task[Any, Any]], module: str, workflows: tuple[type[Any], ...] = GAMES) -> Assembled:
+def assemble(
+    task: Callable[..., Task[Any, Any]],
+    module: str,
+    workflows: tuple[type[Any], ...] = GAMES,
+    *,
+    name: str | None = None,
+) -> Assembled:
     """The functions `raw_env`, `env` and `parallel_env` of a task's environment; all take the same arguments.
 
     Args:
         task: The task's class; its fields are the environment's settings.
         module: `__name__` of the module that offers the functions, where a pickled one is found again.
         workflows: Classes of workflows over it, the default one first: frozen dataclasses with a class variable
-            `name` and the fields `task` and `num_turns`; their other fields are settings, too.
+            `name` and the fields `task` and `num_turns`; their other fields are settings, too. A field left out of
+            the `repr`, such as `executor`, is a resource and no setting: no file holds it.
+        name: The environment's name with its version, such as `"council_v0"`; None takes the last part of `module`
+            if it has that form, else the task's name and version.
     """
     by_name = {workflow.name: workflow for workflow in workflows}
+    last = module.rpartition(".")[2]
+    own_name = last if name is None and re.fullmatch(VERSIONED, last, re.ASCII) else name
 
     def raw_env(
         *,
         workflow: str = workflows[0].name,
-        num_turns: int = 4,
+        num_turns: int | None = None,
         alpha: float = 1.0,
         render_mode: str | None = None,
         max_cycles: int | None = None,
@@ -63,21 +82,29 @@ def assemble(task: Callable[..., Task[Any, Any]], module: str, workflows: tuple[
 
         Args:
             workflow: Who plays, and in which order: the name of one of the environment's workflows.
-            num_turns: Turn budget of an episode, at least 1; each role acts once in a turn.
+            num_turns: Turn budget of an episode, at least 1; None is the workflow's own default, 4 in this package.
             alpha: Weight of the team's rewards, at least 0.
             render_mode: None, `"ansi"`, `"human"` or `"rgb_array"`.
-            max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it.
-            **settings: The task's own and the workflow's; see their classes. `executor` runs the programs of a tool
-                role; left out, it is `pettingllms_envs.sandbox.ToolExecutor()`, with the workflow's `imports`, if any.
+            max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. It counts
+                turns: with two roles an episode has at most `2 * max_cycles` steps, here and in `parallel_env`.
+            **settings: The task's own and the workflow's; see their classes. Where a field is a tuple, a list will
+                do, as JSON and YAML have it. `executor` runs the programs of a tool role; left out, it is
+                `pettingllms_envs.sandbox.ToolExecutor()`, with the workflow's `imports`, if any.
 
         Raises:
-            ValueError: A value is out of its range, or a setting is another workflow's.
+            ValueError: A value is out of its range, JSON cannot hold it, or a setting is another workflow's.
             TypeError: Neither the task nor the workflow has such a setting.
         """
+        check_choice("workflow", workflow, tuple(by_name))
+        kinds = (task, by_name[workflow])
+        settings = restored(settings, *kinds)
+        written = {key: value for key, value in settings.items() if all(in_files(kind, key) for kind in kinds)}
         turns = num_turns if max_cycles is None else max_cycles
-        written = {name: value for name, value in settings.items() if isinstance(value, str | int | float | None)}
-        made = TextEnv(_join(by_name, workflow, task, turns, settings), alpha=alpha, render_mode=render_mode)
-        made.metadata["settings"] = {"workflow": workflow, "num_turns": turns, "alpha": alpha, **written}
+        joined = _join(by_name, workflow, task, turns, settings)
+        check_survives(written, *kinds)
+        made = TextEnv(joined, name=own_name, alpha=alpha, render_mode=render_mode)
+        own = {"workflow": workflow, "num_turns": joined.num_turns, "alpha": made.alpha}
+        made.metadata["settings"] = {**own, **written}
         made.metadata["workflows"] = tuple(by_name)
         return made
 
@@ -88,9 +115,10 @@ def assemble(task: Callable[..., Task[Any, Any]], module: str, workflows: tuple[
     def parallel_env(**kwargs: Any) -> turn_based_aec_to_parallel_wrapper[str, dict[str, str], str | None]:
         """The same game through PettingZoo's parallel interface, still one role at a time.
 
-        Each step uses the action of the one agent that is to act and ignores the others; `infos[agent]
-        ["active_agent"]` names it from the first step on. Stop when `agents` is empty: PettingZoo's `step` returns
-        four values after that. Arguments: see `raw_env`.
+        A step is one role's, so `max_cycles=4` of a team of two is up to 8 steps, and PettingZoo's `max_cycles_test`,
+        which expects every agent to act in every step, does not hold. Each step uses the action of the one agent that
+        is to act and ignores the others; `infos[agent]["active_agent"]` names it from the first step on. Stop when
+        `agents` is empty: PettingZoo's `step` returns four values after that. Arguments: see `raw_env`.
         """
         return turn_based_aec_to_parallel_wrapper(raw_env(**kwargs))
 
@@ -100,9 +128,13 @@ def assemble(task: Callable[..., Task[Any, Any]], module: str, workflows: tuple[
 
 
 def _join(
-    workflows: dict[str, type[Any]], name: str, task: Callable[..., Task[Any, Any]], num_turns: int, settings: Any
+    workflows: dict[str, type[Any]],
+    name: str,
+    task: Callable[..., Task[Any, Any]],
+    num_turns: int | None,
+    settings: dict[str, Any],
 ) -> Workflow[Any]:
-    check_choice("workflow", name, tuple(workflows))
+    """The workflow of that name over the task; takes the workflow's own settings out of `settings`."""
     own = {key: settings.pop(key) for key in _settings(workflows[name]) & settings.keys()}
     for other, kind in workflows.items():
         if stray := sorted(_settings(kind) & settings.keys()):
@@ -115,8 +147,18 @@ def _join(
         from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
 
         own["executor"] = ToolExecutor(imports=tuple(own.get("imports") or ()))
-    joined: Workflow[Any] = workflows[name](task=task(**settings), num_turns=num_turns, **own)
+    if num_turns is None and _has_num_turns(workflows[name]):
+        joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
+    else:
+        turns = DEFAULT_NUM_TURNS if num_turns is None else num_turns
+        joined = workflows[name](task=task(**settings), num_turns=turns, **own)
     return joined
+
+
+def _has_num_turns(workflow: type[Any]) -> bool:
+    """Whether the workflow says itself how many turns an episode has."""
+    (field,) = (each for each in dataclasses.fields(workflow) if each.name == "num_turns")
+    return field.default is not dataclasses.MISSING
 
 
 def _refuse_unknown(settings: dict[str, Any], task: Callable[..., Task[Any, Any]], own: set[str]) -> None:

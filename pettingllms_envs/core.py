@@ -46,7 +46,7 @@ class Role:
     """A seat in a team.
 
     Args:
-        name: One lower-case word; its agent is called `<name>_0`.
+        name: One lower-case word, a role's own in its workflow and not "team"; its agent is called `<name>_0`.
         job: What the role has to do, in a sentence or two of its system prompt.
     """
 
@@ -169,6 +169,36 @@ class Board(Protocol):
 
     def tiles(self, state: Any) -> Sequence[Sequence[Tile]]:
         """The state as rows of tiles, all rows of the same length."""
+        ...
+
+
+class DataSet(NamedTuple):
+    """Where the problems of a task are from.
+
+    Args:
+        name: As `datasets.load` takes it: `"own:aime"` for rows of this package, a file, or an id of the Hub.
+        stands_for: Where the rows are of this package's own writing, the benchmark whose place they take, such as
+            `"AIME"`: a result on them is none on it. Empty for all other data.
+        remedy: What to give to play the benchmark itself, such as `"--set year=2024 for the exam"`; may be empty.
+    """
+
+    name: str
+    stands_for: str = ""
+    remedy: str = ""
+
+    @property
+    def note(self) -> str:
+        """What whoever reports a number has to say of the problems; empty where the name says it all."""
+        return f"problems written for this package, not {self.stands_for}" if self.stands_for else ""
+
+
+@runtime_checkable
+class OnDataSet(Protocol):
+    """What a task on a data set offers besides: which one it is."""
+
+    @property
+    def data_set(self) -> DataSet:
+        """Where the problems are from."""
         ...
 
 

@@ -1,4 +1,6 @@
-"""Write a program for a problem of LiveCodeBench, as a coder and a tester or as a coder alone.
+"""Write a program for a problem of this package in the manner of LiveCodeBench, or with `data` of its own.
+
+A coder and a tester play, or a coder alone.
 
 The task and its settings: `pettingllms_envs.tasks.live_code_bench.LiveCodeBench`; all other arguments:
 `pettingllms_envs.assembly.assemble`.

@@ -1,4 +1,4 @@
-"""Answer problems of any data set with problems and answers of mathematics.
+"""Answer problems of mathematics: of this package, or with `data` of any data set with problems and answers.
 
 The task and its settings: `pettingllms_envs.tasks.math.Math`; all other arguments:
 `pettingllms_envs.assembly.assemble`.

@@ -1,4 +1,6 @@
-"""Answer problems of mathematical olympiads: numbers, expressions, tuples, intervals.
+"""Answer problems of this package in the manner of OlympiadBench, or with `data` its own.
+
+Answers are numbers, expressions, tuples and intervals.
 
 The task and its settings: `pettingllms_envs.tasks.olympiad_bench.OlympiadBench`; all other arguments:
 `pettingllms_envs.assembly.assemble`.

@@ -5,8 +5,9 @@ A package plugs in by an entry point of the group `pettingllms.envs`, in its pyp
     [project.entry-points."pettingllms.envs"]
     my_task_v0 = "my_package.my_task_v0"
 
-Its module offers `env` (see `pettingllms_envs.assembly`) and is imported when it is made. Only what is installed is
-ever imported: a name is looked up here, and never taken for a module's.
+Its module offers `env` (see `pettingllms_envs.assembly`), which makes an environment that calls itself by that name,
+and is imported when it is made. Only what is installed is ever imported: a name is looked up here, and never taken for
+a module's.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Entry(NamedTuple):
     """An environment on offer.
 
     Args:
-        name: Its task's name, such as `"sokoban"`.
+        name: Its own name without the version, such as `"sokoban"`.
         version: Of the play; the N of `_vN`.
         module: Where its functions are.
         origin: The distribution that brings it, `"pettingllms"` or another package's name.
@@ -76,14 +77,17 @@ def list_environments() -> tuple[str, ...]:
 def find(name: str) -> Entry:
     """The environment of a name: the newest version of `"sokoban"`, or the very one of `"sokoban_v0"`.
 
+    PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same one.
+
     Raises:
         ValueError: There is none, or two packages offer it.
     """
     known = entries()
-    named = [entry for entry in known if name in (entry.name, entry.full_name)]
+    spelled = re.sub(r"-v(\d+)$", r"_v\1", str(name).removeprefix(f"{BUILT_IN}/"))
+    named = [entry for entry in known if spelled in (entry.name, entry.full_name)]
     if not named:
         names = sorted({entry.name for entry in known})
-        close = difflib.get_close_matches(str(name), names, n=1)
+        close = difflib.get_close_matches(spelled, names, n=1)
         hint = f"Did you mean {close[0]!r}? " if close else ""
         raise ValueError(f"no environment {name!r}. {hint}There are: {', '.join(names)}. pettingllms list shows all.")
     newest = [entry for entry in named if entry.version == named[-1].version]
@@ -97,16 +101,32 @@ def make(name: str, **kwargs: Any) -> TextEnv:
     """Make an environment.
 
     Args:
-        name: One of `list_environments()`, such as `"sokoban"`, for the newest version, or with it: `"sokoban_v0"`.
+        name: One of `list_environments()`, such as `"sokoban"`, for the newest version, or with it: `"sokoban_v0"`; or
+            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`.
         **kwargs: Settings: those of `pettingllms_envs.assembly.assemble` and of the task's class.
 
     Raises:
-        ValueError: There is no such environment, two packages offer it, or a setting is out of its range.
+        ValueError: There is no such environment, two packages offer it, it calls itself by another name, or a setting
+            is out of its range.
         TypeError: The environment has no such setting.
     """
     entry = find(name)
     made: TextEnv = importlib.import_module(entry.module).env(**kwargs)
+    _check_name(made, entry)
     return made
+
+
+def _check_name(made: Any, entry: Entry) -> None:
+    """Raise ValueError if one of our kind calls itself by another name: its records could not be played again."""
+    from pettingllms_envs.aec import TextEnv
+
+    inner = made.unwrapped
+    if isinstance(inner, TextEnv) and inner.metadata["name"] != entry.full_name:
+        raise ValueError(
+            f"{entry.module} of {entry.origin} makes {inner.metadata['name']!r}; expected {entry.full_name!r}, under "
+            f"which it is offered. Write assemble(..., name={entry.full_name!r}), or TextEnv(..., "
+            f"name={entry.full_name!r})."
+        )
 
 
 @cache

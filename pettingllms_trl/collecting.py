@@ -202,7 +202,7 @@ class Collects(Survives, Plays):
         if not self.args.log_rollouts or not self.is_world_process_zero():
             return None
         roles = {agent: role_of(agent) for agent in self.routing.of_agent}
-        settings = {
+        config = {
             "agents": {agent: {"policy": policy} for agent, policy in self.routing.of_agent.items()},
             "model": str(getattr(self.model.config, "_name_or_path", "")),
             "sampling": self.args.sampling,
@@ -211,9 +211,8 @@ class Collects(Survives, Plays):
             "loss_type": self.loss_type,
             "seed": self.args.seed,
         }
-        probes = [pool[0] for pool in self._envs.values()]
-        made_with = probes[0].metadata.get("settings", {}) if len(probes) == 1 else {}
-        about = rollout_log.header(self._environment_name, made_with, roles, settings)
+        metadata = {name: pool[0].metadata for name, pool in self._envs.items()}
+        about = rollout_log.header(self._environment_name, metadata, roles, config)
         return rollout_log.RolloutLog(Path(self.args.output_dir) / "rollouts", about)
 
     def _record(

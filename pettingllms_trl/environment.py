@@ -6,7 +6,9 @@ Or several environments, by the names that the rows have in the column `environm
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pettingzoo
@@ -19,7 +21,11 @@ from pettingllms_trl.stock import COLUMN, ONLY, MakeEnv, Row, Stock, name_of
 
 
 Env = str | MakeEnv
-"""An id of PettingZoo's registry, or a function that makes an environment."""
+"""A name as `pettingllms list` shows it, an id of PettingZoo's registry, or a function that makes an environment."""
+
+REGISTRY = "pettingllms_envs"
+"""The package that finds environments by their short names, its own and those of installed plug-ins. It comes with
+this one, and is imported where a name is looked up."""
 
 
 def env_makers(env: Env | Mapping[str, Env]) -> MakeEnv | dict[str, MakeEnv]:
@@ -35,8 +41,18 @@ def env_makers(env: Env | Mapping[str, Env]) -> MakeEnv | dict[str, MakeEnv]:
     return {name: env_maker(each) for name, each in env.items()}
 
 
-def env_maker(env: Env) -> MakeEnv:
-    """A function that makes the environment. Raises `ValueError` for an id that PettingZoo does not know."""
+def env_maker(env: Env, **settings: Any) -> MakeEnv:
+    """A function that makes the environment.
+
+    Args:
+        env: `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` are the same one; an id of another package's is
+            known to PettingZoo once that package was imported.
+        settings: An environment of that name is made with.
+
+    Raises:
+        ValueError: There is no environment of that name.
+        TypeError: It is neither a name nor a function.
+    """
     if not isinstance(env, str):
         if not callable(env):
             raise TypeError(
@@ -44,16 +60,19 @@ def env_maker(env: Env) -> MakeEnv:
                 "AECEnv: env=lambda: my_env_v0.env(); or a dict of them by name."
             )
         return env
-    if env not in pettingzoo.aec_registry:
-        ids = {each.rpartition("/")[2].partition("-v")[0]: each for each in pettingzoo.aec_registry}
+    if env in pettingzoo.aec_registry:
+        return partial(pettingzoo.make, "aec", env, **settings)
+    ours: Any = importlib.import_module(REGISTRY)
+    try:
+        ours.find(env)
+    except ValueError as error:
         near = difflib.get_close_matches(env, pettingzoo.aec_registry, n=1)
-        near = near or [ids[name] for name in difflib.get_close_matches(env, ids, n=1)]
-        hint = f"Did you mean {near[0]!r}? " if near else ""
+        hint = f"Did you mean {near[0]!r}? " if near and "Did you mean" not in str(error) else ""
         raise ValueError(
-            f"no environment {env!r} in PettingZoo's AEC registry. {hint}Import the package that registers it (for "
-            "ours: import pettingllms_envs), or give a function that makes the environment."
-        )
-    return lambda: pettingzoo.make("aec", env)
+            f"{error} {hint}An id of PettingZoo's registry is known once its package was imported; or give a function "
+            "that makes the environment."
+        ) from None
+    return partial(ours.make, env, **settings)
 
 
 def check_envs(

@@ -65,6 +65,7 @@ def team_card(
     tags: Sequence[str],
     settings: Mapping[str, Any] | None = None,
     results: Sequence[Result] = (),
+    note: str = "",
 ) -> str:
     """A README with the Hub's metadata.
 
@@ -77,6 +78,7 @@ def team_card(
         tags: Of the Hub's search.
         settings: Of the environment and of the training, by name.
         results: Of evaluations.
+        note: What has to be said of the data that the team was trained and evaluated on, in a sentence.
     """
     ids = {policy: source for policy, source in sources.items() if source and not Path(source).is_dir()}
     bases = list(dict.fromkeys(ids[policy.name] for policy in routing.trained if policy.name in ids))
@@ -104,6 +106,7 @@ def team_card(
             f"A team for `{environment}`, trained by PettingLLMs on TRL with AT-GRPO"
             " ([arXiv:2510.11062](https://huggingface.co/papers/2510.11062)).",
             "",
+            *([f"**{note}**", ""] if note else []),
             "| agent | played by | folder |",
             "|---|---|---|",
             *rows,

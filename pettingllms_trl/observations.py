@@ -8,6 +8,10 @@ from typing import Any
 from pettingllms_trl.records import Message
 
 
+CARRIED = ("system", "text", "followup")
+"""What an observation may have."""
+
+
 def prompt_of(observation: Any, *, agent: str) -> list[Message]:
     """An observation as chat messages: `{"text": ..., "system": ...}` (system optional), or a plain string.
 
@@ -15,11 +19,12 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
     U+FFFD in them.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: It is neither, or has something else besides, such as an image, which the model would not be shown.
     """
     if isinstance(observation, str):
         return [{"role": "user", "content": _encodable(observation)}]
     if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
+        _check_carried(observation, agent)
         system = observation.get("system")
         lead = [{"role": "system", "content": system}] if system else []
         return [*lead, {"role": "user", "content": _encodable(observation["text"])}]
@@ -30,6 +35,17 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
         f"agent {agent!r} observes {given}, expected text: a str, or a dict with a str under 'text' and, if you like, "
         "one under 'system'. Wrap the environment so that observe() returns what the model shall read."
     )
+
+
+def _check_carried(observation: Mapping[str, Any], agent: str) -> None:
+    """Raise TypeError for a part of an observation that no prompt carries."""
+    for key, value in observation.items():
+        if key not in CARRIED or not isinstance(value, str | None):
+            raise TypeError(
+                f"agent {agent!r} observes {key!r}, a {type(value).__name__}; expected text under "
+                f"{', '.join(map(repr, CARRIED))} and nothing else, since models are trained on texts only. Wrap the "
+                "environment so that observe() puts it into the text, or leaves it out."
+            )
 
 
 def followup_of(observation: Any) -> str | None:

@@ -14,6 +14,7 @@ from trl.trainer.utils import get_config_model_id
 from pettingllms_trl import weights
 from pettingllms_trl.hub import results_of, team_card
 from pettingllms_trl.layouts import Layouts, instead
+from pettingllms_trl.rollout_log import data_label
 
 
 class Publishes(Layouts):
@@ -40,8 +41,11 @@ class Publishes(Layouts):
     @property
     def _settings(self) -> dict[str, Any]:
         """What made the team: of the environment, where it says so, and of the training."""
-        of_env = [pool[0].metadata.get("settings", {}) for pool in self._envs.values()]
-        named = {f"env {name}": value for name, value in of_env[0].items()} if len(of_env) == 1 else {}
+        named = {
+            f"env {of} {name}" if of else f"env {name}": value
+            for of, pool in self._envs.items()
+            for name, value in pool[0].metadata.get("settings", {}).items()
+        }
         fields = ("sampling", "num_generations", "learning_rate", "max_steps", "max_completion_length", "temperature")
         trained = {name: getattr(self.args, name) for name in (*fields, "beta", "loss_type", "scale_rewards", "seed")}
         return {**named, **trained, "steps done": self.state.global_step}
@@ -60,8 +64,14 @@ class Publishes(Layouts):
         self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
     ) -> None:
         """TRL's; where policies have weights of their own, a card that says which plays whom and how to load it."""
+        label = data_label(pool[0].metadata for pool in self._envs.values())
+        note = f"The data are {label['note']}." if label and label["note"] else ""
+        path = Path(self.args.output_dir) / "README.md"
         if self._is_plain:
             super().create_model_card(model_name, dataset_name, tags)
+            if note and self.is_world_process_zero():
+                text = path.read_text("utf-8")
+                path.write_text(f"{text}\n**Trained on `{self._environment_name}`. {note}**\n", encoding="utf-8")
         elif self.is_world_process_zero():
             card = team_card(
                 name=model_name or Path(self.args.output_dir).name,
@@ -75,7 +85,7 @@ class Publishes(Layouts):
                 tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
                 settings=self._settings,
                 results=results_of(self.state.log_history, self._num_evaluated),
+                note=note,
             )
-            path = Path(self.args.output_dir) / "README.md"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(card, encoding="utf-8")

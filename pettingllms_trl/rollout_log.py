@@ -58,24 +58,50 @@ def rows(
 
 
 def header(
-    environment: str, settings: Mapping[str, Any], roles: Mapping[str, str], config: Mapping[str, Any]
+    environment: str,
+    metadata: Mapping[str, Mapping[str, Any]],
+    roles: Mapping[str, str],
+    config: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What `run.json` says.
 
     Args:
         environment: Name of the environment, or several with commas.
-        settings: What a single one was made with, where it says so.
+        metadata: Of the environments, by the names that episodes have; of `settings` and `data` what there is.
         roles: Of the agents.
         config: Settings of the training, in plain values.
+
+    Raises:
+        ValueError: An environment was made with a setting that JSON cannot hold, so that no file could make it again.
     """
+    made_with = {name: _settings_of(each) for name, each in metadata.items()}
+    several = {name: {"env": str(metadata[name].get("name", name)), "settings": made_with[name]} for name in metadata}
+    settings = next(iter(made_with.values())) if len(made_with) == 1 else {}
     return {
         "format": FORMAT,
         "kind": "rollouts",
-        "config": {"env": environment, "settings": dict(settings), "roles": dict(roles), **config},
+        "config": {
+            "env": environment,
+            "settings": settings,
+            "roles": dict(roles),
+            **({"environments": several} if len(several) > 1 else {}),
+            **config,
+        },
+        "data": data_label(metadata.values()),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         "sandbox": None,
         "machine": {"system": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()},
     }
+
+
+def data_label(metadata: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
+    """What has to be said of the problems that are trained on: name of the data, and a note where they are not what
+    the environment is called after; None where no environment says what its data are."""
+    found = [each["data"] for each in metadata if each.get("data") is not None]
+    if not found:
+        return None
+    notes = dict.fromkeys(each["note"] for each in found if each["note"])
+    return {"name": ", ".join(dict.fromkeys(each["name"] for each in found)), "note": "; ".join(notes)}
 
 
 class RolloutLog:
@@ -105,6 +131,21 @@ class RolloutLog:
             self._is_open = True
         with open(file, "a", encoding="ascii") as stream:
             stream.writelines(json.dumps(row) + "\n" for row in made)
+
+
+def _settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What an environment was made with, as JSON has it."""
+    settings = dict(metadata.get("settings") or {})
+    for name, value in settings.items():
+        try:
+            settings[name] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{metadata.get('name')} has the setting {name}={value!r} in its metadata, which the log of rollouts "
+                f"cannot hold ({error}); expected what JSON has. Leave it out of metadata['settings'], or set "
+                "log_rollouts=False."
+            ) from None
+    return settings
 
 
 def _before(file: Path, step: int) -> Iterable[str]:
@@ -144,7 +185,7 @@ def _row(
             "problem": None,
         },
         "sample": episode.episode,
-        "training": {"step": step},
+        "training": {"step": step, **({"environment": episode.environment} if episode.environment else {})},
         "steps": steps,
         "end": None,
         "turns": max((each["turn"] for each in steps), default=None),

@@ -36,6 +36,7 @@ ROOMS = {
     "spaces.py": {"gymnasium"},
     "boxes.py": set(),
     "instances.py": {CORE},
+    "settings.py": set(),
     "replies.py": {CORE},
     "rendering.py": {"PIL", "rich", CORE},
     "aec.py": {"gymnasium", "pettingzoo", CORE, "pettingllms_envs.spaces", "pettingllms_envs"},
@@ -43,7 +44,7 @@ ROOMS = {
     "workflows/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | JUDGING,
     "evaluation/*.py": {"httpx2", "rich", "pettingllms_envs", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.instances", "pettingllms_envs.testing.play", "huggingface_hub"},
+    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.testing.play", "huggingface_hub"},
     "page/*.py": {
         CORE,
         "pettingllms_envs",

@@ -85,6 +85,8 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play what is missing of the benchmark, and show its numbers."""
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
+    from pettingllms_envs.evaluation import data_label
+    from pettingllms_envs.evaluation.observing import prompt_of
     from pettingllms_envs.evaluation.play import Rules
 
     check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, max_steps=1)
@@ -95,6 +97,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     with at_the_door():
         chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
         env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
+        for agent in env.agents:
+            prompt_of(env.observe(agent), agent=agent)  # raises for what no agent can be shown
         bench = benches.Bench(
             env=name,
             settings=chosen_settings,
@@ -103,8 +107,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
             samples=args.samples,
             rules=Rules(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
         )
-        path = args.output or default_output(bench.config)
-    num = len(chosen.instances)
+        num = len(chosen.instances)
+        label = data_label.of_env(env, num)
+        path = args.output or default_output(bench.config, label)
+    if line := data_label.first_line(env, num):
+        say(console, line)
     if args.limit is not None and num < args.limit:
         more = " --samples K plays each K times." if args.samples == 1 else ""
         say(console, f"There are {num} problems ({chosen.source}); --limit asked for {args.limit:,}.{more}")
@@ -164,11 +171,19 @@ def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
     return 1 if all(spec.kind in LOCAL for spec in agents.values()) else 32
 
 
-def default_output(config: Mapping[str, Any]) -> Path:
-    """A folder that follows from the configuration, so that the same command goes on where it was stopped."""
+def default_output(config: Mapping[str, Any], label: Mapping[str, str] | None = None) -> Path:
+    """A folder that follows from the configuration, so that the same command goes on where it was stopped.
+
+    Args:
+        config: Of the run.
+        label: Of its data, as `evaluation.data_label` has it: rows of this package are told in the folder's name.
+    """
+    from pettingllms_envs.evaluation.data_label import run_name
+
     kinds = "-".join(dict.fromkeys(each["kind"] for each in config["agents"].values()))
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
-    return Path("outputs") / "bench" / f"{config['env']}-{kinds}-{digest}"
+    name = run_name(config["env"], label["note"] if label else "")
+    return Path("outputs") / "bench" / f"{name}-{kinds}-{digest}"
 
 
 def watched(bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str) -> Any:

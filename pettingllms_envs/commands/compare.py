@@ -27,11 +27,22 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.evaluation import compare as comparing
 
     with at_the_door():
-        comparison = comparing.compare([read_run(text) for text in args.runs])
+        runs = [read_run(text) for text in args.runs]
+        comparison = comparing.compare(runs)
         if args.json is not None:
             args.json.write_text(json.dumps(comparison.plain, indent=2) + "\n", "ascii")
+    say_data(console, runs)
     show(console, comparison)
     return 0
+
+
+def say_data(console: Console, runs: list[Any]) -> None:
+    """Say of which problems the runs are, where their data have to be told from a benchmark's."""
+    from pettingllms_envs.evaluation import data_label
+
+    for note in dict.fromkeys(data_label.note_of(data_label.labelled(run.header)) for run in runs):
+        if note:
+            say(console, f"data: {note}")
 
 
 def read_run(text: str) -> Any:

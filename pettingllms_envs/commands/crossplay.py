@@ -18,7 +18,7 @@ from rich.console import Console
 
 from pettingllms_envs.commands import at_the_door, refuse
 from pettingllms_envs.commands.bench import add_running, check_at_least, missing, sampling, say, watched
-from pettingllms_envs.commands.compare import read_run, show
+from pettingllms_envs.commands.compare import read_run, say_data, show
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +52,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         benches = {
             name: with_options(of_run(each.header, each.rows, name), "api", waiting) for name, each in runs.items()
         }
+    say_data(console, list(runs.values()))
     if len(runs) < len(args.runs):
         refuse(f"two runs are called {', '.join(runs)}; expected different names. Write NAME=FOLDER.")
     if not alone:

@@ -49,6 +49,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if "max_return" in env.metadata:
         _print(console, f"\nMost that the team's parts add up to over an episode: {env.metadata['max_return']:.4g}")
     _print(console, f"Published test set: {published(entry.full_name)}")
+    if line := data_line(env):
+        _print(console, line)
     with at_the_door():
         env.reset(seed=args.seed)
     for agent in env.possible_agents:
@@ -57,6 +59,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
             _print(console, f"\n--- {agent}, {part}, seed {args.seed} ---", style="bold")
             _print(console, str(text))
     return 0
+
+
+def data_line(env: Any) -> str:
+    """Which data an environment plays as it is set here, and that they are not a benchmark's; or nothing."""
+    data = env.metadata.get("data") or {}
+    parts = [f"Data: {data['name']}" + (f", {data['note']}" if data["note"] else ""), data["remedy"]] if data else []
+    return "; ".join(filter(None, parts))
 
 
 def published(full_name: str) -> str:

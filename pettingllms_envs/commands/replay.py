@@ -6,6 +6,7 @@ FILE is an episodes.jsonl with its run.json beside it, or their folder. Exit sta
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,22 +37,22 @@ def run(args: argparse.Namespace, console: Console) -> int:
         header, rows = record.read_header(args.file), record.read(args.file)
         if not rows:
             refuse(f"{args.file} has no episode yet; expected at least one. Wait for it, or name another run.")
-        config = header["config"]
-        given = {**(config.get("settings") or {}), **dict(args.settings)}
+        other = dict(args.settings)
         envs: dict[str, Any] = {}
         replayed, same = [], 0
         is_training = header["kind"] == "rollouts"
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
-                name = row["instance"]["env"]
-                if name not in envs:
-                    envs[name] = pettingllms_envs.make(name, **given)
-                replayed.append(replay(envs[name], row))
+                name, given = record.made_with(header, row)
+                key = json.dumps([name, given])
+                if key not in envs:
+                    envs[key] = pettingllms_envs.make(name, **{**given, **other})
+                replayed.append(replay(envs[key], row))
                 # A training run's row does not say all that a replay finds out.
                 same += replayed[-1].first is None if is_training else same_bytes(row, replayed[-1].row)
                 on_row(replayed[-1].row)
         if args.rescore is not None:
-            write(args.rescore, header, given, replayed)
+            write(args.rescore, header, other, replayed)
     how = "as far as a training run records them" if is_training else "byte for byte"
     say(console, f"{same} of {len(rows)} episodes are the same, {how}.")
     first = next((each.first for each in replayed if each.first is not None), None)
@@ -63,21 +64,35 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return int(same < len(rows))
 
 
-def write(path: Path, header: Mapping[str, Any], settings: Mapping[str, Any], replayed: list[Any]) -> None:
+def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], replayed: list[Any]) -> None:
     """A folder like that of the run, of the rows as they came out.
+
+    Args:
+        path: The folder, without a run.
+        header: Of the run that was replayed.
+        other: Settings that were not the record's.
+        replayed: Its episodes.
 
     Raises:
         ValueError: It has a run.
     """
-    from pettingllms_envs.evaluation import bench, metrics, record
+    from pettingllms_envs.evaluation import bench, data_label, metrics, record
+    from pettingllms_envs.settings import to_json
 
     path.mkdir(parents=True, exist_ok=True)
     if (path / record.RUN).exists():
         raise ValueError(f"{path} has a run already; expected a new folder. Name another.")
-    config = {**header["config"], "settings": dict(settings)}
-    if config.get("env") is not None:
-        config["env_config"] = bench.words_of(pettingllms_envs.make(config["env"], **settings))
-    new = record.header(header["kind"], config, {}, bench.layers()) | {"replay_of": header["versions"]}
+    config = {**header["config"], "settings": {**(header["config"].get("settings") or {}), **to_json(other)}}
+    if several := config.get("environments"):
+        config["environments"] = {
+            name: {**each, "settings": {**each["settings"], **to_json(other)}} for name, each in several.items()
+        }
+    data = data_label.labelled(header)["data"]
+    if config.get("env") is not None and not several:
+        env = pettingllms_envs.make(config["env"], **config["settings"])
+        config["env_config"] = bench.words_of(env)
+        data = data_label.of_env(env, (config.get("instances") or {}).get("num"))
+    new = record.header(header["kind"], config, {}, bench.layers(), data=data) | {"replay_of": header["versions"]}
     rows = [each.row for each in replayed]
     record.write_json(path / record.RUN, new)
     record.write_rows(path / record.EPISODES, rows)

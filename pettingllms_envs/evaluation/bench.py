@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_envs.evaluation import metrics
+from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.lineup import Spec, from_identity, open_all
 from pettingllms_envs.evaluation.observing import problem_of
 from pettingllms_envs.evaluation.play import Instance, Rules
 from pettingllms_envs.evaluation.record import ANY_INSTANCE, REPORT, Row, header, write_json
 from pettingllms_envs.evaluation.runner import Ended, Folder, Plan, instances_digest, run
 from pettingllms_envs.instances import published
+from pettingllms_envs.settings import check_survives, to_json
 
 
 DEFAULT_LIMIT = 200
@@ -60,11 +61,17 @@ class Bench:
 
     @property
     def config(self) -> dict[str, Any]:
-        """As `run.json` has it."""
+        """As `run.json` has it.
+
+        Raises:
+            ValueError: A setting or an option of the problems is nothing that JSON holds.
+        """
         env = self.make()
+        for options in {repr(each.options): each.options for each in self.chosen.instances}.values():
+            check_survives(options)
         return {
             "env": self.env,
-            "settings": dict(self.settings),
+            "settings": to_json(self.settings),
             "env_config": words_of(env),
             "roles": roles_of(env),
             "instances": {
@@ -98,7 +105,8 @@ def play(bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], 
     """
     crew = open_all(bench.agents, concurrency)
     try:
-        head = header("bench", bench.config, crew.versions, layers())
+        label = data_label.of_env(bench.make(), len(bench.chosen.instances))
+        head = header("bench", bench.config, crew.versions, layers(), data=label)
         folder = Folder(path, head)
         try:
             plan = Plan(

@@ -12,10 +12,11 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
+import pettingllms_envs
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.record import ANY_INSTANCE, Row, problem
 from pettingllms_envs.evaluation.statistics import (
@@ -178,8 +179,21 @@ def _check(runs: Sequence[Run]) -> None:
 
 def _problem_settings(run: Run) -> dict[str, Any]:
     config = run.header["config"]
-    settings = {name: value for name, value in (config.get("settings") or {}).items() if name not in ANY_INSTANCE}
-    return {"env": config.get("env"), **settings}
+    settings = config.get("settings") or {}
+    no_matter = ANY_INSTANCE | _workflow_settings(config.get("env"), settings)
+    return {"env": config.get("env"), **{name: value for name, value in settings.items() if name not in no_matter}}
+
+
+def _workflow_settings(env: str | None, settings: Mapping[str, Any]) -> set[str]:
+    """Names of the settings that are the workflow's, which leave the problems as they are; none if it is not known."""
+    if not settings.keys() - ANY_INSTANCE:
+        return set()
+    try:
+        made = pettingllms_envs.make(env or "", **settings)
+    except (ValueError, TypeError, ImportError):
+        return set()
+    workflow = getattr(made.unwrapped, "workflow", None)
+    return {field.name for field in fields(workflow)} - {"task"} if is_dataclass(workflow) else set()
 
 
 def _scores(rows: Sequence[Row]) -> dict[str, Fraction]:

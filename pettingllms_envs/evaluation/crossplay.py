@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import pettingllms_envs
 from pettingllms_envs.evaluation.bench import Bench, roles_of
 from pettingllms_envs.evaluation.lineup import Spec
 
@@ -82,7 +83,10 @@ def solo(bench: Bench, role: str | None = None, *, episode_tokens: int | None = 
     workflow = getattr(team.unwrapped, "workflow", None)
     if len(roles) < 2 or workflow is None:
         raise ValueError(f"the run has the roles {', '.join(roles.values())}; expected a team. Name another run.")
-    settings = {key: value for key, value in bench.settings.items() if key not in ("workflow", "num_turns")}
+    lone = pettingllms_envs.make(bench.env, workflow=SOLO).unwrapped.workflow
+    of_team = {field.name for field in fields(workflow)} - {field.name for field in fields(lone)}
+    dropped = {"workflow", "num_turns", "max_cycles", *of_team}
+    settings = {key: value for key, value in bench.settings.items() if key not in dropped}
     alone = replace(
         bench, settings={**settings, "workflow": SOLO, "num_turns": workflow.num_turns * len(roles)}, agents={}
     )

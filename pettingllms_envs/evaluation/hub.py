@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation import record
+from pettingllms_envs.evaluation import data_label, record
 from pettingllms_envs.evaluation.metrics import report
 
 
@@ -41,7 +41,7 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise ImportError(EXTRA) from error
-    header, rows = record.read_header(run), record.read(run)
+    header, rows = data_label.labelled(record.read_header(run)), record.read(run)
     if not rows:
         raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")
     api = HfApi() if api is None else api
@@ -106,6 +106,8 @@ def card(repo: str, header: Mapping[str, Any], figures: Mapping[str, Any]) -> st
         f" ({header['kind']}, version {header['versions']['pettingllms']}).",
         "",
     ]
+    if note := data_label.note_of(header):
+        lines += [f"**The data are {note}.**", ""]
     if success is not None:
         low, high = 100 * success["low"], 100 * success["high"]
         lines += [
@@ -152,4 +154,6 @@ def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
     named = {f"env {name}": value for name, value in (config.get("settings") or {}).items()}
     plain = {name: value for name, value in config.items() if isinstance(value, str | int | float)}
     sandbox = header.get("sandbox")
-    return {**plain, **named, "sandbox": sandbox["level"] if sandbox else "no program was run"}
+    data = header.get("data")
+    told = {"data": data["name"]} if data else {}
+    return {**plain, **named, **told, "sandbox": sandbox["level"] if sandbox else "no program was run"}

@@ -38,6 +38,7 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
     return {
         "format": FORMAT,
         "env": header["config"].get("env"),
+        "data": header.get("data"),
         "episodes": {"planned": num, "ended": len(ended), "errors": dict(errors), "missing": num - len(rows)},
         "success": success(told, num_errors=num - len(ended)) if told else None,
         "samples": samples(told),

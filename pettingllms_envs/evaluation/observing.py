@@ -9,6 +9,10 @@ from typing import Any
 from pettingllms_envs.evaluation.agents import Message
 
 
+CARRIED = ("system", "text", "followup")
+"""What an observation may have. A `followup` is the text once more, for an agent that remembers its earlier turns."""
+
+
 def prompt_of(observation: Any, *, agent: str) -> dict[str, str]:
     """An observation as `{"system": ..., "text": ...}`: a `str`, or a mapping with a text and perhaps a system prompt.
 
@@ -16,20 +20,28 @@ def prompt_of(observation: Any, *, agent: str) -> dict[str, str]:
     U+FFFD in it.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: It is neither, or has something else besides, such as an image, which no model would be shown.
     """
     if isinstance(observation, str):
         return {"system": "", "text": _encodable(observation)}
     if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
-        system = observation.get("system")
-        return {
-            "system": _encodable(system) if isinstance(system, str) else "",
-            "text": _encodable(observation["text"]),
-        }
+        _check_carried(observation, agent)
+        return {"system": _encodable(observation.get("system") or ""), "text": _encodable(observation["text"])}
     raise TypeError(
         f"agent {agent!r} observes a {type(observation).__name__}; expected text: a str, or a dict with a str under "
         "'text' and perhaps one under 'system'. Wrap the environment so that observe() returns what a model can read."
     )
+
+
+def _check_carried(observation: Mapping[str, Any], agent: str) -> None:
+    """Raise TypeError for a part of an observation that no prompt carries."""
+    for key, value in observation.items():
+        if key not in CARRIED or not isinstance(value, str | None):
+            raise TypeError(
+                f"agent {agent!r} observes {key!r}, a {type(value).__name__}; expected text under "
+                f"{', '.join(map(repr, CARRIED))} and nothing else, since models are shown texts only. Wrap the "
+                "environment so that observe() puts it into the text, or leaves it out."
+            )
 
 
 def messages_of(prompt: Mapping[str, str]) -> tuple[Message, ...]:

@@ -55,6 +55,21 @@ def problem(row: Row) -> str:
     return f"{instance['env']} {instance['seed']} {json.dumps(instance['options'], sort_keys=True)}"
 
 
+def made_with(header: Mapping[str, Any], row: Row) -> tuple[str, dict[str, Any]]:
+    """What makes the environment of a row again: its name for `pettingllms_envs.make`, and its settings.
+
+    Args:
+        header: The run's `run.json`.
+        row: One of its rows.
+    """
+    config = header["config"]
+    of_name = (config.get("environments") or {}).get((row.get("training") or {}).get("environment"))
+    if of_name is not None:  # a training on several environments
+        return of_name["env"], dict(of_name["settings"])
+    name = config.get("env") if header["kind"] == "bench" else None
+    return name or row["instance"]["env"], dict(config.get("settings") or {})
+
+
 def write_line(row: Row) -> str:
     """A row as its line of the file; pure ASCII, whatever a model wrote.
 
@@ -151,7 +166,12 @@ def write_json(file: Path, value: Mapping[str, Any]) -> None:
 
 
 def header(
-    kind: str, config: Mapping[str, Any], versions: Mapping[str, str], sandbox: Mapping[str, Any] | None = None
+    kind: str,
+    config: Mapping[str, Any],
+    versions: Mapping[str, str],
+    sandbox: Mapping[str, Any] | None = None,
+    *,
+    data: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """What `run.json` says.
 
@@ -160,11 +180,13 @@ def header(
         config: All that decides what the rows say, in plain JSON data.
         versions: Of further libraries, those of the agents.
         sandbox: What holds the programs of an environment that runs any, as `sandbox.describe()` says.
+        data: What has to be said of the problems, as `evaluation.data_label` has it; None where there is no data set.
     """
     return {
         "format": FORMAT,
         "kind": kind,
         "config": dict(config),
+        "data": None if data is None else dict(data),
         "versions": {**_versions(), **versions},
         "sandbox": None if sandbox is None else dict(sandbox),
         "machine": {

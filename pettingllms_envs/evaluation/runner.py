@@ -86,7 +86,10 @@ class Folder:
             raise ValueError(f"another process writes {path}; expected to be alone. Wait, or name another.") from None
         try:
             if (path / RUN).exists():
-                _check_same(read_header(path), header, path)
+                there = read_header(path)
+                _check_same(there, header, path)
+                if "data" not in there and "data" in header:  # an earlier version did not say what the problems are
+                    write_json(path / RUN, {**there, "data": header["data"]})
             elif self._file.exists():
                 raise ValueError(f"{path} has {EPISODES} without {RUN}; expected a run of ours. Name another folder.")
             else:

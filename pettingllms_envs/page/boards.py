@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Board, Execution
+from pettingllms_envs.evaluation.record import made_with
 
 
 Picture = list[list[int]]
@@ -18,11 +20,11 @@ class Boards:
     """Plays the episodes of one run again.
 
     Args:
-        settings: What each environment was made with, by name; those not named, with their defaults.
+        header: The run's `run.json`, which says what each environment was made with.
     """
 
-    def __init__(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
-        self._settings = settings
+    def __init__(self, header: Mapping[str, Any]) -> None:
+        self._header = header
         self._envs: dict[str, TextEnv | None] = {}
         self._tiles: dict[Any, int] = {}
 
@@ -33,10 +35,11 @@ class Boards:
 
     def of(self, row: Mapping[str, Any]) -> list[Picture | None]:
         """The board before each step, and the one at the end; None from where the replies lead elsewhere now."""
-        name = row["instance"]["env"]
-        if name not in self._envs:
-            self._envs[name] = _made(name, dict(self._settings.get(name, {})))
-        env = self._envs[name]
+        name, settings = made_with(self._header, row)
+        key = json.dumps([name, settings])
+        if key not in self._envs:
+            self._envs[key] = _made(name, settings)
+        env = self._envs[key]
         pictures: list[Picture | None] = []
         if env is not None:
             pictures.extend(self._replayed(env, row))

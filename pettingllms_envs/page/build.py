@@ -8,12 +8,11 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation import record
+from pettingllms_envs.evaluation import data_label, record
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import INDEX, episode_of, index_of
 from pettingllms_envs.page.summary import summary
@@ -45,9 +44,8 @@ def build(run: Path, output: Path | None = None) -> Path:
 
 def page(run: Path) -> str:
     """The page of a run, as text; see `build`."""
-    header = record.read_header(run)
-    config: Mapping[str, Any] = header["config"]
-    boards = Boards({config.get("env") or "": config.get("settings") or {}})
+    header = data_label.labelled(record.read_header(run))
+    boards = Boards(header)
     systems: dict[str, int] = {}
     columns: list[list[Any]] = [[] for _ in INDEX]
     blocks: list[str] = []

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.statistics import bootstrap, mean_interval
 
 
@@ -53,7 +54,9 @@ def summary(header: Mapping[str, Any], table: Table) -> dict[str, Any]:
 
 def _title(header: Mapping[str, Any], groups: Sequence[str]) -> str:
     env = header["config"].get("env") or ", ".join(sorted({group.partition(",")[0] for group in groups}))
-    return f"{env}: {'rollouts of a training' if header['kind'] == 'rollouts' else header['kind']}"
+    note = data_label.note_of(header)
+    on = f", {note}" if note else ""
+    return f"{env}{on}: {'rollouts of a training' if header['kind'] == 'rollouts' else header['kind']}"
 
 
 def _rate(name: str, table: Table, places: Sequence[int]) -> Item:
@@ -154,6 +157,9 @@ def _facts(header: Mapping[str, Any]) -> Any:
                 yield f"{name}.{key}", str(inner)
         elif value is not None:
             yield name, str(value)
+    if header.get("data"):
+        label = header["data"]
+        yield "data", f"{label['name']}, {label['note']}" if label["note"] else label["name"]
     yield "versions", ", ".join(f"{name} {version}" for name, version in header["versions"].items())
     sandbox = header.get("sandbox")
     yield "sandbox", "no program was run" if sandbox is None else sandbox["level"]

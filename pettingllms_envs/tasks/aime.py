@@ -39,6 +39,8 @@ class Aime(Answering):
 
     name: ClassVar[str] = "aime"
     own: ClassVar[str] = "own:aime"
+    benchmark: ClassVar[str] = "AIME"
+    remedy: ClassVar[str] = "--set year=2024 for the exam"
     golden_kind: ClassVar[str] = "integer"
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, DataSet, Unreadable, check_choice
 from pettingllms_envs.datasets import drawing
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.graders import math
@@ -61,8 +61,16 @@ class Answering:
 
     name: ClassVar[str]
     own: ClassVar[str]
+    benchmark: ClassVar[str]
+    remedy: ClassVar[str]
     golden_kind: ClassVar[str | None] = None
     version: ClassVar[int] = 0
+
+    @property
+    def data_set(self) -> DataSet:
+        """Where the problems are from; the rows of this package are told from the benchmark."""
+        is_own = self.data is None or str(self.data).startswith("own:")
+        return DataSet(str(self.data or self.own), *((self.benchmark, self.remedy) if is_own else ()))
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:

@@ -23,3 +23,5 @@ class Apps(Coding):
 
     name: ClassVar[str] = "apps"
     own: ClassVar[str] = "own:apps"
+    benchmark: ClassVar[str] = "APPS"
+    remedy: ClassVar[str] = "pettingllms data prepare codeparrot/apps and --set data=codeparrot__apps for it"

@@ -22,3 +22,7 @@ class CodeContests(Coding):
 
     name: ClassVar[str] = "code_contests"
     own: ClassVar[str] = "own:code_contests"
+    benchmark: ClassVar[str] = "CodeContests"
+    remedy: ClassVar[str] = (
+        "pettingllms data prepare deepmind/code_contests and --set data=deepmind__code_contests for it"
+    )

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, DataSet, Unreadable, check_choice
 from pettingllms_envs.datasets import drawing
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
@@ -87,6 +87,8 @@ class Coding:
 
     name: ClassVar[str]
     own: ClassVar[str]
+    benchmark: ClassVar[str]
+    remedy: ClassVar[str]
     version: ClassVar[int] = 0
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
 
@@ -98,6 +100,12 @@ class Coding:
         if self.cpu is not None:
             Limits(cpu=self.cpu)
         object.__setattr__(self, "packages", installed(self.packages))
+
+    @property
+    def data_set(self) -> DataSet:
+        """Where the problems are from; the rows of this package are told from the benchmark."""
+        is_own = self.data is None or str(self.data).startswith("own:")
+        return DataSet(str(self.data or self.own), *((self.benchmark, self.remedy) if is_own else ()))
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:

@@ -25,3 +25,8 @@ class LiveCodeBench(Coding):
 
     name: ClassVar[str] = "live_code_bench"
     own: ClassVar[str] = "own:live_code_bench"
+    benchmark: ClassVar[str] = "LiveCodeBench"
+    remedy: ClassVar[str] = (
+        "pettingllms data prepare livecodebench/code_generation_lite and "
+        "--set data=livecodebench__code_generation_lite for it"
+    )

@@ -20,3 +20,7 @@ class Math(Answering):
 
     name: ClassVar[str] = "math"
     own: ClassVar[str] = "own:polaris"
+    benchmark: ClassVar[str] = "MATH or Polaris"
+    remedy: ClassVar[str] = (
+        "pettingllms data prepare HuggingFaceH4/MATH-500 and --set data=HuggingFaceH4__MATH-500 for MATH-500"
+    )

@@ -21,3 +21,5 @@ class OlympiadBench(Answering):
 
     name: ClassVar[str] = "olympiad_bench"
     own: ClassVar[str] = "own:olympiad_bench"
+    benchmark: ClassVar[str] = "OlympiadBench"
+    remedy: ClassVar[str] = "pettingllms data prepare Hothan/OlympiadBench and --set data=Hothan__OlympiadBench for it"

@@ -27,7 +27,12 @@ OF_TEXT = (
 
 
 def check_pettingzoo(case: Case) -> str:
-    """`api_test` and `seed_test`; `max_cycles_test` and `render_test` where `make` takes those settings."""
+    """`api_test` and `seed_test`; `max_cycles_test` and `render_test` where `make` takes those settings.
+
+    `max_cycles_test` compares an AEC environment with a parallel one in which every agent acts in every step, so that
+    a step is a cycle. It is given `make(max_cycles=...)` and PettingZoo's `aec_to_parallel_wrapper` around the same,
+    with empty replies, and not the environment's own parallel form.
+    """
     for seed in range(3):
         env = _seeded(case.make(), seed)
         worded = isinstance(env.observe(env.agent_selection), str)
@@ -39,7 +44,7 @@ def check_pettingzoo(case: Case) -> str:
     if made_with(case.make, max_cycles=4) is not None:
         with _counting("max_cycles_test"):
             max_cycles_test(_quiet_module(case.make))
-        passed.append("max_cycles_test")
+        passed.append("max_cycles_test (of make, and of PettingZoo's aec_to_parallel_wrapper around it)")
     modes = case.make().metadata.get("render_modes")
     if modes and made_with(case.make, render_mode=modes[0]) is not None:
         with _counting("render_test"):
@@ -57,7 +62,7 @@ def check_parallel(case: Case) -> str:
         parallel_api_test(_seeded(env), num_cycles=NUM_CYCLES)
     with _counting("parallel_seed_test"):
         parallel_seed_test(case.make_parallel, num_cycles=NUM_CYCLES)
-    return "parallel_api_test, parallel_seed_test"
+    return "parallel_api_test, parallel_seed_test (of make_parallel)"
 
 
 @contextmanager
@@ -121,7 +126,7 @@ class _Quiet(BaseWrapper):  # type: ignore[misc]
 
 
 def _quiet_module(make: Callable[..., Any]) -> SimpleNamespace:
-    """What `max_cycles_test` takes. A cycle in which every agent acts once is a turn, so is a step of the parallel."""
+    """What `max_cycles_test` takes. A cycle in which every agent acts once is a turn, and a step of the wrapper."""
     return SimpleNamespace(
         env=lambda max_cycles: _Quiet(make(max_cycles=max_cycles)),
         parallel_env=lambda max_cycles: aec_to_parallel_wrapper(_Quiet(make(max_cycles=max_cycles))),

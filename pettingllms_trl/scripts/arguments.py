@@ -33,7 +33,8 @@ class TeamArguments:
 
     Args:
         env_id (`str`):
-            An id of PettingZoo's AEC registry, such as `"pettingllms/sokoban-v0"`.
+            A name as `pettingllms list` shows it, such as `"sokoban"`, or an id of PettingZoo's AEC registry, such as
+            `"pettingllms/sokoban-v0"`.
         env_kwargs (`dict`, *optional*):
             What the environment is made with, such as `{"size": 6}`.
         environments (`dict`, *optional*):
@@ -41,9 +42,9 @@ class TeamArguments:
             `env_kwargs`, `train_levels`, `eval_levels`. Their instances take turns, or a data set says in its column
             `environment` which is whose.
         imports (`list[str]`, *optional*):
-            Installed packages to import first, because they register the environment: `["pettingllms_envs"]`. This
-            runs their code. Nothing else that a configuration names is imported, but for `reward_funcs`, `credit` and
-            `filters`.
+            Installed packages to import first, because they register an environment with PettingZoo:
+            `["my_package"]`. What `pettingllms list` shows needs none. This runs their code. Nothing else that a
+            configuration names is imported, but for `reward_funcs`, `credit` and `filters`.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
             `"shared"` (L1), `"lora"` (L2), `"full"` (L3), or a mapping from agents or roles to the name of an adapter
             or to the fields of a [`Policy`].
@@ -51,7 +52,7 @@ class TeamArguments:
 
     env_id: str | None = field(
         default=None,
-        metadata={"aliases": ["--env"], "help": "An id of PettingZoo's AEC registry: pettingllms/sokoban-v0."},
+        metadata={"aliases": ["--env"], "help": "A name such as sokoban, or an id of PettingZoo's AEC registry."},
     )
     env_kwargs: dict[str, Any] | str | None = field(
         default=None, metadata={"help": "What the environment is made with: '{\"size\": 6}'."}
@@ -61,7 +62,7 @@ class TeamArguments:
     )
     imports: list[str] = field(
         default_factory=list,
-        metadata={"help": "Installed packages to import first, which register the environment: pettingllms_envs."},
+        metadata={"help": "Installed packages to import first, which register the environment with PettingZoo."},
     )
     policies: dict[str, Any] | str | None = field(
         default="shared",
@@ -77,7 +78,9 @@ class TeamArguments:
                 "kind. Move env_id and env_kwargs among the environments, under a name."
             )
         if self.env_id is None and not self.environments:
-            raise ValueError("no env_id; expected an id of PettingZoo's registry. Add env_id: pettingllms/sokoban-v0.")
+            raise ValueError(
+                "no env_id; expected the name of an environment. Add env_id: sokoban (`pettingllms list`)."
+            )
         if not isinstance(self.policies, str) or self.policies.lstrip().startswith("{"):
             self.policies = policies(mapping("policies", self.policies) or {})
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
-import pettingzoo
 from datasets import Dataset, IterableDataset, load_dataset
 from trl import ScriptArguments
 
@@ -22,7 +20,7 @@ def makers(team: TeamArguments) -> MakeEnv | dict[str, MakeEnv]:
     """A function that makes the environment, or one for each by name; each tried once.
 
     Raises:
-        ValueError: PettingZoo does not know the environment, or a setting has a value that it cannot have.
+        ValueError: There is no such environment, or a setting has a value that it cannot have.
         TypeError: The environment has no such setting.
     """
     assert isinstance(team.env_kwargs, dict)
@@ -39,9 +37,7 @@ def agents_of(make_env: MakeEnv | Mapping[str, MakeEnv]) -> list[str]:
 
 
 def _maker(env_id: str, env_kwargs: Mapping[str, Any]) -> MakeEnv:
-    make_env = env_maker(env_id)  # which refuses an unknown id in words
-    if env_kwargs:
-        make_env = partial(pettingzoo.make, "aec", env_id, **env_kwargs)
+    make_env = env_maker(env_id, **env_kwargs)
     try:
         make_env().close()
     except TypeError as error:

@@ -22,6 +22,7 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.testing import check
 
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,22 @@ def test_it_passes_pettingzoos_max_cycles_test(workflow: str) -> None:
         return aec_to_parallel_wrapper(made)
 
     max_cycles_test(SimpleNamespace(env=env, parallel_env=cycles))
+
+
+def test_max_cycles_counts_turns_so_that_the_parallel_form_takes_a_step_for_each_role() -> None:
+    env = plan_path_v0.parallel_env(**far(max_cycles=4))
+    env.reset(seed=0)
+    steps = 0
+    while env.agents:
+        env.step(dict.fromkeys(env.agents, ""))
+        steps += 1
+    assert steps == 4 * 2  # turns, roles
+
+
+def test_check_says_which_environment_it_gave_to_max_cycles_test() -> None:
+    report = check(plan_path_v0.env, seeds=range(1), only=["pettingzoo"])
+    said = "max_cycles_test (of make, and of PettingZoo's aec_to_parallel_wrapper around it)"
+    assert said in report["pettingzoo"].detail
 
 
 @both

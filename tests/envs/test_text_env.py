@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import pettingllms_envs
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.core import Role
 from pettingllms_envs.plan_path_v0 import raw_env
 
 
@@ -48,6 +50,20 @@ def view(env: TextEnv) -> dict[str, Any]:
         "hash": env.state_hash(),
     }
     return copy.deepcopy(shown)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("debater", "debater", "judge"), r"has 2 roles called 'debater'; expected a name of its own for each"),
+        (("player", "team"), r"has a role called 'team'; expected another name, since rewards of that scope"),
+    ],
+)
+def test_roles_that_could_not_be_told_apart_raise(names: tuple[str, ...], message: str) -> None:
+    roles = tuple(Role(name, "You play.") for name in names)
+    workflow = SimpleNamespace(name="council", roles=roles, task=raw_env(size=4).workflow.task)
+    with pytest.raises(ValueError, match=rf"the workflow 'council' {message}"):
+        TextEnv(workflow)  # type: ignore[arg-type]
 
 
 def finish(env: TextEnv, replies: tuple[str, ...] = REPLIES) -> list[dict[str, Any]]:

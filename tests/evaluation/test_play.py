@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pettingllms_envs
 from echo_env import Echo
 from pettingllms_envs.evaluation import record
 from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Null, Oracle, Reply, Scripted
+from pettingllms_envs.evaluation.observing import prompt_of
 from pettingllms_envs.evaluation.play import Instance, Rules, Stopped, derived_seed, episode
 
 
@@ -180,6 +182,19 @@ def test_an_observation_that_is_no_text_is_an_error_of_the_environment() -> None
     env = Echo()
     env.observe = lambda agent: 3  # type: ignore[method-assign, assignment, return-value]
     assert echo("yes", env)["error"]["message"].startswith("TypeError: agent 'a_0' observes a int; expected text")
+
+
+@pytest.mark.parametrize(
+    ("observation", "given"),
+    [
+        ({"text": "hi", "image": np.zeros((2, 2, 3))}, r"observes 'image', a ndarray"),
+        ({"text": "hi", "system": 3}, r"observes 'system', a int"),
+    ],
+)
+def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, given: str) -> None:
+    with pytest.raises(TypeError, match=rf"agent 'a' {given}; expected text under 'system', .* Wrap the environment"):
+        prompt_of(observation, agent="a")
+    assert prompt_of({"text": "hi", "system": None, "followup": "more"}, agent="a") == {"system": "", "text": "hi"}
 
 
 def test_a_run_that_ends_leaves_no_row() -> None:

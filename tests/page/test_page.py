@@ -124,7 +124,7 @@ def test_the_parts_of_an_episode_are_summed_by_scope() -> None:
 
 def test_boards_are_those_that_were_played(bench: Path) -> None:
     row = next(row for row in record.read(bench) if row["success"])
-    boards = Boards({})
+    boards = Boards({"kind": "rollouts", "config": {}})
     pictures = boards.of(row)
     assert len(pictures) == len(row["steps"]) + 1
     first, last = pictures[0], pictures[-1]
@@ -139,19 +139,21 @@ def test_boards_are_those_that_were_played(bench: Path) -> None:
 def test_a_board_is_left_out_where_the_replies_lead_elsewhere(bench: Path) -> None:
     row = next(row for row in record.read(bench) if len(row["steps"]) >= 4)
     row["steps"][2]["state"] = "0" * 64
-    found = [board is not None for board in Boards({}).of(row)]
+    found = [board is not None for board in Boards({"kind": "rollouts", "config": {}}).of(row)]
     assert found == [True, True] + [False] * (len(row["steps"]) - 1)
 
 
 def test_other_settings_than_the_runs_draw_no_board(bench: Path) -> None:
     row = record.read(bench)[0]
-    assert Boards({"sokoban_v0": {"num_turns": 3}}).of(row) == [None] * (len(row["steps"]) + 1)
+    assert Boards({"kind": "bench", "config": {"env": "sokoban_v0", "settings": {"num_turns": 3}}}).of(row) == [
+        None
+    ] * (len(row["steps"]) + 1)
 
 
 def test_an_unknown_environment_has_no_boards(bench: Path) -> None:
     row = record.read(bench)[0]
     row["instance"]["env"] = "strange_v3"
-    assert Boards({}).of(row) == [None] * (len(row["steps"]) + 1)
+    assert Boards({"kind": "rollouts", "config": {}}).of(row) == [None] * (len(row["steps"]) + 1)
 
 
 def test_what_a_model_wrote_is_no_part_of_the_source(bench: Path) -> None:

@@ -50,14 +50,14 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         (
             {"env": "pettingllms/plan_pth-v0"},
             ValueError,
-            r"no environment 'pettingllms/plan_pth-v0' in PettingZoo's AEC registry\. "
-            r"Did you mean 'pettingllms/plan_path-v0'\? Import the package that registers it",
+            r"no environment 'pettingllms/plan_pth-v0'\. Did you mean 'plan_path'\? There are: aime, .* An id of "
+            r"PettingZoo's registry is known once its package was imported; or give a function",
         ),
-        ({"env": "plan_path"}, ValueError, r"no environment 'plan_path' .* Did you mean 'pettingllms/plan_path-v0'\?"),
+        ({"env": "plan_pathh"}, ValueError, r"no environment 'plan_pathh'\. Did you mean 'plan_path'\?"),
         (
             {"env": "qqqqqqqq"},
             ValueError,
-            r"no environment 'qqqqqqqq' in PettingZoo's AEC registry\. Import the package that registers it",
+            r"no environment 'qqqqqqqq'\. There are: aime, .* `?pettingllms list shows all\. An id of PettingZoo's",
         ),
         (
             {"args": GRPOConfig("out", use_cpu=True, bf16=False)},

@@ -32,9 +32,8 @@ from picky import first
 
 ROOT = Path(__file__).parents[2]
 GAME = {
-    "env_id": "pettingllms/plan_path-v0",
+    "env_id": "plan_path",
     "env_kwargs": {"size": 4, "num_turns": 2},
-    "imports": ["pettingllms_envs"],
     "train_seeds": [0, 8],
     "train_split": "train",
     "num_generations": 2,
@@ -210,7 +209,7 @@ WRONG = {
     "not a number": ({}, ["--learning_rate", "fast"], "--learning_rate.*: invalid float value: 'fast'"),
     "environment as TRL's variables": ({"env": "sokoban"}, [], "TRL expected a mapping of environment variables"),
     "no environment": ({"env_id": None}, [], "no env_id; expected"),
-    "unknown environment": ({"env_id": "pettingllms/sokobann-v0"}, [], "Did you mean 'pettingllms/sokoban-v0'?"),
+    "unknown environment": ({"env_id": "pettingllms/sokobann-v0"}, [], "Did you mean 'sokoban'?"),
     "unknown setting": ({"env_kwargs": {"sise": 4}}, [], "env_kwargs is {'sise': 4}: .*expected settings of"),
     "setting out of range": ({"env_kwargs": {"size": 1}}, [], "size"),
     "settings that are no mapping": ({}, ["--env_kwargs", "size=4"], "env_kwargs is 'size=4'; expected JSON"),
@@ -267,7 +266,7 @@ WRONG = {
     "one environment and several": (
         {"environments": {"a": "pettingllms/sokoban-v0"}},
         [],
-        "there are environments and env_id='pettingllms/plan_path-v0'.*; expected one kind",
+        "there are environments and env_id='plan_path'.*; expected one kind",
     ),
     "group of one": ({"num_generations": 1}, [], "num_generations=1"),
 }
@@ -297,7 +296,7 @@ WRONG_MIXED = {
         {"environments": {"a": {"env_id": "x", "env_kwarg": {}}}},
         r"environments\['a'\] has 'env_kwarg'; .* Did you mean 'env_kwargs'?",
     ),
-    "unknown id": ({"environments": {"a": "pettingllms/sokobann-v0"}}, "Did you mean 'pettingllms/sokoban-v0'?"),
+    "unknown id": ({"environments": {"a": "pettingllms/sokobann-v0"}}, "Did you mean 'sokoban'?"),
     "levels of all": ({"train_levels": [1, 2]}, r"train_levels is \[1, 2\] with several environments, .*of each"),
     "no mapping": ({"environments": "a,b"}, "environments is 'a,b'; expected JSON"),
     "a curriculum for all": ({"curriculum": {"levels": [1]}}, "curriculum has 'levels'; expected a field"),

@@ -26,7 +26,8 @@ from transformers import (
     TrainerCallback,
 )
 
-from pettingllms_trl import Completion, Decision, MultiAgentGRPOTrainer, Policy
+from pettingllms_envs import apps_v0
+from pettingllms_trl import Completion, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from short_runs import KeepsRollouts, adapter, settings
 from strangers import Relay
 
@@ -663,3 +664,17 @@ def test_the_model_card_says_which_is_which(model_path: str, granite_path: str, 
     assert "| `opener_0` | the LoRA adapter `opener` | `opener/` |" in text
     assert "| `closer_0` | a full model, not trained | not here |" in text
     assert not re.search(r"/(tmp|granite)", text)  # nobody else has our folders
+
+
+@pytest.mark.parametrize("policies", ["shared", {"coder": "coder", "tester": "coder"}], ids=["one model", "adapters"])
+def test_the_model_card_says_that_the_data_are_no_benchmark_and_has_every_setting(
+    policies: Any, model_path: str, tmp_path: Path
+) -> None:
+    args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none", num_generations=2)
+    rows = Dataset.from_dict({"seed": range(8)})
+    make = partial(apps_v0.env, order=("tester", "coder"))
+    trainer = MultiAgentGRPOTrainer(model_path, make, args, rows, policies=policies)
+    trainer.create_model_card(model_name="me/team")
+    text = (tmp_path / "README.md").read_text()
+    assert "The data are problems written for this package, not APPS." in text
+    assert policies == "shared" or "| env order | `('tester', 'coder')` |" in text

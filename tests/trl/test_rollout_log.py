@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from pettingllms_envs import plan_path_v0
+from pettingllms_envs import apps_v0, plan_path_v0
 from pettingllms_envs.cli import main
 from pettingllms_envs.evaluation import record
 from pettingllms_envs.page import page
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.rollout_log import RolloutLog, rows
+from pettingllms_trl.rollout_log import RolloutLog, header, rows
 from strangers import Relay
 
 
@@ -86,6 +87,37 @@ def test_a_row_says_what_was_played_and_every_candidate() -> None:
 def test_what_is_not_trained_on_has_no_advantage() -> None:
     (row,) = rows([EPISODE], {}, [{}, {"seed": 4}], **ABOUT, step=1, first=0)
     assert [c["advantage"] for c in row["steps"][0]["candidates"]] == [None, None]
+
+
+def test_the_header_keeps_settings_that_are_tuples_and_says_what_the_data_are() -> None:
+    env = apps_v0.env(order=("tester", "coder"))
+    about = json.loads(json.dumps(header("apps_v0", {"": env.metadata}, {}, {"seed": 3})))
+    assert about["config"]["settings"] == {
+        "workflow": "coder_tester",
+        "num_turns": 4,
+        "alpha": 1.0,
+        "order": ["tester", "coder"],
+    }
+    assert apps_v0.env(**about["config"]["settings"]).workflow == env.workflow
+    assert about["data"] == {"name": "own:apps", "note": "problems written for this package, not APPS"}
+    assert (about["config"]["env"], about["config"]["seed"]) == ("apps_v0", 3)
+
+
+def test_a_setting_that_the_log_cannot_hold_raises() -> None:
+    with pytest.raises(ValueError, match=r"game_v0 has the setting board=\{1\} in its metadata, which the log"):
+        header("game_v0", {"": {"name": "game_v0", "settings": {"board": {1}}}}, {}, {})
+
+
+def test_of_several_environments_each_row_says_which_settings_are_its_own() -> None:
+    envs = {"small": plan_path_v0.env(size=4), "large": plan_path_v0.env(size=9)}
+    about = header("plan_path_v0, plan_path_v0", {name: env.metadata for name, env in envs.items()}, {}, {})
+    assert about["data"] is None
+    for name, size in (("small", 4), ("large", 9)):
+        episode = dataclasses.replace(EPISODE, environment=name)
+        known = {**ABOUT, "environments": {"small": "plan_path_v0", "large": "plan_path_v0"}}
+        (row,) = rows([episode], {}, [{}, {"seed": 4}], **known, step=1, first=0)
+        env, settings = record.made_with(about, row)
+        assert (env, settings["size"]) == ("plan_path_v0", size)
 
 
 def test_a_log_begins_anew_at_the_step_that_is_written_first(tmp_path: Path) -> None:

@@ -247,8 +247,7 @@ def test_adapters_that_are_not_there_are_refused_before_the_model_is_loaded(tmp_
 
 def command(model_path: str, output: Path, *more: str) -> list[str]:
     fixed = (
-        "--env pettingllms/plan_path-v0 --imports pettingllms_envs --max_steps 1 --use_cpu --bf16 false "
-        "--report_to none --save_strategy no --disable_tqdm true"
+        "--env plan_path --max_steps 1 --use_cpu --bf16 false --report_to none --save_strategy no --disable_tqdm true"
     )
     return [*fixed.split(), "--model_name_or_path", model_path, "--output_dir", str(output), *more]
 
@@ -270,10 +269,10 @@ def test_the_command_trains_one_role_from_the_oracle(
 
 def test_the_command_trains_on_the_oracles_of_several_environments(model_path: str, tmp_path: Path) -> None:
     games = {
-        "plan_path": {"env_id": "pettingllms/plan_path-v0", "env_kwargs": {"size": 4}},
+        "plan_path": {"env_id": "plan_path", "env_kwargs": {"size": 4}},
         "sokoban": {"env_id": "pettingllms/sokoban-v0", "train_levels": [1, 2]},
     }
-    fixed = [part for part in command(model_path, tmp_path) if part not in ("--env", "pettingllms/plan_path-v0")]
+    fixed = [part for part in command(model_path, tmp_path) if part not in ("--env", "plan_path")]
     assert cli.sft([*fixed, "--environments", json.dumps(games), "--num_episodes", "3"]) == 0
     given = SFTArguments(environments=games, num_episodes=3)
     prompts = [d.prompt[-1]["content"] for d in by_oracles(given, makers(given))]
