@@ -16,6 +16,7 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.conversation import Follow, num_begun_anew, remembering
 from pettingllms_trl.dealing import share_of
 from pettingllms_trl.engine import Engine, Request, Sampled
+from pettingllms_trl.escaping import escape_of
 from pettingllms_trl.generation import sample
 from pettingllms_trl.layouts import Layouts
 from pettingllms_trl.policies import Policy
@@ -76,8 +77,9 @@ class Plays(Layouts):
         )
 
     def _writer_of(self, name: str) -> Write:
-        """How a policy's prompts become token ids: as TRL's do."""
+        """How a policy's prompts become token ids: as TRL's do, but that texts never become control tokens."""
         voice = self._voices[name]
+        escape = escape_of(voice.tokenizer, self.chat_template)
 
         def template(prompts: Sequence[Prompt]) -> Sequence[Ids]:
             if self.processing_class is not voice.processing_class:  # else a role's own sampling would be forgotten
@@ -86,14 +88,15 @@ class Plays(Layouts):
             return ids
 
         if not is_plain(voice.processing_class):
-            return template
-        return Writer(
+            return lambda prompts: template([escape(prompt) for prompt in prompts])
+        writer = Writer(
             template,
             self._render(voice),
             voice.processing_class,
             voice.processing_class.get_chat_template(self.chat_template),
             check_every=1 if self.args.check_groups else CHECKED_EVERY,
         )
+        return lambda prompts: writer([escape(prompt) for prompt in prompts])
 
     def _render(self, voice: Voice) -> Callable[[Prompt], str]:
         """Messages to the text that a policy's chat template makes of them."""
@@ -224,8 +227,9 @@ class Plays(Layouts):
             return None
         voice = self._voices[policy.name]
         tokenizer, added = voice.tokenizer, voice.tokenizer.added_tokens_decoder
+        render, escape = self._render(voice), escape_of(tokenizer, self.chat_template)
         between = BetweenTurns(
-            render=self._render(voice),
+            render=lambda messages: render(escape(messages)),
             encode=lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
             special={*voice.eos_token_ids, *tokenizer.all_special_ids, *added},
             longest=self.args.max_conversation_length or self._room_for_a_prompt(policy),

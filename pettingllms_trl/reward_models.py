@@ -12,6 +12,7 @@ from trl.data_utils import apply_chat_template
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.escaping import escape_of
 from pettingllms_trl.records import Message
 
 
@@ -28,13 +29,14 @@ class RewardModel:
         self, model: nn.Module, tokenizer: PreTrainedTokenizerBase, chat_template_kwargs: dict[str, Any]
     ) -> None:
         self._model, self._tokenizer, self._kwargs = model, tokenizer, chat_template_kwargs
+        self._escape = escape_of(tokenizer)
         self._device = next(model.parameters()).device
 
     def __call__(
         self, prompts: Sequence[list[Message]], completions: Sequence[list[Message]], **_: Any
     ) -> list[float]:
         texts = [
-            apply_chat_template({"messages": prompt + completion}, self._tokenizer, **self._kwargs)["text"]
+            apply_chat_template({"messages": self._escape(prompt + completion)}, self._tokenizer, **self._kwargs)["text"]
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
         inputs = self._tokenizer(
