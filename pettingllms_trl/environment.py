@@ -6,6 +6,7 @@ Or several environments, by the names that the rows have in the column `environm
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,10 +21,17 @@ from pettingllms_trl.stock import COLUMN, ONLY, MakeEnv, Row, Stock, name_of
 
 Env = str | MakeEnv
 """An id of PettingZoo's registry, or a function that makes an environment."""
+SCRIPT = "'A script with prompts and reward functions' in docs/training.md"
 
 
-def env_makers(env: Env | Mapping[str, Env]) -> MakeEnv | dict[str, MakeEnv]:
+def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
     """A function that makes the environment, or one for each name. Raises as `env_maker` does."""
+    if env is None:
+        raise TypeError(
+            "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes one. "
+            f"A GRPOTrainer script with prompts and reward functions changes in two places: see {SCRIPT}, and write "
+            "args=MultiAgentGRPOConfig(...)."
+        )
     if not isinstance(env, Mapping):
         return env_maker(env)
     for name in env or [ONLY]:
@@ -41,8 +49,10 @@ def env_maker(env: Env) -> MakeEnv:
         if not callable(env):
             raise TypeError(
                 f"env is a {type(env).__name__}, expected an id of PettingZoo's registry or a function that makes an "
-                "AECEnv: env=lambda: my_env_v0.env(); or a dict of them by name."
+                "AECEnv: env=lambda: my_env_v0.env(); or a dict of them by name. Reward functions are given as "
+                "reward_funcs=..."
             )
+        _check_callable(env)
         return env
     if env not in pettingzoo.aec_registry:
         ids = {each.rpartition("/")[2].partition("-v")[0]: each for each in pettingzoo.aec_registry}
@@ -54,6 +64,22 @@ def env_maker(env: Env) -> MakeEnv:
             "ours: import pettingllms_envs), or give a function that makes the environment."
         )
     return lambda: pettingzoo.make("aec", env)
+
+
+def _check_callable(env: MakeEnv) -> None:
+    """Raise `TypeError` for a function that needs arguments, such as a reward function in the environment's place."""
+    try:
+        signature = inspect.signature(env)
+    except ValueError:  # of some that are written in C
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise TypeError(
+            f"env is {getattr(env, '__name__', env)!r}, which cannot be called without arguments ({error}), expected a "
+            "function that makes an AECEnv: env=lambda: MyEnv(size=4). A reward function is given as reward_funcs=..., "
+            f"beside an environment that shows the prompts: see {SCRIPT}."
+        ) from None
 
 
 def check_envs(
