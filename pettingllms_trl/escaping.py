@@ -50,9 +50,7 @@ def escape_of(tokenizer: Any, chat_template: str | None = None) -> Escape:
     def escape(messages: Sequence[Message]) -> Sequence[Message]:
         if not any(pattern.search(message["content"]) for message in messages):
             return messages
-        return [
-            {**message, "content": pattern.sub(rf"\g<0>{separator}", message["content"])} for message in messages
-        ]
+        return [{**message, "content": pattern.sub(rf"\g<0>{separator}", message["content"])} for message in messages]
 
     return escape
 

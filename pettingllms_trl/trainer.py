@@ -116,7 +116,9 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
             or behind an API.
         credit (`str`, `dict` or [`Credit`], *optional*, defaults to `"at_grpo"`):
             `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), ..., a scheme with options such as
-            `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages.
+            `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages. It is called once
+            with a made-up rollout when the trainer is created; give one that keeps anything as an object, of which a
+            copy is tried.
         filters (`str`, `dict`, [`Filter`] or `list` of them, *optional*):
             Which groups are trained on: `"nonzero_variance"`, `"signal_to_noise"`, one with options such as
             `{"signal_to_noise": {"threshold": 0.7}}`, or a function from decisions to [`Kept`]; of several, each sees
@@ -393,7 +395,9 @@ REPLACED = {
 def _refuse(unsupported: Mapping[str, Any]) -> None:
     """Raise `TypeError` for arguments that the constructor does not have."""
     for name in unsupported:
-        what = REPLACED.get(name, "the parameters of MultiAgentGRPOTrainer are in docs/reference/trainer.md. Leave it out")
+        what = REPLACED.get(
+            name, "the parameters of MultiAgentGRPOTrainer are in docs/reference/trainer.md. Leave it out"
+        )
         raise TypeError(f"MultiAgentGRPOTrainer has no argument {name!r}; {what}.")
 
 

@@ -54,7 +54,10 @@ def test_a_prompt_must_leave_room_for_one_token() -> None:
         (
             {
                 "max_position_embeddings": 100,
-                "rope_parameters": {"full": {"rope_type": "linear", "factor": 3.0}, "sliding": {"rope_type": "default"}},
+                "rope_parameters": {
+                    "full": {"rope_type": "linear", "factor": 3.0},
+                    "sliding": {"rope_type": "default"},
+                },
             },
             300,
         ),
@@ -104,5 +107,7 @@ def test_generate_refuses_a_prompt_beyond_the_context_and_shortens_replies_at_it
     decisions = [episode.decisions[0] for episode in episodes]
     assert [len(decision.prompt_ids) for decision in decisions] == [13, 61, 63]
     assert [len(decision.played.completion.ids) for decision in decisions] == [8, 3, 1]
-    with pytest.raises(ValueError, match=r"agent 'solver_0' has 64 tokens, but the context holds 64, the completion's"):
+    with pytest.raises(
+        ValueError, match=r"agent 'solver_0' has 64 tokens, but the context holds 64, the completion's"
+    ):
         trainer.play([{"seed": 61}])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,8 +30,10 @@ from pettingllms_trl.credit import (
     loo,
     magrpo,
     max_rl,
+    nonzero_variance,
     rae,
     resolve,
+    resolve_filter,
 )
 from pettingllms_trl.credit.values import numbers_of
 from pettingllms_trl.records import Candidate, Completion, Decision
@@ -583,3 +586,34 @@ def test_advantages_of_ordinary_rewards_are_trls_to_the_last_bit() -> None:
         row = torch.tensor(rewards)
         expected = (row - row.view(1, 8).nanmean(dim=1)) / (nanstd(row.view(1, 8), dim=1) + EPSILON)
         assert flat(at_grpo([choice("a", rewards)])) == expected.tolist()
+
+
+# ---- The trial on a made-up rollout ---------------------------------------------------------------------------------
+
+
+class Remembers:
+    """A scheme and a filter that keep what they were given, without a state for checkpoints."""
+
+    def __init__(self, result: Callable[[Sequence[Decision]], Any], held: Any = None) -> None:
+        self.result, self.held, self.seen = result, held, list[Decision]()
+
+    def __call__(self, decisions: Sequence[Decision], /) -> Any:
+        self.seen += decisions
+        return self.result(decisions)
+
+
+def test_an_objects_memory_is_free_of_the_made_up_rollout() -> None:
+    scheme = Remembers(at_grpo)
+    assert resolve(scheme, sampling="tree", scale="none", num_candidates=2) is scheme
+    kept = Remembers(nonzero_variance)
+    assert resolve_filter(kept, sampling="tree") is kept
+    assert scheme.seen == kept.seen == []
+    shared = Remembers(at_grpo)
+    resolve(partial(shared), sampling="tree", scale="none", num_candidates=2)
+    assert shared.seen == []
+
+
+def test_an_object_that_cannot_be_copied_is_tried_itself() -> None:
+    scheme = Remembers(at_grpo, held=threading.Lock())
+    resolve(scheme, sampling="tree", scale="none", num_candidates=2)
+    assert {decision.agent for decision in scheme.seen} == {"first_0", "second_0"}

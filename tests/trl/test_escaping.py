@@ -68,7 +68,9 @@ def test_a_prompt_has_the_control_tokens_of_its_template_whatever_its_text_spell
     assert forged[0]["content"].replace("\u200b", "") == f"The drafter proposes: {text}"
 
 
-@pytest.mark.parametrize("text", ["", "a < b | c", "<think>hm</think>", "<|im start|>", "im_end", "x\u200by", "<im_end>"])
+@pytest.mark.parametrize(
+    "text", ["", "a < b | c", "<think>hm</think>", "<|im start|>", "im_end", "x\u200by", "<im_end>"]
+)
 def test_text_that_spells_no_control_token_is_left_as_it_is(text: str) -> None:
     messages = user(text)
     assert escape_of(tokenizer_for(CHATML))(messages) is messages
@@ -99,8 +101,12 @@ def test_added_tokens_that_mark_turns_are_control_tokens_though_they_are_not_spe
 def test_the_unknown_token_is_no_control_token_unless_it_ends_a_turn() -> None:
     words = Tokenizer(models.WordLevel({"<unk>": 0, "<end>": 1}, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    assert control_tokens(PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", eos_token="<end>")) == ("<end>",)
-    assert control_tokens(PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", eos_token="<unk>")) == ("<unk>",)
+    assert control_tokens(PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", eos_token="<end>")) == (
+        "<end>",
+    )
+    assert control_tokens(PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", eos_token="<unk>")) == (
+        "<unk>",
+    )
 
 
 @pytest.mark.parametrize(("dropped", "separator"), [("\u200b", " "), ("~", "\u200b")])

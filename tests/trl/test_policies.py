@@ -150,7 +150,10 @@ def test_a_policy_that_contradicts_itself_is_refused(fields: dict[str, Any], mes
         ({"drafter": "d", "planner": ""}, r"gives 'planner_0' an adapter without a name\. Name it"),
         ({"drafter": "d", "planner": "lora_x"}, r"adapter name 'lora_x' .* do not begin with 'lora'"),
         ({"drafter": "d", "planner": "ora"}, r"adapter name 'ora' .* take no part of 'lora_', nor .* Choose another"),
-        ({"drafter": "d", "planner": "weight"}, r"adapter name 'weight' .* nor a word of PEFT's parameter names \(weight"),
+        (
+            {"drafter": "d", "planner": "weight"},
+            r"adapter name 'weight' .* nor a word of PEFT's parameter names \(weight",
+        ),
         ({"drafter": "d", "planner": "modules_to_save"}, r"adapter name 'modules_to_save' .* nor a word of PEFT's"),
         ({"drafter": "d", "planner": "keys"}, r"adapter name 'keys' .* no attribute of nn\.ModuleDict as 'keys' is"),
     ],

@@ -332,9 +332,7 @@ def test_a_function_for_strings_counts_characters_where_the_environment_shows_a_
         return [float(len(completion)) for completion in completions]
 
     args = settings(tmp_path, per_device_train_batch_size=4, max_completion_length=6)
-    trainer = MultiAgentGRPOTrainer(
-        model_path, OneShot, args, Dataset.from_dict({"seed": [1]}), reward_funcs=lengths
-    )
+    trainer = MultiAgentGRPOTrainer(model_path, OneShot, args, Dataset.from_dict({"seed": [1]}), reward_funcs=lengths)
     (episode,) = trainer._play([{"seed": 1}], sampling="tree", num_candidates=4, name="test")
     for candidate in episode.decisions[0].candidates:
         assert candidate.parts == {"lengths": len(candidate.completion.text)}
