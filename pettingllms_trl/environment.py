@@ -28,9 +28,9 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
     """A function that makes the environment, or one for each name. Raises as `env_maker` does."""
     if env is None:
         raise TypeError(
-            "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes one. "
-            f"A GRPOTrainer script with prompts and reward functions changes in two places: see {SCRIPT}, and write "
-            "args=MultiAgentGRPOConfig(...)."
+            "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes "
+            f"one. A GRPOTrainer script with prompts and reward functions changes in two places: see {SCRIPT}, and "
+            "write args=MultiAgentGRPOConfig(...)."
         )
     if not isinstance(env, Mapping):
         return env_maker(env)
@@ -76,9 +76,9 @@ def _check_callable(env: MakeEnv) -> None:
         signature.bind()
     except TypeError as error:
         raise TypeError(
-            f"env is {getattr(env, '__name__', env)!r}, which cannot be called without arguments ({error}), expected a "
-            "function that makes an AECEnv: env=lambda: MyEnv(size=4). A reward function is given as reward_funcs=..., "
-            f"beside an environment that shows the prompts: see {SCRIPT}."
+            f"env is {getattr(env, '__name__', env)!r}, which cannot be called without arguments ({error}), expected "
+            "a function that makes an AECEnv: env=lambda: MyEnv(size=4). A reward function is given as "
+            f"reward_funcs=..., beside an environment that shows the prompts: see {SCRIPT}."
         ) from None
 
 

@@ -97,7 +97,7 @@ def _separator(tokenizer: Any, tokens: Collection[str], pattern: re.Pattern[str]
         if not any(control.intersection(ids) for ids in read):
             return separator
     raise ValueError(
-        f"the tokenizer reads a control token ({', '.join(list(tokens)[:3])}, ...) even where a space stands in it, so "
-        "a reply could forge turns in a partner's prompt. Expected a tokenizer that matches its special tokens exactly "
-        "(AddedToken(normalized=False))."
+        f"the tokenizer reads a control token ({', '.join(list(tokens)[:3])}, ...) even where a space stands in it, "
+        "so a reply could forge turns in a partner's prompt. Expected a tokenizer that matches its special tokens "
+        "exactly (AddedToken(normalized=False))."
     )

@@ -71,7 +71,8 @@ def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
     """
     if not hasattr(dataset, "__len__"):
         return
-    assert args.generation_batch_size is not None and args.steps_per_generation is not None
+    assert args.generation_batch_size is not None
+    assert args.steps_per_generation is not None
     needed = args.generation_batch_size // args.num_generations
     if len(dataset) < needed:
         raise ValueError(

@@ -8,10 +8,10 @@
 
 Prompts and completions have the format that TRL gives them for a data set of the same kind:
 
-| the agent observes  | `prompts`                          | `completions`                                                  |
-|---------------------|------------------------------------|----------------------------------------------------------------|
-| a `str`             | strings (TRL's standard format)    | strings                                                        |
-| a dict              | lists of messages (conversational) | lists of one message: `completion[0]["content"]` is the text   |
+| the agent observes | `prompts`                          | `completions`                                            |
+|--------------------|------------------------------------|----------------------------------------------------------|
+| a `str`            | strings (TRL's standard format)    | strings                                                  |
+| a dict             | lists of messages (conversational) | one message each: `completion[0]["content"]` is the text |
 
 An agent that remembers (`history="conversation"`) has lists of messages from its second turn on.
 """

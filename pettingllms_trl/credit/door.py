@@ -117,7 +117,7 @@ def resolve(
         )
     probe = _probe(sampling, num_candidates, num_continuations)
     before = copy.deepcopy(scheme.state_dict()) if isinstance(scheme, Stateful) else None
-    tried = scheme if isinstance(scheme, Stateful) else _copy(scheme)
+    tried: Any = scheme if isinstance(scheme, Stateful) else _copy(scheme)
     check_advantages(tried(probe), probe)
     if isinstance(scheme, Stateful) and before is not None:
         scheme.load_state_dict(before)  # what it made of the made-up rollout must not go into training

@@ -76,8 +76,8 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         (
             {"env": None, "reward_funcs": reward, "args": GRPOConfig("out", use_cpu=True, bf16=False)},
             TypeError,
-            r"needs an environment: env='pettingllms/plan_path-v0', .* 'A script with prompts and reward functions' in "
-            r"docs/training\.md, and write args=MultiAgentGRPOConfig",
+            r"needs an environment: env='pettingllms/plan_path-v0', .* 'A script with prompts and reward functions' "
+            r"in docs/training\.md, and write args=MultiAgentGRPOConfig",
         ),
         (
             {"env": reward},

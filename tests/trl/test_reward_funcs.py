@@ -295,7 +295,7 @@ def test_what_cannot_be_used_is_refused_before_a_model_is_loaded(
         make("/nowhere", tmp_path, functions, **options)
 
 
-# ---- What a TRL script's functions are given, and what they may return ------------------------------------------------
+# ---- What a TRL script's functions are given, and what they may return ------------------------------------------
 
 
 @pytest.mark.parametrize(
