@@ -20,6 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 from transformers import PreTrainedTokenizerBase
 
+from pettingllms_trl.escaping import escape_of
+
 
 SAMPLED = ("temperature", "top_p", "top_k", "max_tokens", "stop", "extra")
 MAX_TOKENS = 4096
@@ -114,6 +116,7 @@ class ChatAgent:
                 "process. Leave the others out."
             )
         self._tokenizer, self._ask, self._max_length = tokenizer, ask, max_length
+        self._escape = escape_of(tokenizer)
         self._adapter: str | None = spec.options.get("adapter")
         self._sampling = {"temperature": 1.0, **defaults, **given}
         self._max_tokens: int = spec.options.get("max_tokens", MAX_TOKENS)
@@ -125,9 +128,9 @@ class ChatAgent:
         Raises:
             PromptTooLong: There is no room for a reply.
         """
-        messages = [dict(message) for message in asked.messages]
+        messages = self._escape([dict(message) for message in asked.messages])
         ids = self._tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, return_dict=False, **self._template
+            list(messages), add_generation_prompt=True, return_dict=False, **self._template
         )
         room = self._max_length - len(ids)
         if room < 1:

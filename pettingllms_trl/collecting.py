@@ -22,6 +22,7 @@ from pettingllms_trl.order import EpochSampler, places
 from pettingllms_trl.playing import Plays
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.records import Decision, Episode, check_groups, role_of
+from pettingllms_trl.reward_functions import of_no_use
 from pettingllms_trl.schedules import Schedule, learners
 from pettingllms_trl.selection import Selection, metrics_of, select, shifted
 from pettingllms_trl.stock import ONLY, Row
@@ -267,6 +268,9 @@ class Collects(Survives, Plays):
             given = torch.tensor([judged[1].rewards[name] for judged in found if judged is not None])
             self._metrics[mode][f"rewards/{name}/mean"].append(torch.nanmean(given).item())
             self._metrics[mode][f"rewards/{name}/std"].append(nanstd(given).item())
+        if mode == "train" and self._step == 0 and self.is_world_process_zero():
+            for warning in of_no_use([judged[1] for judged in found if judged is not None]):
+                warnings.warn(warning, stacklevel=2)
         if mode == "eval":  # in training TRL logs it
             rewards = [c.reward for episode in episodes for d in episode.decisions for c in d.candidates]
             self._metrics[mode]["reward"].append(sum(rewards) / len(rewards))

@@ -234,7 +234,17 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 f"max_tool_calling_iterations={self.max_tool_calling_iterations}, but a tool is an agent or a part of "
                 "the environment here, and TRL's tool loop is not run. Set max_turns, or leave it out."
             )
-        super().__post_init__()
+        if self.max_completion_length is not None and self.max_completion_length < 1:
+            raise ValueError(
+                f"max_completion_length={self.max_completion_length}, expected the most tokens of a reply, 1 or more. "
+                "Set max_completion_length=256."
+            )
+        try:
+            super().__post_init__()
+        except ValueError as error:
+            if not str(error).startswith("generation_batch_size"):
+                raise
+            raise ValueError(f"{error} {self._fitting_batches()}") from error
         parse(self.role_sampling)
         parts = self.reward_parts
         if not isinstance(parts, dict | None) or not all(isinstance(w, int | float) for w in (parts or {}).values()):
@@ -242,3 +252,19 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 f"reward_parts={parts!r}, expected a mapping from the names of parts to numbers. Write "
                 "reward_parts={'format': 2.0}, on the command line '{\"format\": 2.0}'."
             )
+
+    def _fitting_batches(self) -> str:
+        """How a generation's batch comes about, and the nearest values that fit together."""
+        at_once = self.per_device_train_batch_size * self.world_size
+        unit = math.lcm(at_once, self.num_generations)
+        given = self.generation_batch_size or at_once
+        below = given // unit * unit
+        sizes = " or ".join(str(size) for size in (below, below + unit) if size)
+        said = (
+            f"The global batch size {at_once} is per_device_train_batch_size {self.per_device_train_batch_size} x "
+            f"{self.world_size} processes"
+        )
+        divisors = [k for k in range(2, given + 1) if given % k == 0 and given % at_once == 0]
+        near = sorted(sorted(divisors, key=lambda k: abs(k - self.num_generations))[:2])
+        groups = f", or num_generations={' or '.join(map(str, near))}" if near else ""
+        return f"{said}. Set generation_batch_size={sizes}{groups}."

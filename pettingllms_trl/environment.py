@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -26,10 +27,17 @@ Env = str | MakeEnv
 REGISTRY = "pettingllms_envs"
 """The package that finds environments by their short names, its own and those of installed plug-ins. It comes with
 this one, and is imported where a name is looked up."""
+SCRIPT = "'A script with prompts and reward functions' in docs/training.md"
 
 
-def env_makers(env: Env | Mapping[str, Env]) -> MakeEnv | dict[str, MakeEnv]:
+def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
     """A function that makes the environment, or one for each name. Raises as `env_maker` does."""
+    if env is None:
+        raise TypeError(
+            "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes "
+            f"one. A GRPOTrainer script with prompts and reward functions changes in two places: see {SCRIPT}, and "
+            "write args=MultiAgentGRPOConfig(...)."
+        )
     if not isinstance(env, Mapping):
         return env_maker(env)
     for name in env or [ONLY]:
@@ -57,8 +65,10 @@ def env_maker(env: Env, **settings: Any) -> MakeEnv:
         if not callable(env):
             raise TypeError(
                 f"env is a {type(env).__name__}, expected an id of PettingZoo's registry or a function that makes an "
-                "AECEnv: env=lambda: my_env_v0.env(); or a dict of them by name."
+                "AECEnv: env=lambda: my_env_v0.env(); or a dict of them by name. Reward functions are given as "
+                "reward_funcs=..."
             )
+        _check_callable(env)
         return env
     if env in pettingzoo.aec_registry:
         return partial(pettingzoo.make, "aec", env, **settings)
@@ -73,6 +83,22 @@ def env_maker(env: Env, **settings: Any) -> MakeEnv:
             "that makes the environment."
         ) from None
     return partial(ours.make, env, **settings)
+
+
+def _check_callable(env: MakeEnv) -> None:
+    """Raise `TypeError` for a function that needs arguments, such as a reward function in the environment's place."""
+    try:
+        signature = inspect.signature(env)
+    except ValueError:  # of some that are written in C
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise TypeError(
+            f"env is {getattr(env, '__name__', env)!r}, which cannot be called without arguments ({error}), expected "
+            "a function that makes an AECEnv: env=lambda: MyEnv(size=4). A reward function is given as "
+            f"reward_funcs=..., beside an environment that shows the prompts: see {SCRIPT}."
+        ) from None
 
 
 def check_envs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pettingllms_trl.context import check_length
 from pettingllms_trl.engine import Request, Sampled
 from pettingllms_trl.records import Completion, Message
 from pettingllms_trl.sampling import before_stop, up_to_stop
@@ -22,18 +23,26 @@ def sample(
     generate: Generate,
     decode: Decode,
     stop: Sequence[str] = (),
+    context: int | None = None,
 ) -> list[Sampled]:
     """Answer every request, each prompt repeated for its candidates, as TRL's generators take them.
 
     Args:
+        context: Most tokens of a prompt and its completion; `None`: there is no bound.
         stop: Words that end a completion: its ids with the word, its text before it.
 
     Returns:
         Answers in the order of the requests.
+
+    Raises:
+        ValueError: A prompt leaves no room for a completion in the context.
     """
     unwritten = [request.prompt for request in requests if not request.prompt_ids]
     written = iter(tokenize(unwritten) if unwritten else ())
     prompts = [list(request.prompt_ids) or next(written) for request in requests]
+    if context is not None:
+        for ids, request in zip(prompts, requests, strict=True):
+            check_length(ids, request, context)
     repeated = [ids for request, ids in zip(requests, prompts, strict=True) for _ in range(request.num_candidates)]
     sampled, logprobs = generate(repeated)
     if stop:

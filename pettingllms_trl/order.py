@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from trl.trainer.utils import RepeatSampler
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
 
 
 def places(sampler: EpochSampler, start: int, number: int) -> list[int]:
@@ -54,3 +57,28 @@ def shuffled(number: int, seed: str) -> list[int]:
     order = list(range(number))
     random.Random(seed).shuffle(order)
     return order
+
+
+def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
+    """
+    Args:
+        dataset: That is trained on; `None` or a stream, whose length nobody knows, is not looked at.
+        args: With `generation_batch_size`, which counts the sequences of all processes.
+
+    Raises:
+        ValueError: It has fewer rows than one generation plays. Incomplete generations are left out, as in TRL, so
+            that not a single step would be trained.
+    """
+    if not hasattr(dataset, "__len__"):
+        return
+    assert args.generation_batch_size is not None
+    assert args.steps_per_generation is not None
+    needed = args.generation_batch_size // args.num_generations
+    if len(dataset) < needed:
+        raise ValueError(
+            f"the train_dataset has {len(dataset)} rows, but one generation plays {needed} (generation_batch_size "
+            f"{args.generation_batch_size} / num_generations {args.num_generations}), so no step would be trained. "
+            f"Give {needed} rows or more, or a smaller generation_batch_size, which is per_device_train_batch_size "
+            f"{args.per_device_train_batch_size} x steps_per_generation {args.steps_per_generation} x "
+            f"{args.world_size} processes."
+        )

@@ -13,9 +13,11 @@ from pettingzoo import AECEnv
 from pettingllms_trl.between_turns import BetweenTurns
 from pettingllms_trl.branches import Weigh
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.context import context_of, sample_within
 from pettingllms_trl.conversation import Follow, num_begun_anew, remembering
 from pettingllms_trl.dealing import share_of
 from pettingllms_trl.engine import Engine, Request, Sampled
+from pettingllms_trl.escaping import escape_of
 from pettingllms_trl.generation import sample
 from pettingllms_trl.layouts import Layouts
 from pettingllms_trl.policies import Policy
@@ -24,6 +26,7 @@ from pettingllms_trl.records import Completion, Episode
 from pettingllms_trl.reward_functions import Judgement, RewardFunctions
 from pettingllms_trl.rollout import Rollout, merge, play
 from pettingllms_trl.run import Choice
+from pettingllms_trl.sampling import SamplingOverrides
 from pettingllms_trl.serving import Serving
 from pettingllms_trl.stock import MakeEnv, Row
 from pettingllms_trl.tokens import CHECKED_EVERY, Ids, Prompt, Read, Write, Writer, is_plain
@@ -76,8 +79,9 @@ class Plays(Layouts):
         )
 
     def _writer_of(self, name: str) -> Write:
-        """How a policy's prompts become token ids: as TRL's do."""
+        """How a policy's prompts become token ids: as TRL's do, but that texts never become control tokens."""
         voice = self._voices[name]
+        escape = escape_of(voice.tokenizer, self.chat_template)
 
         def template(prompts: Sequence[Prompt]) -> Sequence[Ids]:
             if self.processing_class is not voice.processing_class:  # else a role's own sampling would be forgotten
@@ -86,14 +90,15 @@ class Plays(Layouts):
             return ids
 
         if not is_plain(voice.processing_class):
-            return template
-        return Writer(
+            return lambda prompts: template([escape(prompt) for prompt in prompts])
+        writer = Writer(
             template,
             self._render(voice),
             voice.processing_class,
             voice.processing_class.get_chat_template(self.chat_template),
             check_every=1 if self.args.check_groups else CHECKED_EVERY,
         )
+        return lambda prompts: writer([escape(prompt) for prompt in prompts])
 
     def _render(self, voice: Voice) -> Callable[[Prompt], str]:
         """Messages to the text that a policy's chat template makes of them."""
@@ -224,8 +229,9 @@ class Plays(Layouts):
             return None
         voice = self._voices[policy.name]
         tokenizer, added = voice.tokenizer, voice.tokenizer.added_tokens_decoder
+        render, escape = self._render(voice), escape_of(tokenizer, self.chat_template)
         between = BetweenTurns(
-            render=self._render(voice),
+            render=lambda messages: render(escape(messages)),
             encode=lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
             special={*voice.eos_token_ids, *tokenizer.all_special_ids, *added},
             longest=self.args.max_conversation_length or self._room_for_a_prompt(policy),
@@ -235,9 +241,11 @@ class Plays(Layouts):
 
     def _room_for_a_prompt(self, policy: Policy) -> int | None:
         """The most tokens of a prompt that leave room for a whole completion. `None`: the model names no bound."""
-        config = weights_of(self._bare_model, policy).config.get_text_config()
-        context = self.args.vllm_max_model_length or getattr(config, "max_position_embeddings", None)
+        context = self.args.vllm_max_model_length or self._context(policy)
         return None if context is None else context - (self.args.max_completion_length or 0)
+
+    def _context(self, policy: Policy) -> int | None:
+        return context_of(weights_of(self._bare_model, policy).config.get_text_config())
 
     @contextmanager
     def _sampling(self, seed: str) -> Iterator[Engine]:
@@ -264,10 +272,23 @@ class Plays(Layouts):
         return [answers[i] for i in range(len(requests))]
 
     def _generated(self, name: str, requests: Sequence[Request], stop: Sequence[str]) -> Sequence[Sampled]:
+        context = self._context(self._policies[name])
+        most = self.generation_config.max_new_tokens
+
+        def generate(prompt_ids: list[Sequence[int]]) -> Any:
+            if context is None:
+                return self._generate_single_turn(prompt_ids, None, {}, 1)
+            return sample_within(prompt_ids, generate_up_to, context=context, most=most)
+
+        def generate_up_to(prompt_ids: list[Sequence[int]], limit: int | None) -> Any:
+            with nullcontext() if limit is None else self._sampling_as(SamplingOverrides(max_completion_length=limit)):
+                return self._generate_single_turn(prompt_ids, None, {}, 1)
+
         return sample(
             requests,
             tokenize=self._writers[name],
-            generate=lambda prompt_ids: self._generate_single_turn(prompt_ids, None, {}, 1),
+            generate=generate,
+            context=context,
             decode=self._readers[name],
             stop=stop,
         )

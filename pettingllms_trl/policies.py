@@ -35,6 +35,8 @@ BASE = "base"
 """Name of the policy that is the trainer's model itself."""
 REFERENCE = "ref-"
 """Begins the name of the frozen copy of an adapter, to which its KL divergence is taken."""
+PARTS = ("weight", "base_layer", "modules_to_save", "original_module")
+"""Words in the names of PEFT's parameters: given the state dict of several adapters, it would tell them by these."""
 
 Api = Callable[[list[Message]], str]
 """Chat messages to a reply."""
@@ -260,11 +262,15 @@ def _check_name(policy: Policy, agent: str) -> None:
         # PEFT keys its module dicts by the name and finds adapters in a state dict by '.<name>.'; one whose name is a
         # part of 'lora_', as 'a' is, it may initialise again when it loads.
         what, cure = "adapter", "policies={role: name, ...}"
-        allowed = allowed and not name.startswith(("lora", REFERENCE)) and name not in "lora_"
-        also = f", do not begin with 'lora' or {REFERENCE!r} and take no part of 'lora_'"
+        allowed = allowed and not name.startswith(("lora", REFERENCE)) and name not in "lora_" and name not in PARTS
+        also = (
+            f", do not begin with 'lora' or {REFERENCE!r} and take no part of 'lora_', nor a word of PEFT's parameter "
+            f"names ({', '.join(PARTS)})"
+        )
     if not policy.is_base:
         allowed = allowed and name != BASE
-    if policy.model is not None and hasattr(nn.ModuleDict(), name):  # the key under which `container.py` holds it
+    holds = policy.model is not None or policy.adapter is not None
+    if holds and hasattr(nn.ModuleDict(), name):  # the key under which `container.py` or PEFT holds it
         allowed, also = False, f", but no attribute of nn.ModuleDict as {name!r} is"
     # transformers takes weight decay off parameters by their names.
     allowed = allowed and not re.search(r"bias|layernorm|rmsnorm|(^|_)norm$", name)

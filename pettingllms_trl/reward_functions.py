@@ -5,6 +5,15 @@
 | a function                         | called with the candidates of a decision; never two at once                |
 | an `async` function                | awaited beside the others, and beside other decisions' (`num_threads`)     |
 | a sequence classifier, or its name | scores prompt and completion, written with its own chat template           |
+
+Prompts and completions have the format that TRL gives them for a data set of the same kind:
+
+| the agent observes | `prompts`                          | `completions`                                            |
+|--------------------|------------------------------------|----------------------------------------------------------|
+| a `str`            | strings (TRL's standard format)    | strings                                                  |
+| a dict             | lists of messages (conversational) | one message each: `completion[0]["content"]` is the text |
+
+An agent that remembers (`history="conversation"`) has lists of messages from its second turn on.
 """
 
 from __future__ import annotations
@@ -116,13 +125,13 @@ class RewardFunctions:
         Raises:
             ValueError: A function returned anything but a finite number or `None` for each, or wrote a column that is
                 not its to write, or not as long.
+            TypeError: A function returned no list.
         """
         width = len(choice.completions)
         columns: dict[str, list[Any]] = {}
         row = {**choice.row, "agent": choice.agent, "turn": choice.turn}
         arguments = {
-            "prompts": [list(choice.prompt)] * width,
-            "completions": [[{"role": "assistant", "content": c.text}] for c in choice.completions],
+            **_texts(choice),
             "completion_ids": [list(c.ids) for c in choice.completions],
             "trainer_state": trainer_state,
             "log_metric": log_metric,
@@ -155,6 +164,37 @@ class RewardFunctions:
         ]
 
 
+def of_no_use(judgements: Sequence[Judgement]) -> list[str]:
+    """Warnings for functions that tell no candidate of a generation from another: of one value, or of none at all."""
+    found = []
+    for name in judgements[0].rewards if judgements else ():
+        values = {judged.rewards[name] for judged in judgements if not math.isnan(judged.rewards[name])}
+        if not values:
+            found.append(
+                f"the reward function {name!r} returned None for every candidate of the first generation, so it adds "
+                "nothing. Return a number where it applies."
+            )
+        elif len(values) == 1:
+            found.append(
+                f"the reward function {name!r} gave {values.pop()} to all {len(judgements)} candidates of the first "
+                "generation, so nothing is learnt from it. If that is no rare success, look at what it reads: "
+                "completions are strings where the agent observes a str, and lists of messages "
+                "(completion[0]['content'] is the text) where it observes a dict."
+            )
+    return found
+
+
+def _texts(choice: Choice) -> dict[str, list[Any]]:
+    """Prompts and completions, in the format that the top of this file says."""
+    texts = [completion.text for completion in choice.completions]
+    if choice.is_text:
+        return {"prompts": [choice.prompt[0]["content"]] * len(texts), "completions": texts}
+    return {
+        "prompts": [list(choice.prompt)] * len(texts),
+        "completions": [[{"role": "assistant", "content": text}] for text in texts],
+    }
+
+
 def _end(thread: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
     shutdown_event_loop_in_daemon(thread, loop)
     loop.close()
@@ -168,8 +208,15 @@ def _is_async(function: Any) -> bool:
     return not isinstance(function, str | nn.Module) and is_async_callable(function)
 
 
-def _checked(values: Sequence[float | None], name: str, choice: Choice) -> list[float]:
+def _checked(given: Any, name: str, choice: Choice) -> list[float]:
     width = len(choice.completions)
+    try:
+        values = list(given)
+    except TypeError:
+        raise TypeError(
+            f"the reward function {name!r} returned {given!r} for {width} candidates of {choice.agent!r}, expected a "
+            f"list of {width} numbers: return one for each of `completions`, None where it does not apply."
+        ) from None
     if len(values) != width or not all(value is None or math.isfinite(value) for value in values):
         raise ValueError(
             f"the reward function {name!r} returned {values!r} for {width} candidates of {choice.agent!r}, expected "

@@ -12,6 +12,7 @@ from trl.data_utils import apply_chat_template
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.escaping import escape_of
 from pettingllms_trl.records import Message
 
 
@@ -28,21 +29,28 @@ class RewardModel:
         self, model: nn.Module, tokenizer: PreTrainedTokenizerBase, chat_template_kwargs: dict[str, Any]
     ) -> None:
         self._model, self._tokenizer, self._kwargs = model, tokenizer, chat_template_kwargs
+        self._escape = escape_of(tokenizer)
         self._device = next(model.parameters()).device
 
     def __call__(
-        self, prompts: Sequence[list[Message]], completions: Sequence[list[Message]], **_: Any
+        self, prompts: Sequence[list[Message] | str], completions: Sequence[list[Message] | str], **_: Any
     ) -> list[float]:
-        texts = [
-            apply_chat_template({"messages": prompt + completion}, self._tokenizer, **self._kwargs)["text"]
+        chats = [
+            self._escape([*_messages(prompt, "user"), *_messages(completion, "assistant")])
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
+        texts = [apply_chat_template({"messages": chat}, self._tokenizer, **self._kwargs)["text"] for chat in chats]
         inputs = self._tokenizer(
             text=texts, return_tensors="pt", padding=True, padding_side="right", add_special_tokens=False
         ).to(self._device)
         with torch.inference_mode():
             logits = self._model(**inputs).logits  # (K, 1)
         return [float(value) for value in logits[:, 0].float()]
+
+
+def _messages(given: list[Message] | str, role: str) -> list[Message]:
+    """As the policy was asked: a text is a message there, too."""
+    return [{"role": role, "content": given}] if isinstance(given, str) else given
 
 
 def load_reward_model(

@@ -24,13 +24,23 @@ from pettingllms_trl.venue import Venue
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a reward function of the user's may look at: a decision whose candidates are sampled but not yet judged."""
+    """What a reward function of the user's may look at: a decision whose candidates are sampled but not yet judged.
+
+    Args:
+        row: The instance.
+        agent: Who acts.
+        turn: How many decisions it had taken before.
+        prompt: What it was shown.
+        completions: What its policy sampled.
+        is_text: What it was shown is a `str`, which TRL calls a standard prompt, and no earlier turn stands before it.
+    """
 
     row: Row
     agent: str
     turn: int
     prompt: Sequence[Message]
     completions: Sequence[Completion]
+    is_text: bool = False
 
 
 Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
@@ -83,6 +93,7 @@ class Run:
         self._seed = seed
         self._begins_with = self._memory = memory
         self._followup: str | None = None
+        self._shown_text = False
         self._crashes = crashes
         self._agents: list[str] = []
         self._decisions: list[Decision] = []
@@ -163,6 +174,7 @@ class Run:
                 self.over = True
                 return
         self.prompt, self._followup = prompt_of(observation, agent=self.agent), followup_of(observation)
+        self._shown_text = isinstance(observation, str)
 
     def request(self, num_candidates: int) -> Request:
         """What to ask for the agent that decides: by what it observes, and by what it remembers. Called once."""
@@ -194,7 +206,8 @@ class Run:
         for branch in branches:
             check_rewards(branch, self.agent)
         if judge is not None:
-            choice = Choice(self.row, self.agent, turn, self.prompt, sampled.completions)
+            is_text = self._shown_text and len(self.prompt) == 1
+            choice = Choice(self.row, self.agent, turn, self.prompt, sampled.completions, is_text)
             branches = [add_rewards(b, self.agent, more) for b, more in zip(branches, judge(choice), strict=True)]
         if weigh is not None:
             branches = [weighed(branch, self.agent, weigh) for branch in branches]

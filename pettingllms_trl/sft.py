@@ -19,12 +19,13 @@ from typing import Any
 from accelerate.utils import set_seed
 from datasets import Dataset
 from peft import PeftConfig, PeftModel
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoProcessor, AutoTokenizer, PreTrainedTokenizerBase, ProcessorMixin
 from trl import SFTConfig, SFTTrainer
-from trl.trainer.utils import create_model_from_path
+from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.adapters import attach_adapters
 from pettingllms_trl.demonstrations import Demonstration
+from pettingllms_trl.escaping import escape_of
 from pettingllms_trl.policies import Policy, Routing, route
 from pettingllms_trl.records import role_of
 
@@ -68,6 +69,7 @@ def warm_up(
             say(f"Policy {policy.name} of {agents}: {len(rows[policy.name])} replies to imitate.")
         set_seed(args.seed)  # before an adapter is drawn, so that each depends on the seed alone
         start = _start(model if policy.model is None else policy.model, args, quantization_config)
+        processing = _tokenizer(policy.tokenizer) or processing_class or _processor_of(start, args)
         if policy.adapter is not None:
             start = attach_adapters(start, [policy.adapter], peft_config)
         folder = Path(args.output_dir) if policy.is_base else Path(args.output_dir) / policy.name
@@ -76,13 +78,27 @@ def warm_up(
         trainer = SFTTrainer(
             model=start,
             args=own_args,
-            train_dataset=Dataset.from_list(rows[policy.name]),
-            processing_class=_tokenizer(policy.tokenizer) or processing_class,
+            train_dataset=Dataset.from_list(_escaped(rows[policy.name], processing)),
+            processing_class=processing,
         )
         trainer.train()
         trainer.save_model(args.output_dir if policy.adapter is not None else str(folder))  # PEFT adds the name itself
         folders[policy.name] = folder
     return folders
+
+
+def _processor_of(model: Any, args: SFTConfig) -> Any:
+    """A model's own tokenizer or processor, loaded as `SFTTrainer` does."""
+    revision = (args.model_init_kwargs or {}).get("revision")
+    return AutoProcessor.from_pretrained(
+        get_config_model_id(model.config), revision=revision, trust_remote_code=args.trust_remote_code
+    )
+
+
+def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, Any]]:
+    """Rows whose texts, among them the replies that prompts quote, hold no control token, as in training."""
+    escape = escape_of(processing.tokenizer if isinstance(processing, ProcessorMixin) else processing)
+    return [{**row, **{part: list(escape(row[part])) for part in ("prompt", "completion")}} for row in rows]
 
 
 def _start(model: Any, args: SFTConfig, quantization_config: Any) -> Any:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -45,6 +46,7 @@ from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.entropy import SteersEntropy
 from pettingllms_trl.environment import Env, agents_of, check_envs, check_levels, env_makers
 from pettingllms_trl.layouts import instead
+from pettingllms_trl.order import check_num_rows
 from pettingllms_trl.passes import Pass, of_micro_step
 from pettingllms_trl.policies import Policy, route
 from pettingllms_trl.processes import accumulating, average_gradients, check_processes, check_sharding
@@ -114,7 +116,9 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
             or behind an API.
         credit (`str`, `dict` or [`Credit`], *optional*, defaults to `"at_grpo"`):
             `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), ..., a scheme with options such as
-            `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages.
+            `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages. It is called once
+            with a made-up rollout when the trainer is created; give one that keeps anything as an object, of which a
+            copy is tried.
         filters (`str`, `dict`, [`Filter`] or `list` of them, *optional*):
             Which groups are trained on: `"nonzero_variance"`, `"signal_to_noise"`, one with options such as
             `{"signal_to_noise": {"threshold": 0.7}}`, or a function from decisions to [`Kept`]; of several, each sees
@@ -149,7 +153,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     def __init__(
         self,
         model: str | PreTrainedModel | PeftModel | None,
-        env: Env | Mapping[str, Env],
+        env: Env | Mapping[str, Env] | None = None,
         args: MultiAgentGRPOConfig | None = None,
         train_dataset: Dataset | IterableDataset | None = None,
         eval_dataset: Dataset | IterableDataset | dict[str, Dataset | IterableDataset] | None = None,
@@ -166,7 +170,10 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         callbacks: list[TrainerCallback] | None = None,
         optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
         quantization_config: Any = None,
+        **unsupported: Any,
     ) -> None:
+        _refuse(unsupported)
+        self._make_env = env_makers(env)
         if args is None:
             args = MultiAgentGRPOConfig("multi-agent-grpo")
         if not isinstance(args, MultiAgentGRPOConfig):
@@ -174,7 +181,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
                 f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all "
                 "that GRPOConfig does."
             )
-        self._make_env = env_makers(env)
+        check_num_rows(train_dataset, args)
         self._envs = check_envs(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
         probes = [pool[0] for pool in self._envs.values()]
         self._environment_name = ", ".join(str(p.metadata.get("name", type(p.unwrapped).__name__)) for p in probes)
@@ -355,7 +362,15 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""
         if not self._can_train:
             raise ValueError("train() needs a train_dataset: give one whose rows are instances, e.g. a column 'seed'")
-        return super().train(*args, **kwargs)
+        output = super().train(*args, **kwargs)
+        if self.state.global_step == 0 and self.stopped_by is None:
+            warnings.warn(
+                f"train() has trained 0 steps: the stream of rows ended before one generation was full, which takes "
+                f"{self._rows_per_generation} rows (generation_batch_size {self.args.generation_batch_size} / "
+                f"num_generations {self.num_generations}). Give more rows, or lower generation_batch_size.",
+                stacklevel=2,
+            )
+        return output
 
     # ---- Evaluation and logging -----------------------------------------------------------------------------------
 
@@ -367,6 +382,23 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         episodes = self.play(inputs, num_episodes=self.num_generations_eval, name=f"eval/{self.state.global_step}")
         self._log_episodes(episodes, "eval")
         return None, None, None
+
+
+REPLACED = {
+    "rollout_func": "the environment says what follows a reply: write it as a PettingZoo AECEnv, and give env=",
+    "environment_factory": "environments are PettingZoo's AECEnv: give env=",
+    "tools": "a tool is an agent or a part of the environment: let the environment's step() answer a call",
+}
+"""Arguments of `GRPOTrainer` that this trainer does not take, and what does their work."""
+
+
+def _refuse(unsupported: Mapping[str, Any]) -> None:
+    """Raise `TypeError` for arguments that the constructor does not have."""
+    for name in unsupported:
+        what = REPLACED.get(
+            name, "the parameters of MultiAgentGRPOTrainer are in docs/reference/trainer.md. Leave it out"
+        )
+        raise TypeError(f"MultiAgentGRPOTrainer has no argument {name!r}; {what}.")
 
 
 def environment(**_: Any) -> list[float]:

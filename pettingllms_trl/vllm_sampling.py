@@ -14,6 +14,7 @@ from typing import Any
 
 from trl import GRPOConfig
 
+from pettingllms_trl.context import check_length
 from pettingllms_trl.engine import Request
 from pettingllms_trl.records import Completion, Message
 from pettingllms_trl.sampling import NOTHING, Decode, SamplingOverrides, before_stop
@@ -116,25 +117,13 @@ class Sampling:
             ValueError: The prompt leaves no room for a completion.
         """
         prompt_ids = request.prompt_ids or tuple(self._tongues[request.agent].tokenize(request.prompt))
-        check_length(prompt_ids, request.agent, max_model_len)
+        check_length(prompt_ids, request, max_model_len)
         return Asked(ticket, request.agent, prompt_ids, self.of(request.agent, ticket, request.num_candidates))
 
     def completion(self, agent: str, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
         """What an agent's policy sampled. The text ends before a stop word; the ids, which were sampled, do not."""
         text = before_stop(self._tongues[agent].decode(ids), self._of_agent[agent]["stop"] or ())
         return Completion(ids=tuple(ids), text=text, logprobs=tuple(logprobs))
-
-
-def check_length(prompt_ids: Sequence[int], agent: str, max_model_len: int) -> None:
-    """
-    Raises:
-        ValueError: The prompt leaves no room for a completion.
-    """
-    if len(prompt_ids) >= max_model_len:
-        raise ValueError(
-            f"the prompt of agent {agent!r} has {len(prompt_ids)} tokens, and vLLM was started for {max_model_len}, "
-            "the completion's included. Raise vllm_max_model_length (on a server --max-model-len), or show less."
-        )
 
 
 def _own(override: SamplingOverrides) -> dict[str, Any]:

@@ -174,10 +174,18 @@ def route_to(model: Model, policy: Policy, switch_of: Callable[[PeftModel], Swit
 
 def parameters_of(model: Model, policy: Policy) -> list[nn.Parameter]:
     """The trainable parameters that belong to a policy."""
-    parameters = [(name, p) for name, p in weights_of(model, policy).named_parameters() if p.requires_grad]
+    weights = weights_of(model, policy)
+    parameters = [p for p in weights.parameters() if p.requires_grad]
     if policy.adapter is None:
-        return [p for _, p in parameters]
-    return [p for name, p in parameters if f".{policy.adapter}." in f"{name}."]
+        return parameters
+    own = _of_adapter(weights, policy.adapter)
+    return [p for p in parameters if id(p) in own]
+
+
+def _of_adapter(model: Model, adapter: str) -> set[int]:
+    """Ids of an adapter's tensors: what PEFT holds under its name, in a dict of adapters in each layer."""
+    held = [m[adapter] for m in model.modules() if isinstance(m, nn.ModuleDict | nn.ParameterDict) and adapter in m]
+    return {id(p) for each in held for p in (each.parameters() if isinstance(each, nn.Module) else [each])}
 
 
 def save(

@@ -77,6 +77,11 @@ def resolve(
 ) -> Credit:
     """The scheme that a user named or gave, tried once on a made-up rollout before any training starts.
 
+    That call has two instances, two agents (`first_0`, `second_0`) and two turns. A scheme with a memory does not keep
+    it: a `Stateful` one has its state put back, and of another object a copy is tried. A plain function is called
+    itself: one that writes into a variable outside (a running statistic, a log) sees the made-up rollout. Make such a
+    function an object.
+
     One of ours may be given by name, by name with options, as a function, or as a `partial` of it with options; the
     rest is filled in as for its name. Any other function is taken as it is.
 
@@ -112,10 +117,20 @@ def resolve(
         )
     probe = _probe(sampling, num_candidates, num_continuations)
     before = copy.deepcopy(scheme.state_dict()) if isinstance(scheme, Stateful) else None
-    check_advantages(scheme(probe), probe)
+    tried: Any = scheme if isinstance(scheme, Stateful) else _copy(scheme)
+    check_advantages(tried(probe), probe)
     if isinstance(scheme, Stateful) and before is not None:
         scheme.load_state_dict(before)  # what it made of the made-up rollout must not go into training
     return scheme
+
+
+def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """To be tried in its place: a copy of an object that can be called. A plain function has none, nor has an object
+    that holds a lock or an open file."""
+    try:
+        return copy.deepcopy(function)
+    except TypeError:
+        return function
 
 
 AnyFilter = str | Named | Filter
@@ -153,7 +168,7 @@ def resolve_filter(
         group_filter = partial(base, **{**options, **given})
     assert callable(group_filter)
     probe = _probe(sampling, num_candidates, num_continuations)
-    check_kept(group_filter(probe), probe, name=name_of(group_filter))
+    check_kept(_copy(group_filter)(probe), probe, name=name_of(group_filter))
     return group_filter
 
 

@@ -25,6 +25,9 @@ Advantages = Sequence[Sequence[float]]
 EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
 
 
+ROUNDING = 1e-4  # of advantages, relative above 1: single precision is not used where it is further off
+
+
 class Place(NamedTuple):
     """Where a candidate stands: the group of its peers, and which member of it. Equal members are counted once."""
 
@@ -97,7 +100,10 @@ def compare(
     baseline: Rows = mean_of_peers,
     scale: Scale | Rows,
 ) -> Advantages:
-    """`(number - baseline) / scale` among the peers, agent by agent, in single precision as in TRL.
+    """`(number - baseline) / scale` among the peers, agent by agent.
+
+    In single precision, as in TRL, wherever that is good to 1e-4; groups whose numbers are too large or too close for
+    it, such as 1,000,000.04 and 1,000,000.06, in double precision.
 
     Args:
         decisions: Of any agents, in any order.
@@ -120,8 +126,7 @@ def compare(
                 groups.setdefault(place.group, {})[place.member] = number
         width = max(map(len, groups.values()))
         padded = [[*members.values(), *[math.nan] * (width - len(members))] for members in groups.values()]
-        rows = torch.tensor(padded, dtype=torch.float32)  # (G, n)
-        result = ((rows - baseline(rows)) / divisor(rows)).tolist()
+        result = _judged(torch.tensor(padded, dtype=torch.float64), baseline, divisor).tolist()
         found = {
             (group, member): value
             for (group, members), values in zip(groups.items(), result, strict=True)
@@ -130,3 +135,12 @@ def compare(
         for i, row in zip(own, places, strict=True):
             advantages[i] = [found[place] for place in row]
     return advantages
+
+
+def _judged(rows: torch.Tensor, baseline: Rows, divisor: Rows) -> torch.Tensor:
+    """The advantages of each row, see `compare`. (G, n) -> (G, n)."""
+    exact = (rows - baseline(rows)) / divisor(rows)
+    single = rows.float()
+    as_trl = ((single - baseline(single)) / divisor(single)).double()
+    off = (as_trl - exact).abs().nan_to_num(math.inf) > ROUNDING * exact.abs().clamp(min=1.0)
+    return torch.where((off & ~rows.isnan()).any(dim=1, keepdim=True), exact, as_trl)

@@ -11,7 +11,8 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -178,6 +179,20 @@ def check_model(config: ModelConfig) -> None:
         )
 
 
+@contextmanager
+def naming_models(model: str | None, given: str | Mapping[str, str | Policy]) -> Iterator[None]:
+    """Raises `OSError` with the names of the models where the Hub cannot be reached, which transformers leaves out."""
+    try:
+        yield
+    except OSError as error:
+        if "connect to" not in str(error):
+            raise
+        policies = [] if isinstance(given, str) else [each for each in given.values() if isinstance(each, Policy)]
+        names = [model, *(policy.model for policy in policies)]
+        named = " or ".join(dict.fromkeys(repr(name) for name in names if isinstance(name, str)))
+        raise OSError(f"cannot load {named}: {error} Or give a folder that has the model.") from error
+
+
 def check_reports(args: Any) -> None:
     """Raises `ValueError` where logs are to go somewhere whose package is not installed."""
     available = get_available_reporting_integrations()
@@ -206,7 +221,7 @@ def function(field_name: str, path: str) -> Any:
     Raises:
         ValueError: There is none.
     """
-    module, dot, name = path.rpartition(".")
+    module, dot, name = path.replace(":", ".").rpartition(".")  # `my_module:function`, as entry points write it
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -232,21 +247,26 @@ def choice(field_name: str, given: Any) -> Any:
     if isinstance(given, str) and given.lstrip().startswith("{"):
         given = mapping(field_name, given)
     if isinstance(given, str):
-        return function(field_name, given) if "." in given else given
+        return function(field_name, given) if _is_path(given) else given
     if not isinstance(given, Mapping) or len(given) != 1 or not isinstance(next(iter(given.values())), Mapping):
         raise ValueError(
             f"{field_name} has {given!r}; expected a name, the dotted path of a function, or one of them with its "
             f"options. Write {field_name}: {{loo: {{value: outcome}}}}."
         )
     ((name, options),) = given.items()
-    return partial(function(field_name, name), **options) if "." in name else dict(given)
+    return partial(function(field_name, name), **options) if _is_path(name) else dict(given)
+
+
+def _is_path(name: str) -> bool:
+    return "." in name or ":" in name
 
 
 class _Parser(TrlParser):
     """TRL's, which would print a usage of some hundred lines before every error."""
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; expected a value of that kind. `{self.prog} --help` shows every field.")
+        expected = "" if "expected" in message else "; expected a value of that kind"
+        raise ValueError(f"{message}{expected}. `{self.prog} --help` shows every field.")
 
 
 def _apart(given: str) -> list[str]:

@@ -148,22 +148,23 @@ def make_trainer(
             quantization_config=quantization_config,
         )
         args.model_init_kwargs = quantization_config = peft_config = None
-    return MultiAgentGRPOTrainer(
-        model,
-        make_env,
-        args,
-        train_dataset,
-        eval_dataset,
-        reward_funcs=reward_funcs or None,
-        policies=given.policies,
-        credit=credit,
-        filters=[arguments.choice("filters", one) for one in filters],
-        curriculum=curriculum,
-        schedule=schedule,
-        peft_config=peft_config,
-        quantization_config=quantization_config,
-        callbacks=[PrintTrees(given.num_trees)] if given.num_trees else None,
-    )
+    with arguments.naming_models(config.model_name_or_path, given.policies):
+        return MultiAgentGRPOTrainer(
+            model,
+            make_env,
+            args,
+            train_dataset,
+            eval_dataset,
+            reward_funcs=reward_funcs or None,
+            policies=given.policies,
+            credit=credit,
+            filters=[arguments.choice("filters", one) for one in filters],
+            curriculum=curriculum,
+            schedule=schedule,
+            peft_config=peft_config,
+            quantization_config=quantization_config,
+            callbacks=[PrintTrees(given.num_trees)] if given.num_trees else None,
+        )
 
 
 def datasets(given: TrainArguments, data: ScriptArguments, *, evaluated: bool) -> tuple[Rows, Rows | None]:

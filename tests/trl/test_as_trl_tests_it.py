@@ -34,6 +34,9 @@ from strangers import OneShot
 from trl_tests import CASES, MEANING, Checks, How, Inherits, Refused, Train, render
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:the reward function")  # TRL's tests have constant ones
+
+
 class Ask(OneShot):
     """Shows the row's prompt, once, and leaves rewards to reward functions: what TRL's data sets mean."""
 
@@ -47,6 +50,13 @@ class Ask(OneShot):
     def step(self, action: str | None) -> None:
         super().step(action)
         self.rewards = {"solver_0": 0.0}
+
+
+class Chat(Ask):
+    """The same as a conversational prompt."""
+
+    def observe(self, agent: str) -> Any:
+        return {"text": self.question}
 
 
 LINES = ["Beautiful is better than", "Explicit is", "Simple is better", "Complex", "Flat is better than", "Sparse"] * 3
@@ -112,11 +122,11 @@ def classifier(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> str
 
 
 def length(completions: Any, **_: Any) -> list[float]:
-    return [float(len(completion[0]["content"])) for completion in completions]
+    return [float(len(completion)) for completion in completions]
 
 
 def variety(completions: Any, **_: Any) -> list[float]:
-    return [float(len(set(completion[0]["content"]))) for completion in completions]
+    return [float(len(set(completion))) for completion in completions]
 
 
 async def later(completions: Any, **_: Any) -> list[float]:
@@ -141,7 +151,12 @@ def near_value(completions: Any, value: list[int], **_: Any) -> list[float]:
 
 def is_conversational(completions: Any, **_: Any) -> list[float]:
     assert [completion[0]["role"] for completion in completions] == ["assistant"] * 3
-    return [0.0] * len(completions)
+    return [float(len(completion[0]["content"])) for completion in completions]
+
+
+def is_standard(prompts: Any, completions: Any, **_: Any) -> list[float]:
+    assert set(prompts) <= set(LINES)
+    return [float(len(completion)) for completion in completions if isinstance(completion, str)]
 
 
 def looks_at_state(completions: Any, trainer_state: Any, **_: Any) -> list[float]:
@@ -150,7 +165,7 @@ def looks_at_state(completions: Any, trainer_state: Any, **_: Any) -> list[float
 
 
 def logs_extra(completions: Any, log_extra: Any, **_: Any) -> list[float]:
-    log_extra("test_column", [completion[0]["content"][:5] for completion in completions])
+    log_extra("test_column", [completion[:5] for completion in completions])
     return length(completions)
 
 
@@ -197,6 +212,7 @@ def trainer_of(
             "other_tokenizer": AutoTokenizer.from_pretrained(classifier),
             "tools": [],
             "env": Ask,
+            "chat": Chat,
         }
         if "chat_template_kwargs" in settings:
             more["processing_class"] = shouting
@@ -204,9 +220,8 @@ def trainer_of(
         functions = [classifier if name == "classifier" else globals()[name] for name in rewards]
         return MultiAgentGRPOTrainer(
             model_of(model),
-            Ask,
-            MultiAgentGRPOConfig(str(tmp_path), **settings),
-            **{"train_dataset": ROWS, "reward_funcs": functions or None, **own, **more},
+            args=MultiAgentGRPOConfig(str(tmp_path), **settings),
+            **{"env": Ask, "train_dataset": ROWS, "reward_funcs": functions or None, **own, **more},
         )
 
     return trainer_of

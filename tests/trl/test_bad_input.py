@@ -29,6 +29,13 @@ class Board(Relay):
         return spaces.Dict({})
 
 
+OPTIONS = ("max_grad_norm", "cast_lm_head_to_fp32", "generation_batch_size")
+
+
+def reward(prompts: Any, completions: Any, **columns: Any) -> list[float]:
+    return [0.0] * len(completions)
+
+
 def trainer(path: Path, *, options: dict[str, Any] | None = None, **given: Any) -> MultiAgentGRPOTrainer:
     arguments = {
         "model": "/no/such/model",
@@ -66,6 +73,38 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         ),
         ({"env": 7}, TypeError, r"env is a int, expected an id of PettingZoo's registry or a function"),
         ({"env": plan_path_v0.env(size=4)}, TypeError, r"env is a TextEnv, expected .* env=lambda:"),
+        (
+            {"env": None, "reward_funcs": reward, "args": GRPOConfig("out", use_cpu=True, bf16=False)},
+            TypeError,
+            r"needs an environment: env='pettingllms/plan_path-v0', .* 'A script with prompts and reward functions' "
+            r"in docs/training\.md, and write args=MultiAgentGRPOConfig",
+        ),
+        (
+            {"env": reward},
+            TypeError,
+            r"env is 'reward', which cannot be called without arguments \(.*'prompts'\), expected .* A reward "
+            r"function is given as reward_funcs=.* 'A script with prompts",
+        ),
+        ({"env": [reward]}, TypeError, r"env is a list, expected .* Reward functions are given as reward_funcs="),
+        ({"rollout_func": print}, TypeError, r"no argument 'rollout_func'; the environment says .* give env="),
+        ({"tools": []}, TypeError, r"no argument 'tools'; a tool is an agent or a part of the environment"),
+        ({"environment_factory": Relay}, TypeError, r"no argument 'environment_factory'; .* give env="),
+        ({"polices": "lora"}, TypeError, r"no argument 'polices'; .* docs/reference/trainer\.md\. Leave it out"),
+        (
+            {"train_dataset": Dataset.from_dict({"seed": range(3)}), "generation_batch_size": 32},
+            ValueError,
+            r"the train_dataset has 3 rows, but one generation plays 4 \(generation_batch_size 32 / num_generations "
+            r"8\), so no step .* Give 4 rows or more, .* per_device_train_batch_size 8 x steps_per_generation 4 x 1 ",
+        ),
+        (
+            {
+                "env": {"relay": Relay, "other": Relay},
+                "train_dataset": Dataset.from_dict({"seed": range(3), "environment": ["relay", "other", "relay"]}),
+                "generation_batch_size": 32,
+            },
+            ValueError,
+            r"the train_dataset has 3 rows, but one generation plays 4",
+        ),
         ({"env": dict}, TypeError, r"env made a builtins\.dict, expected a pettingzoo\.AECEnv"),
         (
             {"env": plan_path_v0.parallel_env},
@@ -188,6 +227,15 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         "arguments of TRL's own class",
         "environment of a wrong type",
         "environment made already",
+        "a script of TRL's without an environment",
+        "reward function in the environment's place",
+        "reward functions in the environment's place",
+        "rollout function",
+        "tools",
+        "environment factory",
+        "argument that there is not",
+        "too few rows",
+        "too few rows of several environments",
         "no AECEnv",
         "parallel environment",
         "no text",
@@ -218,7 +266,7 @@ def test_a_mistake_is_refused_before_the_model_is_loaded(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     given = dict(given)
-    options = {name: given.pop(name) for name in ("max_grad_norm", "cast_lm_head_to_fp32") if name in given}
+    options = {name: given.pop(name) for name in OPTIONS if name in given}
     with pytest.raises(error, match=message):
         trainer(tmp_path, options=options, **given)
 
@@ -239,6 +287,18 @@ def test_a_mistake_is_refused_before_the_model_is_loaded(
             {"max_tool_calling_iterations": 3},
             r"max_tool_calling_iterations=3, but a tool is an agent .* Set max_turns",
         ),
+        ({"max_completion_length": 0}, r"max_completion_length=0, expected the most tokens of a reply, 1 or more\."),
+        (
+            {"generation_batch_size": 10, "num_generations": 4},
+            r"\(10\) must be divisible by the global batch size \(8\)\. The global batch size 8 is "
+            r"per_device_train_batch_size 8 x 1 processes\. Set generation_batch_size=8 or 16\.$",
+        ),
+        (
+            {"generation_batch_size": 128, "num_generations": 3},
+            r"must be divisible by num_generations \(3\)\. .* Set generation_batch_size=120 or 144, or "
+            r"num_generations=2 or 4\.$",
+        ),
+        ({"num_generations": 3}, r"Set generation_batch_size=24, or num_generations=2 or 4\.$"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -270,3 +330,14 @@ def test_an_agent_of_an_environment_whose_role_peft_cannot_carry_is_told_what_to
 
     with pytest.raises(ValueError, match=r"adapter name 'a' of agent 'a_0': .* Choose another: policies="):
         trainer(tmp_path, env=Letters, policies="lora")
+
+
+def test_a_stream_that_ends_before_its_first_generation_is_told(
+    model_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    short = IterableDataset.from_generator(lambda: iter([{"seed": 1}]))
+    options = {"max_steps": 2, "num_generations": 4, "per_device_train_batch_size": 8, "disable_tqdm": True}
+    made = trainer(tmp_path, model=model_path, train_dataset=short, processing_class=tokenizer, options=options)
+    with pytest.warns(UserWarning, match=r"trained 0 steps: .* takes 2 rows \(generation_batch_size 8 / num_gen"):
+        made.train()
+    assert made.state.global_step == 0

@@ -131,6 +131,18 @@ def test_a_dotted_path_is_a_function_with_or_without_options() -> None:
     made = arguments.choice("filters", {"picky.first": {"most": 1}})
     assert (made.func, made.keywords) == (first, {"most": 1})
     assert arguments.choice("filters", "nonzero_variance") == "nonzero_variance"
+    assert arguments.choice("filters", "picky:first") is first  # as entry points write a path
+
+
+def test_a_model_that_the_hub_does_not_give_is_named(tmp_path: Path) -> None:
+    policies = {"drafter": Policy(model="org/second")}
+    with (
+        pytest.raises(OSError, match=r"cannot load 'org/first' or 'org/second': We couldn't connect to .* Or give a"),
+        arguments.naming_models("org/first", policies),
+    ):
+        raise OSError("We couldn't connect to 'https://huggingface.co' to load the files.")
+    with pytest.raises(OSError, match=r"^no space left$"), arguments.naming_models("org/first", "shared"):
+        raise OSError("no space left")
 
 
 def test_a_run_from_a_file_uses_them(tmp_path: Path, model_path: str) -> None:
@@ -213,6 +225,7 @@ WRONG = {
     "unknown setting": ({"env_kwargs": {"sise": 4}}, [], "env_kwargs is {'sise': 4}: .*expected settings of"),
     "setting out of range": ({"env_kwargs": {"size": 1}}, [], "size"),
     "settings that are no mapping": ({}, ["--env_kwargs", "size=4"], "env_kwargs is 'size=4'; expected JSON"),
+    "imports of nothing": ({}, ["--imports"], "expected at least one argument. `pettingllms train --help`"),
     "package that is not installed": ({"imports": ["pettingllms_env"]}, [], "imports names 'pettingllms_env'"),
     "no model": ({"model_name_or_path": None}, [], "no model_name_or_path; expected"),
     "unknown layout": ({"policies": "lorra"}, [], "policies='lorra'"),

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+import torch
+from trl.trainer.utils import nanstd
 
 from pettingllms_trl.credit import (
     Advantages,
@@ -26,8 +30,10 @@ from pettingllms_trl.credit import (
     loo,
     magrpo,
     max_rl,
+    nonzero_variance,
     rae,
     resolve,
+    resolve_filter,
 )
 from pettingllms_trl.credit.values import numbers_of
 from pettingllms_trl.records import Candidate, Completion, Decision
@@ -548,3 +554,66 @@ def test_two_runs_do_not_share_a_running_mean() -> None:
     one, other = (resolve("rae", sampling="tree", scale="group", num_candidates=4) for _ in range(2))
     one([choice("a_0", [3, 1])])
     assert flat(other([choice("a_0", [3, 1])])) == [3, 1]
+
+
+# ---- Precision ------------------------------------------------------------------------------------------------------
+
+# 0.04, 0.06, 0 have mean 1/30 and deviation sqrt((0.0067^2 + 0.0267^2 + 0.0333^2) / 2) = 0.030551.
+SMALL = [0.006667 / 0.030651, 0.026667 / 0.030651, -0.033333 / 0.030651]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e3, 1e6, -1e6])
+@pytest.mark.parametrize("scale", ["group", "batch"])
+def test_large_rewards_that_differ_little_are_told_apart(offset: float, scale: Any) -> None:
+    (values,) = at_grpo([choice("a", [offset + 0.04, offset + 0.06, offset])], scale=scale)
+    assert values == pytest.approx(SMALL, abs=1e-3)
+    assert abs(sum(values)) < 1e-4
+
+
+def test_large_rewards_that_are_equal_teach_nothing() -> None:
+    (values,) = at_grpo([choice("a", [1e6 + 0.1] * 3)])
+    assert values == pytest.approx([0, 0, 0], abs=1e-4)
+
+
+def test_leave_one_out_of_large_rewards_keeps_their_differences() -> None:
+    assert flat(loo([choice("a", [1e8 + 3, 1e8, 1e8])])) == pytest.approx([3, -1.5, -1.5])
+
+
+def test_advantages_of_ordinary_rewards_are_trls_to_the_last_bit() -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        rewards = [round(rng.uniform(-2, 2), rng.choice((1, 2, 9))) for _ in range(8)]
+        row = torch.tensor(rewards)
+        expected = (row - row.view(1, 8).nanmean(dim=1)) / (nanstd(row.view(1, 8), dim=1) + EPSILON)
+        assert flat(at_grpo([choice("a", rewards)])) == expected.tolist()
+
+
+# ---- The trial on a made-up rollout ---------------------------------------------------------------------------------
+
+
+class Remembers:
+    """A scheme and a filter that keep what they were given, without a state for checkpoints."""
+
+    def __init__(self, result: Callable[[Sequence[Decision]], Any], held: Any = None) -> None:
+        self.result, self.held, self.seen = result, held, list[Decision]()
+
+    def __call__(self, decisions: Sequence[Decision], /) -> Any:
+        self.seen += decisions
+        return self.result(decisions)
+
+
+def test_an_objects_memory_is_free_of_the_made_up_rollout() -> None:
+    scheme = Remembers(at_grpo)
+    assert resolve(scheme, sampling="tree", scale="none", num_candidates=2) is scheme
+    kept = Remembers(nonzero_variance)
+    assert resolve_filter(kept, sampling="tree") is kept
+    assert scheme.seen == kept.seen == []
+    shared = Remembers(at_grpo)
+    resolve(partial(shared), sampling="tree", scale="none", num_candidates=2)
+    assert shared.seen == []
+
+
+def test_an_object_that_cannot_be_copied_is_tried_itself() -> None:
+    scheme = Remembers(at_grpo, held=threading.Lock())
+    resolve(scheme, sampling="tree", scale="none", num_candidates=2)
+    assert {decision.agent for decision in scheme.seen} == {"first_0", "second_0"}

@@ -149,7 +149,13 @@ def test_a_policy_that_contradicts_itself_is_refused(fields: dict[str, Any], mes
         ({"drafter": "d", "planner": "a.b"}, r"adapter name 'a\.b' of agent 'planner_0': use letters, digits"),
         ({"drafter": "d", "planner": ""}, r"gives 'planner_0' an adapter without a name\. Name it"),
         ({"drafter": "d", "planner": "lora_x"}, r"adapter name 'lora_x' .* do not begin with 'lora'"),
-        ({"drafter": "d", "planner": "ora"}, r"adapter name 'ora' .* take no part of 'lora_'; .* Choose another"),
+        ({"drafter": "d", "planner": "ora"}, r"adapter name 'ora' .* take no part of 'lora_', nor .* Choose another"),
+        (
+            {"drafter": "d", "planner": "weight"},
+            r"adapter name 'weight' .* nor a word of PEFT's parameter names \(weight",
+        ),
+        ({"drafter": "d", "planner": "modules_to_save"}, r"adapter name 'modules_to_save' .* nor a word of PEFT's"),
+        ({"drafter": "d", "planner": "keys"}, r"adapter name 'keys' .* no attribute of nn\.ModuleDict as 'keys' is"),
     ],
     ids=[
         "layout",
@@ -168,6 +174,9 @@ def test_a_policy_that_contradicts_itself_is_refused(fields: dict[str, Any], mes
         "empty",
         "lora",
         "part of lora",
+        "weight",
+        "modules_to_save",
+        "method of a dict",
     ],
 )
 def test_a_table_that_does_not_fit_the_team_is_refused(policies: Any, message: str) -> None:
@@ -202,6 +211,16 @@ def test_a_policys_parameters_are_its_adapters_even_when_one_name_begins_with_th
     first, second = (parameters_of(model, policy) for policy in ROUTING.policies)
     assert (len(first), len(second)) == (28, 28)
     assert not {id(p) for p in first} & {id(p) for p in second}
+
+
+@pytest.mark.parametrize("name", ["weight", "default", "A", "lora_A", "base_layer", "planner_2", "0"])
+def test_an_adapter_owns_its_own_tensors_whatever_its_name(name: str, model: PeftModel) -> None:
+    config = LoraConfig(r=2, target_modules="all-linear", modules_to_save=["input_layernorm"])
+    model.add_adapter(name, config)
+    model.set_requires_grad([*ROUTING.adapters, name], True)
+    owned = [parameters_of(model, Policy(adapter=each)) for each in (*ROUTING.adapters, name)]
+    assert [len(each) for each in owned] == [28, 28, 30]  # A and B of 14 linear layers; 2 norms
+    assert len({id(p) for each in owned for p in each}) == len(trainable(model)) == 86
 
 
 def test_a_forward_pass_goes_through_the_active_adapter_alone(model: PeftModel) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
+import math
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pandas
 import pytest
 import torch
@@ -17,10 +21,10 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, Qwen3ForSequenceClassification
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
-from pettingllms_trl.reward_functions import RewardFunctions
+from pettingllms_trl.reward_functions import Judgement, RewardFunctions, of_no_use
 from pettingllms_trl.run import Choice
 from short_runs import settings
-from strangers import Relay, letters
+from strangers import OneShot, Relay, letters
 
 
 def make(model_path: str, tmp_path: Path, functions: Any, **options: Any) -> MultiAgentGRPOTrainer:
@@ -31,6 +35,7 @@ def make(model_path: str, tmp_path: Path, functions: Any, **options: Any) -> Mul
     )
 
 
+@pytest.mark.filterwarnings("ignore:the reward function")
 def test_it_is_called_for_each_decision_with_trls_arguments_the_row_and_who_acts(
     model_path: str, tmp_path: Path
 ) -> None:
@@ -108,6 +113,7 @@ def test_functions_of_one_name_are_kept_apart_and_a_name_may_be_missing(model_pa
     assert episode.decisions[0].played.parts == {"one": 1.0, "one_2": 10.0, "Named": 100.0}
 
 
+@pytest.mark.filterwarnings("ignore:the reward function")
 def test_each_functions_rewards_are_logged_unweighted_as_in_trl(model_path: str, tmp_path: Path) -> None:
     def halves(completions: list[Any], turn: list[int], **_: Any) -> list[float | None]:
         return [1.0, 0.0, 1.0, 0.0] if turn[0] == 0 else [None] * 4
@@ -287,3 +293,94 @@ def test_what_cannot_be_used_is_refused_before_a_model_is_loaded(
 ) -> None:
     with pytest.raises(error, match=message):
         make("/nowhere", tmp_path, functions, **options)
+
+
+# ---- What a TRL script's functions are given, and what they may return ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("is_text", "prompts", "completions"),
+    [
+        (True, ["?", "?"], ["0 0", "0 1"]),
+        (
+            False,
+            [[{"role": "user", "content": "?"}]] * 2,
+            [[{"role": "assistant", "content": "0 0"}], [{"role": "assistant", "content": "0 1"}]],
+        ),
+    ],
+    ids=["str", "dict"],
+)
+def test_prompts_and_completions_have_trls_format_for_what_the_agent_observes(
+    is_text: bool, prompts: Any, completions: Any
+) -> None:
+    given: dict[str, Any] = {}
+
+    def watch(**arguments: Any) -> list[float]:
+        given.update(arguments)
+        return [0.0, 0.0]
+
+    asked = dataclasses.replace(choice(), is_text=is_text)
+    RewardFunctions(watch, None).judge(asked, trainer_state=None, log_metric=print)
+    assert (given["prompts"], given["completions"]) == (prompts, completions)
+
+
+def test_a_function_for_strings_counts_characters_where_the_environment_shows_a_string(
+    model_path: str, tmp_path: Path
+) -> None:
+    def lengths(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
+        assert prompts == ["Question 1?"] * 4
+        return [float(len(completion)) for completion in completions]
+
+    args = settings(tmp_path, per_device_train_batch_size=4, max_completion_length=6)
+    trainer = MultiAgentGRPOTrainer(model_path, OneShot, args, Dataset.from_dict({"seed": [1]}), reward_funcs=lengths)
+    (episode,) = trainer._play([{"seed": 1}], sampling="tree", num_candidates=4, name="test")
+    for candidate in episode.decisions[0].candidates:
+        assert candidate.parts == {"lengths": len(candidate.completion.text)}
+
+
+@pytest.mark.parametrize("returned", [1.0, None, True])
+def test_what_is_no_list_is_refused_with_the_list_that_is_expected(returned: Any) -> None:
+    def single(**_: Any) -> Any:
+        return returned
+
+    with pytest.raises(TypeError, match=rf"'single' returned {returned} for 2 .*, expected a list of 2 numbers: ret"):
+        ask(RewardFunctions(single, None))
+
+
+def test_arrays_and_tensors_are_lists_of_numbers() -> None:
+    def array(**_: Any) -> Any:
+        return numpy.array([0.5, 1.5])
+
+    def tensor(**_: Any) -> Any:
+        return torch.tensor([2.0, 3.0])
+
+    assert ask(RewardFunctions([array, tensor], None)) == [
+        {"array": 0.5, "tensor": 2.0},
+        {"array": 1.5, "tensor": 3.0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "message"),
+    [
+        ([0.0, 0.0, 0.0], r"'f' gave 0\.0 to all 3 candidates of the first generation, .* completions are strings"),
+        ([math.nan] * 3, r"'f' returned None for every candidate of the first generation"),
+        ([0.0, 0.0, 1.0], None),
+        ([0.0, 1.0, math.nan], None),
+        ([], None),
+    ],
+)
+def test_a_function_that_tells_no_candidate_from_another_is_named(rewards: list[float], message: str | None) -> None:
+    found = of_no_use([Judgement(parts={}, rewards={"f": reward}, columns={}) for reward in rewards])
+    assert len(found) == (message is not None)
+    assert message is None or re.search(message, found[0])
+
+
+def test_training_warns_once_after_the_first_generation(model_path: str, tmp_path: Path) -> None:
+    def standard(completions: list[Any], **_: Any) -> list[float]:
+        return [float(completion.count("a")) for completion in completions]  # of a list of messages: 0
+
+    trainer = make(model_path, tmp_path, standard, max_steps=2)
+    with pytest.warns(UserWarning, match=r"'standard' gave 0\.0 to all 16 candidates") as caught:
+        trainer.train()
+    assert sum("'standard'" in str(warning.message) for warning in caught) == 1

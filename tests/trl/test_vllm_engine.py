@@ -393,7 +393,7 @@ def test_what_a_broken_rollout_left_in_flight_does_not_reach_the_next(synced: An
 def test_a_prompt_that_leaves_no_room_is_refused_by_name(synced: Any) -> None:
     long = [{"role": "user", "content": "x" * 600}]
     with (
-        pytest.raises(ValueError, match="prompt of agent 'opener_0' has 603 tokens, and vLLM was started for 512"),
+        pytest.raises(ValueError, match="prompt of agent 'opener_0' has 603 tokens, but the context holds 512"),
         synced.rollout("long"),
     ):
         synced.submit(0, Request("opener_0", long, 2))

@@ -106,10 +106,10 @@ OFF_POLICY = Inherits(method="get_off_policy_mask")
 SEQUENCE = {"importance_sampling_level": "sequence"}
 STREAM = {"train_dataset": "stream"}
 TOOLS = "`tools=` is not taken: a tool is an agent, or a part of the environment"
-TOOLS_REFUSED = Refused(error=TypeError, message="unexpected keyword argument 'tools'", given={"tools": "tools"})
+TOOLS_REFUSED = Refused(error=TypeError, message="no argument 'tools'", given={"tools": "tools"})
 FACTORY = "`environment_factory=` is not taken: `env=` makes a PettingZoo environment, and rewards are its own"
 FACTORY_REFUSED = Refused(
-    error=TypeError, message="unexpected keyword argument 'environment_factory'", given={"environment_factory": "env"}
+    error=TypeError, message="no argument 'environment_factory'", given={"environment_factory": "env"}
 )
 LIGER = "Liger's loss is gone from TRL 1.16"
 IMAGES = "observations are text; images are not supported"
@@ -225,12 +225,8 @@ CASES: tuple[Case, ...] = (
         "test_train_different_reward_model",
         Train(rewards=["classifier"], given={"reward_processing_classes": "other_tokenizer"}),
     ),
-    differs(
-        "test_train_reward_func_standard",
-        "a completion is always a list of messages, as for conversational prompts",
-        Train(rewards=["is_conversational"], moves=False),
-    ),
-    passes("test_train_reward_func_conversational", Train(rewards=["length"], slow=True)),
+    passes("test_train_reward_func_standard", Train(rewards=["is_standard"])),
+    passes("test_train_reward_func_conversational", Train(rewards=["is_conversational"], given={"env": "chat"})),
     passes("test_train_multiple_reward_funcs", Train(rewards=["length", "variety"])),
     passes("test_train_sync_and_async_reward_funcs", Train(rewards=["length", "constant_1", "later"])),
     passes("test_train_multiple_reward_funcs_with_None_output", Train(rewards=["length", "none"])),

@@ -45,6 +45,9 @@ class Gradients(TrainerCallback):
 class Unpaid(OneShot):
     """The same question, but no reward of its own: the reward function gives it, as in TRL."""
 
+    def observe(self, agent: str) -> Any:
+        return {"text": super().observe(agent)}  # of a dict, reward functions are given messages
+
     def step(self, action: str | None) -> None:
         super().step(action)
         self.rewards = {"solver_0": 0.0}
