@@ -9,10 +9,10 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from logging import Logger
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gymnasium.utils import EzPickle
 from pettingzoo import AECEnv
@@ -26,8 +26,7 @@ SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, Logger)
 """Types whose values a deep copy has in common with the original."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedState:
+class SavedState(NamedTuple):
     """A state to which an environment can be put back as often as needed; or another one that was made alike and reset.
 
     Args:
@@ -43,17 +42,18 @@ class SavedState:
 
     def restore(self, env: AECEnv) -> None:
         """Put an environment into this state."""
-        wrappers, restorable = _layers(env)
-        restorable.restore(self.snapshot)
-        kept = self.wrappers
+        wrappers: Sequence[Mapping[str, Any]] = self.wrappers
         if self.stand_ins:
-            layers = dict(zip(map(id, self.stand_ins), [*wrappers, restorable], strict=True))
-            kept = _deep_copy(kept, layers)
-        for wrapper, attributes in zip(wrappers, kept, strict=True):
-            own = vars(wrapper)
-            link = {} if LINK in attributes else {LINK: own[LINK]}
+            layers = dict(zip(map(id, self.stand_ins), _layers(env), strict=True))
+            wrappers = _deep_copy(wrappers, layers)
+        layer = env
+        for attributes in wrappers:
+            own = vars(layer)
+            inner = own[LINK]
             own.clear()
-            own.update(attributes, **link)
+            own.update(attributes)
+            own[LINK] = layer = inner
+        layer.restore(self.snapshot)
 
 
 def save_state(env: AECEnv) -> SavedState | None:
@@ -65,23 +65,24 @@ def save_state(env: AECEnv) -> SavedState | None:
     Raises:
         Exception: The environment's, or that of an attribute of a wrapper that cannot be copied.
     """
-    wrappers, restorable = _layers(env)
-    if restorable is None:
+    if _is_restorable(type(env)):
+        return SavedState(env.snapshot())
+    layers = _layers(env)
+    if not layers:
         return None
+    *wrappers, restorable = layers
     snapshot = restorable.snapshot()
-    if not wrappers:
-        return SavedState(snapshot)
-    inner = [*wrappers[1:], restorable]
-    attributes = [
-        {name: value for name, value in vars(wrapper).items() if name != LINK or value is not next_one}
-        for wrapper, next_one in zip(wrappers, inner, strict=True)
-    ]
-    if all(type(value) in PLAIN for own in attributes for value in own.values()):
+    attributes, is_plain = [], True
+    for wrapper in wrappers:
+        own = vars(wrapper).copy()
+        del own[LINK]
+        attributes.append(own)
+        is_plain = is_plain and PLAIN.issuperset(map(type, own.values()))
+    if is_plain:
         return SavedState(snapshot, attributes)
-    layers = [*wrappers, restorable]
     stand_ins = [object() for _ in layers]
-    kept = _deep_copy(attributes, dict(zip(map(id, layers), stand_ins, strict=True)))
-    return SavedState(snapshot, kept, stand_ins)
+    known = dict(zip(map(id, layers), stand_ins, strict=True))
+    return SavedState(snapshot, _deep_copy(attributes, known), stand_ins)
 
 
 def copy_env(env: AECEnv) -> AECEnv:
@@ -98,19 +99,23 @@ def copy_env(env: AECEnv) -> AECEnv:
     return twin
 
 
-def _layers(env: AECEnv) -> tuple[list[Any], Any]:
-    """The wrappers around the environment that can be restored, the outermost first, and that environment or `None`.
+def _layers(env: AECEnv) -> list[Any]:
+    """The wrappers around the environment that can be restored, the outermost first, and that environment.
 
-    Methods are looked for in classes, since a wrapper has those of what it wraps, too.
+    None where there is no such environment. Methods are looked for in classes: a wrapper has, by `__getattr__`, those
+    of what it wraps.
     """
-    wrappers: list[Any] = []
-    layer, innermost = env, env.unwrapped
-    while not (hasattr(type(layer), "snapshot") and hasattr(type(layer), "restore")):
-        if layer is innermost:
-            return [], None
-        wrappers.append(layer)
-        layer = vars(layer).get(LINK, innermost)
-    return wrappers, layer
+    layers, innermost = [env], env.unwrapped
+    while not _is_restorable(type(layers[-1])):
+        if layers[-1] is innermost or LINK not in vars(layers[-1]):
+            return []
+        layers.append(vars(layers[-1])[LINK])
+    return layers
+
+
+@lru_cache(maxsize=128)  # asked for every candidate
+def _is_restorable(kind: type) -> bool:
+    return hasattr(kind, "snapshot") and hasattr(kind, "restore")
 
 
 def _deep_copy(value: Any, known: Mapping[int, Any]) -> Any:
