@@ -28,6 +28,8 @@ ATTEMPTS = 8
 REPLIES = ("0", "1", "a", "")
 """What agents reply in every second episode, the others being of samples of their action spaces."""
 
+EPISODES = 'sampling="parallel" (with credit="grpo", or another that compares episodes)'
+
 View = Mapping[str, Any]
 """What can be seen of an environment's state, by name."""
 
@@ -52,7 +54,7 @@ class Branching:
     ) -> Branching | None:
         """`None` where no environment is branched: evaluation, and training with `sampling="parallel"` alone."""
         instead = {
-            f"sampling={sampling!r}": 'sampling="parallel"' if trains and sampling == "tree" else "",
+            f"sampling={sampling!r}": EPISODES if trains and sampling == "tree" else "",
             f"num_continuations={num_continuations}": "num_continuations=0" if trains and num_continuations else "",
             f"crash_reward={crash_reward}": "crash_reward=None" if crash_reward is not None else "",
         }
@@ -109,8 +111,8 @@ def check_branching(env: AECEnv, renew: Callable[[], AECEnv], branching: Branchi
             else:
                 return env
     warnings.warn(
-        f"the environment {name!r} raised in each of {ATTEMPTS} short episodes, the last time with {REPLIES[-1]!r} for "
-        "every reply: whether it can be branched was not checked. Let its action_space give samples that it accepts.",
+        f"the environment {name!r} raised in each of {ATTEMPTS} short episodes, so whether it can be branched was not "
+        "checked. Give it an action_space whose samples it accepts.",
         stacklevel=2,
     )
     return env

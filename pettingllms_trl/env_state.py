@@ -27,7 +27,7 @@ SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, Logger)
 
 
 class SavedState(NamedTuple):
-    """A state to which an environment can be put back as often as needed; or another one that was made alike and reset.
+    """A state to which an environment can be put back as often as needed, or another one made alike, once reset.
 
     Args:
         snapshot: What the environment's `snapshot()` returned.
@@ -60,7 +60,7 @@ def save_state(env: AECEnv) -> SavedState | None:
     """The state that an environment is in; `None` where it can only be copied.
 
     A wrapper's attributes are deep-copied. A wrapper with a `snapshot()` and `restore()` of its own is asked for them
-    instead; they then account for all that it wraps.
+    instead; they then account for all that it wraps. With a wrapper that defines `__deepcopy__`, all is copied.
 
     Raises:
         Exception: The environment's, or that of an attribute of a wrapper that cannot be copied.
@@ -89,8 +89,8 @@ def copy_env(env: AECEnv) -> AECEnv:
     """A copy of an environment in the state that it is in.
 
     It is a deep copy, but for objects that are a [`~gymnasium.utils.EzPickle`], at any depth: those are copied
-    attribute by attribute, where `copy.deepcopy` would call their constructor and so begin a new game. What a class says
-    about its copies itself, by `__deepcopy__`, `__reduce__` or a `__getstate__` of its own, holds.
+    attribute by attribute, where `copy.deepcopy` would call their constructor and so begin a new game. A class that
+    defines how it is copied, by `__deepcopy__`, `__reduce__` or a `__getstate__` of its own, is copied that way.
 
     Raises:
         Exception: Of an attribute that cannot be copied.
@@ -102,19 +102,20 @@ def copy_env(env: AECEnv) -> AECEnv:
 def _layers(env: AECEnv) -> list[Any]:
     """The wrappers around the environment that can be restored, the outermost first, and that environment.
 
-    None where there is no such environment. Methods are looked for in classes: a wrapper has, by `__getattr__`, those
-    of what it wraps.
+    Nothing where there is no such environment, or a wrapper that defines how it is copied. Methods are looked for in
+    classes: a wrapper has, by `__getattr__`, those of what it wraps.
     """
     layers, innermost = [env], env.unwrapped
     while not _is_restorable(type(layers[-1])):
-        if layers[-1] is innermost or LINK not in vars(layers[-1]):
+        wrapper = layers[-1]
+        if wrapper is innermost or LINK not in vars(wrapper) or hasattr(type(wrapper), "__deepcopy__"):
             return []
-        layers.append(vars(layers[-1])[LINK])
+        layers.append(vars(wrapper)[LINK])
     return layers
 
 
 @lru_cache(maxsize=128)  # asked for every candidate
-def _is_restorable(kind: type) -> bool:
+def _is_restorable(kind: Any) -> bool:
     return hasattr(kind, "snapshot") and hasattr(kind, "restore")
 
 
@@ -134,7 +135,8 @@ class _Memo(dict[int, Any]):
         """The copy of the object with that id."""
         if key in self._restarting and key not in self:
             original = self._restarting[key]
-            twin = self[key] = type(original).__new__(type(original))
+            kind: Any = type(original)
+            twin = self[key] = kind.__new__(kind)
             vars(twin).update(copy.deepcopy(vars(original), self))
         return super().get(key, default)
 
