@@ -65,7 +65,8 @@ def save_state(env: AECEnv) -> SavedState | None:
     Raises:
         Exception: The environment's, or that of an attribute of a wrapper that cannot be copied.
     """
-    if _is_restorable(type(env)):
+    kind: Any = type(env)
+    if _is_restorable(kind):
         return SavedState(env.snapshot())
     layers = _layers(env)
     if not layers:
@@ -105,7 +106,8 @@ def _layers(env: AECEnv) -> list[Any]:
     Nothing where there is no such environment, or a wrapper that defines how it is copied. Methods are looked for in
     classes: a wrapper has, by `__getattr__`, those of what it wraps.
     """
-    layers, innermost = [env], env.unwrapped
+    layers: list[Any] = [env]
+    innermost: Any = env.unwrapped
     while not _is_restorable(type(layers[-1])):
         wrapper = layers[-1]
         if wrapper is innermost or LINK not in vars(wrapper) or hasattr(type(wrapper), "__deepcopy__"):

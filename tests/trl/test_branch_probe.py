@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import random
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from datasets import Dataset
 from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 
-from classic_games import connect_four, rock_paper_scissors, tictactoe
+from classic_games import TextGame, connect_four, rock_paper_scissors, tictactoe
 from clients import Client, Count, RestorableCount, Transcript
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOTrainer
@@ -308,6 +309,11 @@ def test_it_takes_the_same_where_it_branches_nothing(tmp_path: Path) -> None:
         trainer(tmp_path, Client, sampling="parallel")
     with pytest.raises(OSError, match="/no/such/model"):
         MultiAgentGRPOTrainer("/no/such/model", Client, settings(tmp_path))
+
+
+def test_the_documentation_shows_the_wrapper_that_is_tested_here() -> None:
+    page = Path(__file__).parents[2] / "docs" / "add_environment.md"
+    assert inspect.getsource(TextGame) in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
