@@ -108,11 +108,13 @@ def _layers(env: AECEnv) -> list[Any]:
     """
     layers: list[Any] = [env]
     innermost: Any = env.unwrapped
-    while not _is_restorable(type(layers[-1])):
+    kind: Any = type(env)
+    while not _is_restorable(kind):
         wrapper = layers[-1]
-        if wrapper is innermost or LINK not in vars(wrapper) or hasattr(type(wrapper), "__deepcopy__"):
+        if wrapper is innermost or LINK not in vars(wrapper) or hasattr(kind, "__deepcopy__"):
             return []
         layers.append(vars(wrapper)[LINK])
+        kind = type(layers[-1])
     return layers
 
 
