@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pettingzoo import AECEnv
 
+from pettingllms_trl.env_state import SavedState, copy_env, save_state
 from pettingllms_trl.records import Candidate, Completion
 
 
@@ -25,15 +25,15 @@ class Weigh(Protocol):
 class Branch:
     """What a candidate led to: every agent's reward, the outcome so far, and the state it reached.
 
-    That state is a snapshot, or, of an environment that makes none, a copy of all of it. Where the candidate `crashed`
-    the environment, it is the state before.
+    That state is saved, or, of an environment that cannot be put back, it is that of a copy. Where the candidate
+    `crashed` the environment, it is the state before.
 
     Args:
         candidate: What was played, with the reward of the agent that acted.
         rewards: Of the step, by agent.
         outcome: The environment's account.
         over: Whether the episode has ended.
-        snapshot: The state, of an environment that makes such.
+        saved: The state, of an environment that can be put back.
         copy: The environment, of any other.
         parts: The rewards' named parts, by agent (`infos[agent]["rewards"]`), as the environment gave them.
         team: Names of those that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
@@ -44,7 +44,7 @@ class Branch:
     rewards: Mapping[str, float]
     outcome: Mapping[str, Any]
     over: bool
-    snapshot: Any
+    saved: SavedState | None
     copy: AECEnv | None
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     team: Collection[str] | None = None
@@ -54,46 +54,44 @@ class Branch:
         """An environment in that state: the one given, put back, or the copy."""
         if self.copy is not None:
             return self.copy
-        env.unwrapped.restore(self.snapshot)
+        assert self.saved is not None
+        self.saved.restore(env)
         return env
 
 
 class Start(NamedTuple):
     """The state in which an agent decides."""
 
-    restorable: bool
-    """Whether an environment goes back to it, or is copied instead."""
-    snapshot: Any
-    """To be restored, if so."""
+    saved: SavedState | None
+    """To be restored; `None` where the environment is copied instead."""
     digest: str | None
     """Of the state; `None` where the environment has no `state_hash`."""
 
 
-def start_of(env: AECEnv) -> Start:
-    """The state that an environment is in."""
-    restorable = _makes_snapshots(env)
-    return Start(restorable, env.unwrapped.snapshot() if restorable else None, _state_hash(env))
+def start_of(env: AECEnv, *, branches: bool = True) -> Start:
+    """The state that an environment is in.
+
+    Args:
+        env: In an episode.
+        branches: Whether more than one reply may be played from it; if not, it need not be saved.
+    """
+    return Start(save_state(env) if branches else None, _state_hash(env))
 
 
 def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion], start: Start) -> Iterator[Branch]:
     """Step each completion from the environment's present state, which is `start`; no branch sees another's.
 
-    An environment with `snapshot()` and `restore()` goes back and forth; any other is deep-copied.
+    An environment whose state is saved goes back and forth; any other is copied for all completions but the last.
     """
-    if start.restorable:
+    if start.saved is not None:
         for k, completion in enumerate(completions):
             if k:
-                env.unwrapped.restore(start.snapshot)
+                start.saved.restore(env)
             yield _step(env, agent, completion, restorable=True)
     else:
         for k, completion in enumerate(completions):
             last = k == len(completions) - 1
-            yield _step(env if last else copy.deepcopy(env), agent, completion, restorable=False)
-
-
-def _makes_snapshots(env: AECEnv) -> bool:
-    game = env.unwrapped
-    return hasattr(game, "snapshot") and hasattr(game, "restore")
+            yield _step(env if last else copy_env(env), agent, completion, restorable=False)
 
 
 def check_rewards(branch: Branch, agent: str) -> None:
@@ -162,7 +160,7 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
         rewards,
         outcome=dict(info.get("outcome", {})),
         over=all(terminations[name] or truncations[name] for name in env.agents),
-        snapshot=env.unwrapped.snapshot() if restorable else None,
+        saved=save_state(env) if restorable else None,
         copy=None if restorable else env,
         parts={name: infos.get(name, {}).get("rewards", {}) for name in rewards},
         team=info.get("team_rewards"),

@@ -113,7 +113,8 @@ class Candidates:
             if not own:
                 venue.reset()
                 calls.next()
-            venue.env.unwrapped.restore(self._start.snapshot)
+            assert self._start.saved is not None, "candidates of a copied environment, played at once"
+            self._start.saved.restore(venue.env)
             calls.next()
             (branch,) = self._play(venue, [k], calls)
             seconds = calls.next()

@@ -14,13 +14,13 @@ environments in the very same state:
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pettingzoo import AECEnv
 
 from pettingllms_trl.branches import Branch, Start, play_branches
+from pettingllms_trl.env_state import copy_env
 from pettingllms_trl.records import Candidate, Completion
 
 
@@ -84,17 +84,17 @@ class _Beginning:
 
     def play(self, agent: str, completion: Completion) -> Branch:
         """What a reply leads to, from that state."""
-        if self._start.restorable:
+        if self._start.saved is not None:
             env = self._env
-            env.unwrapped.restore(self._start.snapshot)
+            self._start.saved.restore(env)
         else:
-            env = copy.deepcopy(self._env)
+            env = copy_env(self._env)
         (branch,) = play_branches(env, agent, [completion], self._start)
         return branch
 
     def renew(self) -> None:
         """After a crash: the next is played in an environment that has seen none."""
-        if self._start.restorable:  # else it was a copy that crashed
+        if self._start.saved is not None:  # else it was a copy that crashed
             self._env = self._renew()
 
     def crashes_alike(self, agent: str, completion: Completion, crash: Exception) -> bool:
@@ -108,15 +108,15 @@ class _Beginning:
     def crashed(self, agent: str, completion: Completion, reward: float) -> Branch:
         """A branch that ends where it began."""
         env = self._env
-        if self._start.restorable:
-            env.unwrapped.restore(self._start.snapshot)
+        if self._start.saved is not None:
+            self._start.saved.restore(env)
         return Branch(
             Candidate(completion=completion, reward=reward, parts={"crash": reward}),
             {**dict.fromkeys(env.possible_agents, 0.0), agent: reward},
             outcome=dict(env.infos.get(agent, {}).get("outcome", {})),
             over=True,
-            snapshot=self._start.snapshot,
-            copy=None if self._start.restorable else env,
+            saved=self._start.saved,
+            copy=env if self._start.saved is None else None,
             team=(),
             crashed=True,
         )

@@ -16,6 +16,7 @@ import pettingzoo
 from datasets import Dataset
 from pettingzoo import AECEnv
 
+from pettingllms_trl.branch_probe import Branching, check_branching
 from pettingllms_trl.curriculum import Curriculum
 from pettingllms_trl.observations import prompt_of
 from pettingllms_trl.stock import COLUMN, ONLY, MakeEnv, Row, Stock, name_of
@@ -102,14 +103,17 @@ def _check_callable(env: MakeEnv) -> None:
 
 
 def check_envs(
-    make_env: MakeEnv | Mapping[str, MakeEnv], seed: int, datasets: Sequence[Any]
+    make_env: MakeEnv | Mapping[str, MakeEnv], seed: int, datasets: Sequence[Any], branching: Branching | None = None
 ) -> dict[str, list[AECEnv]]:
     """Make one environment of each name and look at it, at its rows' fields, and at what its agents observe.
+
+    Where environments are branched, each is branched in its first row's instance, see `branch_probe.py`.
 
     Args:
         make_env: As `env_makers` gave it.
         seed: Where a row has none.
         datasets: Of rows; `None` among them is left out. Of a stream only the first row is looked at.
+        branching: What environments are branched for, if they are.
 
     Returns:
         The environments, each the first of its name's pool.
@@ -120,17 +124,16 @@ def check_envs(
         for dataset in datasets:
             columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
             _check_fields(env, [column for column in columns if column != "seed"])
-        _try(env, Stock(make_env, None, default_seed=seed), next(iter(datasets[0]), {}) if datasets else {})
-        return {ONLY: [env]}
+        stock = Stock(make_env, None, default_seed=seed)
+        return {ONLY: [_try(env, stock, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
     envs = {name: _made(make) for name, make in make_env.items()}
     first: dict[str, Row] = {}
     for dataset in datasets:
         for name, fields, row in _rows_by_name(dataset, make_env):
             _check_fields(envs[name], fields, name)
             first.setdefault(name, row)
-    for name, env in envs.items():
-        _try(env, Stock(make_env, None, default_seed=seed), first.get(name, {COLUMN: name}))
-    return {name: [env] for name, env in envs.items()}
+    stock = Stock(make_env, None, default_seed=seed)
+    return {name: [_try(env, stock, first.get(name, {COLUMN: name}), branching)] for name, env in envs.items()}
 
 
 def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
@@ -185,11 +188,20 @@ def _check_fields(env: AECEnv, fields: Sequence[str], name: str = ONLY) -> None:
         )
 
 
-def _try(env: AECEnv, stock: Stock, row: Row) -> None:
+def _try(env: AECEnv, stock: Stock, row: Row, branching: Branching | None) -> AECEnv:
+    """The environment, reset to a row's instance and looked at; or a fresh one, where it has crashed in that."""
     setup = stock.setup(row)
-    env.reset(seed=setup.seed, options=setup.options)
+
+    def reset(env: AECEnv) -> AECEnv:
+        env.reset(seed=setup.seed, options=setup.options)
+        return env
+
+    reset(env)
     for agent in env.agents:
         prompt_of(env.observe(agent), agent=agent)
+    if branching is None:
+        return env
+    return check_branching(env, lambda: reset(stock.take(setup.environment, fresh=True)), branching)
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:

@@ -203,9 +203,12 @@ class Plays(Layouts):
         return rollout.episodes
 
     def _warn_of(self, rollout: Rollout) -> None:
+        charged = self.args.crash_reward is not None
         for reason in rollout.dropped.values():
             warnings.warn(
-                f"an instance was dropped, its environment having failed three times: {reason}", stacklevel=2
+                f"an instance was dropped, its environment having failed three times: {reason}"
+                + ("" if charged else ". If a reply is to blame, such as an illegal move, set crash_reward"),
+                stacklevel=2,
             )
         if rollout.crashed:
             warnings.warn(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from pettingllms_trl.conversation import Memory
 from pettingllms_trl.crashes import Crashes
 from pettingllms_trl.deadlines import Calls
 from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.env_state import copy_env
 from pettingllms_trl.observations import followup_of, prompt_of
 from pettingllms_trl.records import Completion, Decision, Episode, Message
 from pettingllms_trl.stock import Row, Setup
@@ -59,6 +59,7 @@ class Run:
         seed: Names the rollout; breaks ties between equally good candidates.
         memory: With which its agents begin.
         crashes: What is done about a reply that crashes the environment; `None`: it counts as a failure of it.
+        branches: Whether more than one reply may be played from a state. If not, states need not be saved.
         parent: Where what follows a candidate is counted, if this run continues one instead of being an episode.
     """
 
@@ -76,6 +77,7 @@ class Run:
         seed: str,
         memory: Memory = Memory(),  # noqa: B008  # frozen
         crashes: Crashes | None = None,
+        branches: bool = True,
         parent: Continued | None = None,
     ) -> None:
         self.row = row
@@ -95,6 +97,7 @@ class Run:
         self._followup: str | None = None
         self._shown_text = False
         self._crashes = crashes
+        self._branches = branches
         self._agents: list[str] = []
         self._decisions: list[Decision] = []
         self._rewards: list[Mapping[str, float]] = []
@@ -127,6 +130,7 @@ class Run:
             seed=self._seed,
             memory=memory,
             crashes=self._crashes,
+            branches=self._branches,
             parent=parent,
         )
 
@@ -144,7 +148,7 @@ class Run:
         self.venue = Venue(given, setup)
         with calls.at_work():
             if branch is not None and branch.copy is not None:
-                self.venue.env = copy.deepcopy(branch.copy)
+                self.venue.env = copy_env(branch.copy)
             else:
                 self.venue.reset()
                 if branch is not None:  # after the reset, on which a wrapper may insist
@@ -168,7 +172,7 @@ class Run:
                     return
                 self.agent = calls.agent = agent
                 observation = env.observe(agent)
-                self._start = start_of(env)
+                self._start = start_of(env, branches=self._branches)
                 break
             else:
                 self.over = True
@@ -184,7 +188,7 @@ class Run:
     @property
     def can_part(self) -> bool:
         """Whether there are several candidates, which may be played in other environments than the run's own."""
-        return self._start.restorable and len(self._sampled.completions) > 1
+        return self._start.saved is not None and len(self._sampled.completions) > 1
 
     def answered(self, sampled: Sampled) -> Candidates:
         """The agent's completions are there, to be played."""
@@ -222,7 +226,7 @@ class Run:
             self.venue.env = branches[chosen].resume(self.venue.env)
             branch = branches[chosen]
             if num_continuations and branch.copy is not None and not branch.over:  # which this run goes on in
-                branches[chosen] = replace(branch, copy=copy.deepcopy(branch.copy))
+                branches[chosen] = replace(branch, copy=copy_env(branch.copy))
         memories = [self._memory.replied(self.agent, self.prompt, sampled.prompt_ids, c) for c in sampled.completions]
         self._memory = memories[chosen]
         self.children = [

@@ -81,8 +81,15 @@ class Table:
         self._width, self._num_continuations = width, num_continuations
         self._max_envs, self._max_turns = max_envs, max_turns
         self._partners = partners
+        begin = partial(
+            Run,
+            seed=seed,
+            memory=memory,
+            crashes=crashes,
+            branches=width > 1 or num_continuations > 0 or crashes is not None,
+        )
         self._to_begin = deque(
-            _Seat(run=Run(rows[instance], instance, episode, seed=seed, memory=memory, crashes=crashes), ticket=ticket)
+            _Seat(run=begin(rows[instance], instance, episode), ticket=ticket)
             for ticket, (instance, episode) in enumerate(places)
             if instance in only
         )

@@ -39,6 +39,7 @@ from trl.models.utils import disable_gradient_checkpointing
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch
+from pettingllms_trl.branch_probe import Branching
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.conversation import remembering
 from pettingllms_trl.curricula import by_environment
@@ -182,7 +183,13 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
                 "that GRPOConfig does."
             )
         check_num_rows(train_dataset, args)
-        self._envs = check_envs(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)])
+        branching = Branching.of(
+            sampling=args.sampling,
+            num_continuations=args.num_continuations,
+            crash_reward=args.crash_reward,
+            trains=train_dataset is not None,
+        )
+        self._envs = check_envs(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)], branching)
         probes = [pool[0] for pool in self._envs.values()]
         self._environment_name = ", ".join(str(p.metadata.get("name", type(p.unwrapped).__name__)) for p in probes)
         routing = route(policies, agents_of(self._envs), model=model, tokenizer=processing_class)

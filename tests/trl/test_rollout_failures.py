@@ -70,6 +70,17 @@ class Breaks(BaseWrapper):
         self.closed.append(self)
 
 
+class BreaksRestorable(Breaks):
+    """Around an environment that makes snapshots."""
+
+    def snapshot(self) -> Any:
+        return self.instance, self.env.snapshot()
+
+    def restore(self, snapshot: Any) -> None:
+        self.instance, inner = snapshot
+        self.env.restore(inner)
+
+
 class Shop:
     """Makes environments and keeps them all."""
 
@@ -80,7 +91,9 @@ class Shop:
         self._make_env, self._breaks = make_env, breaks
 
     def __call__(self) -> Breaks:
-        self.made.append(Breaks(self._make_env(), self._breaks, self.closed))
+        env = self._make_env()
+        kind = BreaksRestorable if hasattr(env, "snapshot") else Breaks
+        self.made.append(kind(env, self._breaks, self.closed))
         return self.made[-1]
 
     def play(self, engine: Any, *, num_rows: int = 4, **options: Any) -> Rollout:
