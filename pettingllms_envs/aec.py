@@ -71,8 +71,8 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     with its legal values, or () if it is open), `reward_ranges` (least and greatest of each part), `alpha`,
     `max_return` (the most that the team's parts can add up to over an episode, before alpha) and `delayed_roles`
     (roles that are paid at later steps only, see `Role.delayed`); of one that `pettingllms_envs.assembly` made also
-    `settings`, which make another like it (without what no file holds), and `workflows`, the names of those that it can
-    be played in.
+    `settings`, which make another like it (without what no file holds), and `workflows`, the names of those that it
+    can be played in.
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
