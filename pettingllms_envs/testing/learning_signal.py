@@ -62,7 +62,7 @@ class Trial:
 
 
 def check_learning_signal(case: Case) -> str:
-    """For each role some reward of its own step changes when only its reply changes; or it is declared to be paid later.
+    """Some reward of each role's own step changes when only its reply changes, or the role is declared as paid later.
 
     At decisions of several instances the agent's reply is replaced: by the oracle's, by its replies elsewhere, and by
     those of random play; all that came before stays. Replies that the environment calls unreadable (a negative part
@@ -85,9 +85,7 @@ def check_learning_signal(case: Case) -> str:
     undeclared = {agent: trial for agent, trial in silent.items() if agent not in declared}
     changed = any(trial.pays or trial.later for trial in trials.values())
     if undeclared and not changed and oracle_of(env) is None:
-        raise Skipped(
-            "it has no oracle(), and no reply that was tried changed any reward. Give some: check(blind=...)"
-        )
+        raise Skipped("it has no oracle(), and no reply tried changed any reward. Give replies: check(blind=...)")
     for agent, trial in undeclared.items():
         raise Failed(f"{_account(agent, trial)}. AT-GRPO would never teach it: {REMEDIES}\n{trial.example}")
     paid = [agent for agent, trial in trials.items() if trial.pays]

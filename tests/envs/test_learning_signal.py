@@ -101,7 +101,7 @@ def signal(make: Any, **settings: Any) -> Result:
     ("pay", "settings", "status", "words"),
     [
         (at_once, {}, "passed", "the reward of its own step changes with the reply of adviser_0, player_0"),
-        (at_once, {"has_oracle": False}, "skipped", "it has no oracle(), and no reply that was tried changed any"),
+        (at_once, {"has_oracle": False}, "skipped", "it has no oracle(), and no reply tried changed any"),
         (at_the_end, {}, "failed", "no reply of adviser_0 changed the reward of its own step, in 3 decisions with"),
         (at_the_end, {}, "failed", "readable replies together; what it is paid at later steps does change. AT-GRPO"),
         (by_the_player, {}, "failed", "neither did what it is paid at later steps, while the other agents replied"),
@@ -119,7 +119,7 @@ def signal(make: Any, **settings: Any) -> Result:
             at_once,
             {"declared": ["advisor"]},
             "failed",
-            "['advisor']; expected a list with some of the roles adviser, ",
+            "['advisor']; expected a list with some of the roles",
         ),
         (at_once, {"declared": "adviser"}, "failed", "has 'adviser'; expected a list with some of the roles"),
     ],
