@@ -21,7 +21,9 @@ from tqdm.auto import tqdm
 
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import RunningBaseline, at_grpo, judges_own_step_alone, resolve
+from pettingllms_trl.delayed_rewards import check_delayed_roles
 from pettingllms_trl.monitor import LearningMonitor, ReplyLimit, warn_above_progress_bar
+from pettingllms_trl.policies import route
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
 from short_runs import adapter, settings
 from strangers import Relay, letters
@@ -338,36 +340,31 @@ def simultaneous() -> Any:
     return pettingzoo.utils.parallel_to_aec(Match())
 
 
-def trained(model_path: str, path: Path, env: Any, **options: Any) -> tuple[MultiAgentGRPOTrainer, list[str]]:
-    """A trainer after its training, and what was warned of from its construction on."""
-    own = {name: options.pop(name) for name in ("policies", "credit", "reward_funcs") if name in options}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        warnings.filterwarnings("ignore", "`(is_)?gradient_checkpointing")
-        trainer = MultiAgentGRPOTrainer(
-            model=model_path,
-            env=env,
-            args=settings(path, **options),
-            train_dataset=Dataset.from_dict({"seed": range(64)}),
-            peft_config=adapter(),
-            **{"policies": "lora", **own},
-        )
-        trainer.train()
-    return trainer, [str(warning.message) for warning in caught]
-
-
 def test_a_simultaneous_game_by_parallel_to_aec_warns_of_its_first_agent_and_says_that_replies_are_cut_off(
     model_path: str, tmp_path: Path
 ) -> None:
-    _, said = trained(model_path, tmp_path, simultaneous, max_steps=2, generation_batch_size=64)
-    (cut_off,) = [words for words in said if "cut off" in words]
+    trainer = MultiAgentGRPOTrainer(
+        model=model_path,
+        env=simultaneous,
+        policies="lora",
+        args=settings(tmp_path, max_steps=2, per_device_train_batch_size=64, save_strategy="steps", save_steps=2),
+        train_dataset=Dataset.from_dict({"seed": range(64)}),
+        peft_config=adapter(),
+    )
+    with pytest.warns(UserWarning, match="most replies were cut off") as caught:
+        trainer.train()
+    cut_off, later = [str(warning.message) for warning in caught if "step " in str(warning.message)]
     assert cut_off.startswith("step 0: most replies were cut off")
     assert "of opener_0's (" in cut_off
     assert " at 8 tokens" in cut_off
-    (later,) = [words for words in said if "at its own step" in words]
     assert later.startswith("step 1: no reply has been paid differently from its siblings at its own step")
     assert "opener_0 (always 0 in 32 groups, returns 0" in later
     assert "closer_0" not in later
+    place = torch.load(tmp_path / "checkpoint-2" / "place_0.pt", weights_only=True)
+    assert {agent: signal["num_flat_groups"] for agent, signal in place["monitor"].items()} == {
+        "opener_0": 32,
+        "closer_0": 0,
+    }
 
 
 class Declared(Relay):
@@ -384,27 +381,34 @@ class Declared(Relay):
         ({"credit": "grpo", "sampling": "parallel"}, False),
         ({"credit": lambda decisions: [[0.0] * len(d.candidates) for d in decisions]}, False),
         ({"policies": {"opener": Policy(trainable=False), "closer": "closer"}}, False),
-        ({"reward_funcs": lambda completions, **_: [0.0] * len(completions)}, False),
+        ({"reward_funcs": ("brevity",)}, False),
     ],
 )
 def test_a_role_declared_as_paid_later_is_warned_of_when_the_trainer_is_made_unless_the_credit_looks_further(
-    options: dict[str, Any], warns: bool, model_path: str, tmp_path: Path
+    options: dict[str, Any], warns: bool, tmp_path: Path
 ) -> None:
-    own = {name: options[name] for name in ("policies", "credit", "reward_funcs") if name in options}
-    rest = {name: value for name, value in options.items() if name not in own}
+    given = {"policies": "lora", "credit": "at_grpo", "reward_funcs": (), **options}
+    policies, credit, functions = (given.pop(name) for name in ("policies", "credit", "reward_funcs"))
+    args = settings(tmp_path, **given)
+    made = resolve(
+        credit, sampling=args.sampling, scale="group", num_candidates=4, num_continuations=args.num_continuations
+    )
+    routing = route(policies, ["opener_0", "closer_0"], model="base", tokenizer=None)
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("always")
+        check_delayed_roles({"": [Declared(1)]}, routing, made, args, reward_functions=functions)
+    assert len(caught) == warns
+    assert all(str(warning.message).startswith("the environment declares that opener_0 is") for warning in caught)
+
+
+def test_a_trainer_warns_of_a_role_declared_as_paid_later(model_path: str, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"opener_0 is paid at later steps .*credit='at_grpo' compares replies by"):
         MultiAgentGRPOTrainer(
             model=model_path,
-            env=partial(Declared, 1),
-            args=settings(tmp_path, **rest),
-            train_dataset=Dataset.from_dict({"seed": range(4)}),
-            peft_config=adapter(),
-            **{"policies": "lora", **own},
+            env=Declared,
+            args=settings(tmp_path),
+            train_dataset=Dataset.from_dict({"seed": range(8)}),
         )
-    said = [str(warning.message) for warning in caught if "delayed_roles" in str(warning.message)]
-    assert len(said) == warns
-    assert not warns or said[0].startswith("the environment declares that opener_0 is paid at later steps")
 
 
 def test_a_declaration_of_roles_that_there_are_none_of_is_refused(model_path: str, tmp_path: Path) -> None:
@@ -438,10 +442,3 @@ def test_which_schemes_compare_replies_by_their_own_step_alone(credit: Any, samp
 def test_the_error_for_a_parallel_environment_says_how_to_train_it(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"paid at the last agent's step, so train it with sampling='parallel'"):
         MultiAgentGRPOTrainer(model=None, env=Match, args=settings(tmp_path))  # type: ignore[arg-type]
-
-
-def test_what_was_seen_of_each_agent_is_in_the_checkpoint(model_path: str, tmp_path: Path) -> None:
-    trained(model_path, tmp_path, simultaneous, save_strategy="steps", save_steps=1)
-    place = torch.load(tmp_path / "checkpoint-1" / "place_0.pt", weights_only=True)
-    assert place["monitor"]["opener_0"]["num_flat_groups"] == 2
-    assert place["monitor"]["closer_0"]["has_learned"] is True
