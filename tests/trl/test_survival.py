@@ -175,7 +175,7 @@ def test_a_place_of_another_format_is_refused_with_the_way_out(model_path: str, 
     resumed = mortal(model_path, tmp_path, steps=2)
     with (
         pytest.warns(UserWarning, match="It is used, since it was asked for"),
-        pytest.raises(ValueError, match=r"place_0.pt was written by another version .* \(format 0, expected 1\)"),
+        pytest.raises(ValueError, match=r"place_0.pt was written by another version .* \(format 0, expected 2\)"),
     ):
         resumed.train(resume_from_checkpoint=str(folder))
 
