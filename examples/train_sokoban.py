@@ -36,7 +36,7 @@ def main() -> None:
             generation_batch_size=128,  # 32 instances x 4
             per_device_train_batch_size=8,
             gradient_accumulation_steps=8,
-            learning_rate=1e-6,
+            learning_rate=1e-5,  # of adapters; some ten times that of a whole model
             lr_scheduler_type="constant",
             max_completion_length=options.tokens,
             chat_template_kwargs={"enable_thinking": False},

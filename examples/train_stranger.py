@@ -2,12 +2,14 @@
 
     python examples/train_stranger.py --model Qwen/Qwen3-1.7B --output outputs/twenty
 
-Two agents name numbers in turn; the one who brings the sum to exactly 20 wins for both, going over ends it.
+Two agents name numbers in turn; the one who brings the sum to exactly 20 wins for both, going over ends it. Each step
+also pays for the moves that it saves the team, so that an agent learns from its own steps and not from the last alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from typing import Any, ClassVar
 
@@ -19,6 +21,11 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 
 GOAL = 20
+
+
+def moves_left(total: int) -> int:
+    """The fewest numbers from 1 to 9 that bring the sum from `total` to the goal."""
+    return math.ceil((GOAL - total) / 9)
 
 
 class Twenty(AECEnv):
@@ -58,8 +65,10 @@ class Twenty(AECEnv):
             self._was_dead_step(action)
             return
         said = re.findall(r"\d", action)
+        before = self.sum
         self.sum += int(said[-1]) if said else 0
-        self.rewards = dict.fromkeys(self.agents, float(self.sum == GOAL))
+        saved = moves_left(before) - moves_left(self.sum) if self.sum <= GOAL else 0
+        self.rewards = dict.fromkeys(self.agents, float(self.sum == GOAL) + 0.5 * saved)
         self.rewards[self.agent_selection] -= 0.0 if said else 0.2
         self.terminations = dict.fromkeys(self.agents, self.sum >= GOAL)
         self.infos = {agent: {"outcome": {"success": self.sum == GOAL}} for agent in self.agents}

@@ -72,8 +72,9 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     Solving the task terminates all agents; so does agreement, right or wrong, where a workflow ends by it (`outcome`
     says which it was). Using up the turns truncates them. `metadata` has `name`, the environment's own with its
     version, and `task`, its task's; `reset_options` (the options of `reset`, each with its legal values, or () if it
-    is open), `reward_ranges` (least and greatest of each part), `alpha` and `max_return` (the most that the team's
-    parts can add up to over an episode, before alpha); of a task on a data set `data`, what `core.DataSet` says of it
+    is open), `reward_ranges` (least and greatest of each part), `alpha`, `max_return` (the most that the team's parts
+    can add up to over an episode, before alpha) and `delayed_roles` (roles that are paid at later steps only, see
+    `Role.delayed`); of a task on a data set `data`, what `core.DataSet` says of it
     (name, note, remedy); of one that `pettingllms_envs.assembly` made also `settings`, which make another like it
     (without what no file holds), and `workflows`, the names of those that it can be played in.
 
@@ -120,6 +121,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             "reward_ranges": dict(workflow.ranges()),
             "alpha": self.alpha,
             "max_return": task.ranges()["value"][1] + 1,
+            "delayed_roles": [role.name for role in workflow.roles if role.delayed],
         }
         if isinstance(task, OnDataSet):
             data = task.data_set

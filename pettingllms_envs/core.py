@@ -48,10 +48,13 @@ class Role:
     Args:
         name: One lower-case word, a role's own in its workflow and not "team"; its agent is called `<name>_0`.
         job: What the role has to do, in a sentence or two of its system prompt.
+        delayed: Whether its replies are paid at later steps only, never at their own. Training needs another credit
+            scheme then: see docs/delayed_rewards.md.
     """
 
     name: str
     job: str
+    delayed: bool = False
 
 
 class Task(Protocol[State, Move]):

@@ -146,7 +146,9 @@ def _made(make_env: MakeEnv) -> AECEnv:
     if not isinstance(env, AECEnv):
         raise TypeError(
             f"env made a {type(env).__module__}.{type(env).__name__}, expected a pettingzoo.AECEnv. A parallel "
-            "environment becomes one by pettingzoo.utils.parallel_to_aec."
+            "environment becomes one by pettingzoo.utils.parallel_to_aec; all its agents are then paid at the last "
+            "agent's step, so train it with sampling='parallel' and credit='grpo', or with "
+            "credit={'at_grpo': {'value': 'return_to_go'}}."
         )
     return env
 

@@ -44,6 +44,7 @@ class Replays(SharesPrefixes, Collects):
             self._log_episodes(episodes, "train")
             decisions = self._taught(episodes)
             advantages = self._advantages_of(decisions)
+            self._watch(episodes, decisions, advantages)
             if self._rollout_log is not None:
                 self._record(rows, episodes, dict(zip(map(id, decisions), advantages, strict=True)))
             self._buffered_inputs = self._batches(decisions, advantages, selection)
@@ -53,7 +54,6 @@ class Replays(SharesPrefixes, Collects):
         """The advantages of all decisions that teach; the credit sees them once, before any is left out."""
         advantages = self._credit(decisions) if decisions else []
         credits.check_advantages(advantages, decisions)
-        self._watch(decisions, advantages)
         return advantages
 
     def _batches(

@@ -9,7 +9,7 @@
 | SIGTERM, or Ctrl-C                     | ends the optimizer step, saves, returns from `train()`; a second one kills |
 | loss or gradient not finite            | skips the step; stops after 3 in a row or 6 of 100 (`skipping.py`)         |
 | weights not finite                     | refuses to save them                                                       |
-| nothing to learn for 10 generations    | says so                                                                    |
+| an agent learns nothing                | says which and why (`monitor.py`)                                          |
 
 A resumed run is bit-equal to one never interrupted (on CPU), also where the checkpoint lies inside a generation.
 """
@@ -29,18 +29,17 @@ from torch import nn
 
 from pettingllms_trl import checkpoints
 from pettingllms_trl.credit import Advantages, Credit, Stateful
-from pettingllms_trl.health import Skips, teaches_nothing
+from pettingllms_trl.health import Skips
+from pettingllms_trl.monitor import LearningMonitor, warn_above_progress_bar
 from pettingllms_trl.policies import Routing
 from pettingllms_trl.processes import here
-from pettingllms_trl.records import Decision
+from pettingllms_trl.records import Decision, Episode
 from pettingllms_trl.signals import StopSignals
 from pettingllms_trl.skipping import SkipsSteps
 
 
-PLACE_FORMAT = 1
+PLACE_FORMAT = 2
 """Of `_place`. Another one cannot be read."""
-FLAT_GENERATIONS = 10
-"""So many in a row that teach nothing are reported."""
 _PACKAGES = ("pettingllms", "trl", "transformers", "peft", "accelerate", "torch")
 
 
@@ -50,10 +49,10 @@ class Survives(SkipsSteps):
     # Set by MultiAgentGRPOTrainer and by GRPOTrainer.
     routing: Routing
     _credit: Credit
+    _monitor: LearningMonitor
     _buffered_inputs: list[Any] | None
     _step: int
 
-    _num_flat_generations = 0
     _signals: StopSignals | None = None
     _stopped_by: str | None = None
     _staging: Path | None = None
@@ -189,7 +188,7 @@ class Survives(SkipsSteps):
             "generation": self._buffered_inputs if micro_step else None,
             "credit": dict(self._credit.state_dict()) if isinstance(self._credit, Stateful) else None,
             "skips": {"lately": list(self._skips.lately), "total": self._skips.total},
-            "num_flat_generations": self._num_flat_generations,
+            "monitor": self._monitor.state_dict(),
         }
 
     def _load_optimizer_and_scheduler(self, checkpoint: str) -> None:
@@ -232,7 +231,7 @@ class Survives(SkipsSteps):
         self._step = place["micro_step"]
         self._buffered_inputs = place["generation"]
         self._skips = Skips(tuple(place["skips"]["lately"]), place["skips"]["total"])
-        self._num_flat_generations = place["num_flat_generations"]
+        self._monitor.load_state_dict(place["monitor"])
         if place["credit"] is not None and isinstance(self._credit, Stateful):
             self._credit.load_state_dict(place["credit"])
 
@@ -256,18 +255,8 @@ class Survives(SkipsSteps):
             self.control.should_training_stop = True
         super()._maybe_log_save_evaluate(*args, **kwargs)
 
-    def _watch(self, decisions: Sequence[Decision], advantages: Advantages) -> None:
-        """Say so, once, where generation after generation taught nothing."""
-        if not decisions:  # as where a schedule's learners play in none of the environments of these rows
-            return
-        self._num_flat_generations = (self._num_flat_generations + 1) * teaches_nothing(decisions, advantages)
-        if self._num_flat_generations == FLAT_GENERATIONS and self.is_world_process_zero():
-            rewards = [candidate.reward for decision in decisions for candidate in decision.candidates]
-            warnings.warn(
-                f"step {self.state.global_step}: in {FLAT_GENERATIONS} generations in a row all rewards of each group "
-                f"were equal (in the last, {min(rewards):g} to {max(rewards):g} over all groups), so nothing is "
-                "learnt. Either the policies collapsed to one reply, or the instances are too hard or too easy to "
-                "tell replies apart. Look at some (log_completions=True); then raise temperature or num_generations, "
-                "change the instances, or resume from an older checkpoint.",
-                stacklevel=2,
-            )
+    def _watch(self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages) -> None:
+        """Warn where a generation shows that an agent cannot learn."""
+        for words in self._monitor.observe(episodes, decisions, advantages):
+            if self.is_world_process_zero():
+                warn_above_progress_bar(f"step {self.state.global_step}: {words}")

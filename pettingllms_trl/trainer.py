@@ -44,9 +44,11 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.conversation import remembering
 from pettingllms_trl.curricula import by_environment
 from pettingllms_trl.curriculum import Curriculum, Progress
+from pettingllms_trl.delayed_rewards import check_delayed_roles
 from pettingllms_trl.entropy import SteersEntropy
 from pettingllms_trl.environment import Env, agents_of, check_envs, check_levels, env_makers
 from pettingllms_trl.layouts import instead
+from pettingllms_trl.monitor import LearningMonitor, reply_limits
 from pettingllms_trl.order import check_num_rows
 from pettingllms_trl.passes import Pass, of_micro_step
 from pettingllms_trl.policies import Policy, route
@@ -82,7 +84,12 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     ...     model="Qwen/Qwen3-1.7B",
     ...     env="pettingllms/plan_path-v0",
     ...     policies="lora",
-    ...     args=MultiAgentGRPOConfig(output_dir="plan-path-team", num_generations=4),
+    ...     args=MultiAgentGRPOConfig(
+    ...         output_dir="plan-path-team",
+    ...         num_generations=4,
+    ...         learning_rate=1e-5,
+    ...         chat_template_kwargs={"enable_thinking": False},
+    ...     ),
     ...     train_dataset=Dataset.from_dict({"seed": range(1000)}),
     ... )
     >>> trainer.train()
@@ -215,6 +222,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         remembering(args.history, agents_of(self._envs))
         self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
         assert not isinstance(args.reward_parts, str)
+        check_delayed_roles(self._envs, routing, self._credit, args, reward_functions=self._user_rewards.names)
         self._weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=self._user_rewards.names)
         if processing_class is not None:
             check_chat_template(processing_class)
@@ -254,6 +262,16 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
         self._rollout_log = self._logged_rollouts()
+        self._monitor = LearningMonitor(
+            reply_limits(
+                routing.of_agent,
+                self._voices,
+                self._overrides,
+                max_length=args.max_completion_length,
+                chat_template=self.chat_template,
+                chat_template_kwargs=self.chat_template_kwargs,
+            )
+        )
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()

@@ -206,10 +206,12 @@ def environments(layout: Layout) -> Lines:
 def update(layout: Layout, size: Size) -> Lines:
     """How the weights change."""
     steps = MINI_BATCH // size.rows
-    rate = "the paper's, for whole models; adapters usually take ten times that" if layout.adapters else "the paper's"
+    rate, why = ("1.0e-6", "the paper's")
+    if layout.adapters:
+        rate, why = ("1.0e-5", "adapters learn at some ten times the rate of whole models (the paper's: 1e-6)")
     return (
         ("credit: at_grpo", ""),
-        ("learning_rate: 1.0e-6", rate),
+        (f"learning_rate: {rate}", why),
         ("lr_scheduler_type: constant", ""),
         ("beta: 0.0", "no KL term"),
         ("epsilon: 0.2", "clip range"),

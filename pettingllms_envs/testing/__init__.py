@@ -13,8 +13,9 @@ In a test, `conforms(make)` raises with the report instead.
 
 What an environment need not have is skipped with the reason. It is asked for, where there is such a thing:
 `snapshot()` and `restore()` (else it is deep-copied), `unwrapped.oracle()` (a reply of the agent that is to act),
-`metadata["max_return"]`, `["reward_ranges"]` and `["reset_options"]`, `infos[agent]["rewards"]` (parts by name) and
-`infos[agent]["outcome"]["success"]`, `unwrapped.workflow.task.blind_replies`. See `pettingllms_envs.aec.TextEnv`.
+`metadata["max_return"]`, `["reward_ranges"]`, `["reset_options"]` and `["delayed_roles"]`, `infos[agent]["rewards"]`
+(parts by name) and `infos[agent]["outcome"]["success"]`, `unwrapped.workflow.task.blind_replies`. See
+`pettingllms_envs.aec.TextEnv`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.testing.floors import check_floors, check_oracle, check_rewards
+from pettingllms_envs.testing.learning_signal import check_learning_signal
 from pettingllms_envs.testing.pairs import check_pairs
 from pettingllms_envs.testing.pettingzoos import check_parallel, check_pettingzoo
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, reply_pool, task_of
@@ -69,6 +71,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "oracle": check_oracle,
     "floors": check_floors,
     "rewards": check_rewards,
+    "learning signal": check_learning_signal,
     "no solution shown": check_no_solution_shown,
     "pairs of roles": check_pairs,
 }

@@ -16,6 +16,8 @@ is a few lines over `values.py` (the number) and `peers.py` (peers, baseline, sc
 | `rae`            | reward; return (1)      | the role's past            | running mean, none     | both     |
 
 Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
+A scheme that is judged by the step's reward cannot teach a role that is paid at later steps only:
+docs/delayed_rewards.md has measured which can.
 
 To add one, write a function of a sequence of `Decision` that returns, for each, one number per candidate, and give it
 to the trainer as `credit=`. Options of those above are set by `functools.partial`, `credit=partial(gigpo, gamma=1.0)`,
@@ -32,6 +34,7 @@ from pettingllms_trl.credit.door import (
     Sampling,
     Stateful,
     check_advantages,
+    judges_own_step_alone,
     name_of,
     resolve,
     resolve_filter,
@@ -76,6 +79,7 @@ __all__ = [
     "first_rows",
     "gigpo",
     "grpo",
+    "judges_own_step_alone",
     "loo",
     "magrpo",
     "max_rl",

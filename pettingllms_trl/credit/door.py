@@ -178,6 +178,20 @@ def name_of(function: Callable[..., Any]) -> str:
     return base.__name__ if inspect.isroutine(base) or inspect.isclass(base) else type(base).__name__
 
 
+def judges_own_step_alone(credit: Credit, sampling: Sampling) -> bool:
+    """Whether a scheme that `resolve` gave is one of ours which compares candidates by the reward of their own step.
+
+    Of a user's own function it is not known, and the answer is no.
+    """
+    if isinstance(credit, RunningBaseline):
+        return sampling == "tree" and credit.value == "reward"
+    function, options = _taken_apart(credit)
+    if sampling != "tree" or function not in (at_grpo, loo, max_rl):
+        return False
+    value = options.get("value", inspect.signature(function).parameters["value"].default)
+    return bool(value == "reward")
+
+
 def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
     """Refuse anything but one finite number for each candidate of each decision.
 

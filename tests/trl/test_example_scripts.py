@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import runpy
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from pettingllms_trl import Completion
+from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.demonstrations import read
+from pettingllms_trl.engine import Request, Sampled, Waves
+from pettingllms_trl.rollout import play
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -64,3 +70,54 @@ def test_what_is_collected_can_be_read_and_succeeded(
     said = capsys.readouterr().out
     assert f"of 6 episodes succeeded; {len(kept)} decisions in successes.jsonl" in said
     assert ("Nothing to imitate" in said) is (not kept)
+
+
+def test_both_roles_of_the_third_party_example_have_something_to_learn_from_at_their_first_decision() -> None:
+    """Of 60 instances with 8 random digits a decision, more than half of the groups differ, and of both roles.
+
+    Not all can: from 1 every digit but 0 leaves two moves.
+    """
+    example = runpy.run_path(str(EXAMPLES / "train_stranger.py"))
+    rng = random.Random(0)
+
+    def sample(requests: Sequence[Request]) -> list[Sampled]:
+        digits = [[str(rng.randrange(10)) for _ in range(request.num_candidates)] for request in requests]
+        return [Sampled((1,), tuple(Completion(ids=(2,), text=digit) for digit in each)) for each in digits]
+
+    rollout = play(
+        [{"seed": seed} for seed in range(60)],
+        make_env=example["Twenty"],
+        engine=Waves(sample),
+        sampling="tree",
+        num_candidates=8,
+        max_turns=8,
+        seed="example",
+    )
+    decisions = [decision for episode in rollout.episodes for decision in episode.decisions]
+    flat = {"first_0": 0, "second_0": 0}
+    for decision, advantages in zip(decisions, at_grpo(decisions), strict=True):
+        if decision.turn == 0:
+            flat[decision.agent] += not any(advantages)
+    assert flat["first_0"] < 30
+    assert flat["second_0"] < 30
+
+
+@pytest.mark.parametrize(("total", "moves"), [(0, 3), (1, 3), (2, 2), (10, 2), (11, 1), (19, 1), (20, 0)])
+def test_the_moves_that_are_left_are_the_fewest(total: int, moves: int) -> None:
+    assert runpy.run_path(str(EXAMPLES / "train_stranger.py"))["moves_left"](total) == moves
+
+
+def test_the_example_of_delayed_rewards_trains() -> None:
+    example = runpy.run_path(str(EXAMPLES / "delayed_rewards.py"))
+    share = example["train"]("tree", "at_grpo", {}, steps=1)
+    assert set(share) == {"caller_0", "closer_0"}
+    assert all(0.0 <= value <= 1.0 for value in share.values())
+
+
+@pytest.mark.slow
+def test_what_is_paid_later_is_learned_by_every_scheme_but_the_one_that_compares_single_steps() -> None:
+    example = runpy.run_path(str(EXAMPLES / "delayed_rewards.py"))
+    for name, sampling, credit, options in example["SCHEMES"]:
+        share = example["train"](sampling, credit, options, steps=60)
+        assert share["closer_0"] > 0.9, name
+        assert share["caller_0"] < 0.1 if name == "at_grpo" else share["caller_0"] > 0.9, name

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.credit import resolve
 
 
@@ -52,3 +53,21 @@ def test_the_training_script_trains_saves_and_evaluates(
 def test_the_credit_scheme_of_the_readme_is_one(tmp_path: Path) -> None:
     scheme = run(CREDIT[0], tmp_path)["best_minus_rest"]
     resolve(scheme, sampling="tree", scale="group", num_candidates=4)
+
+
+DOCUMENTS = {
+    "README": README,
+    "docs/training.md": (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8"),
+    "the trainer's docstring": str(MultiAgentGRPOTrainer.__doc__),
+}
+
+
+@pytest.mark.parametrize("text", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_every_example_that_trains_qwen3_turns_its_thinking_off(text: str) -> None:
+    """It thinks by default, and is cut off before it answers."""
+    examples = [code for code in re.findall(r"```python\n(.*?)```", text, re.S) if "GRPOTrainer(" in code]
+    trainings = [
+        part for code in examples for part in code.split("MultiAgentGRPOTrainer(")[1:] if "Qwen/Qwen3" in part
+    ]
+    assert trainings
+    assert all('chat_template_kwargs={"enable_thinking": False}' in part for part in trainings)

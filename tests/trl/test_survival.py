@@ -25,7 +25,7 @@ from mortal import equal, mortal, weights
 from pettingllms_trl import signals
 from pettingllms_trl.checkpoints import CorruptCheckpoint, verify
 from pettingllms_trl.credit import at_grpo
-from pettingllms_trl.health import Skips, coordinates, named, teaches_nothing
+from pettingllms_trl.health import Skips, coordinates, group_statistics, named
 from pettingllms_trl.order import EpochSampler
 from pettingllms_trl.records import Candidate, Completion, Decision
 from pettingllms_trl.signals import StopSignals
@@ -175,7 +175,7 @@ def test_a_place_of_another_format_is_refused_with_the_way_out(model_path: str, 
     resumed = mortal(model_path, tmp_path, steps=2)
     with (
         pytest.warns(UserWarning, match="It is used, since it was asked for"),
-        pytest.raises(ValueError, match=r"place_0.pt was written by another version .* \(format 0, expected 1\)"),
+        pytest.raises(ValueError, match=r"place_0.pt was written by another version .* \(format 0, expected 2\)"),
     ):
         resumed.train(resume_from_checkpoint=str(folder))
 
@@ -543,7 +543,8 @@ def test_the_decisions_of_a_batch_are_named_once_each_whatever_the_order_of_its_
 def test_a_generation_teaches_nothing_where_no_group_has_two_rewards_and_no_advantage_is_left(
     decisions: list[Decision], advantages: list[list[float]], expected: bool
 ) -> None:
-    assert teaches_nothing(decisions, advantages) is expected
+    (statistics,) = group_statistics(decisions, advantages).values()
+    assert statistics.is_flat is expected
 
 
 class Indifferent(Relay):
@@ -559,5 +560,5 @@ def test_a_collapsed_run_says_so_once(model_path: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="in 10 generations in a row") as caught:
         trainer.train()
     (said,) = [str(warning.message) for warning in caught if "generations in a row" in str(warning.message)]
-    assert said.startswith("step 9: in 10 generations in a row all rewards of each group were equal")
-    assert "-0.2 to -0.2 over all groups" in said
+    assert said.startswith("step 9: in 10 generations in a row all rewards of each group were equal, so nothing is")
+    assert "learnt by opener_0 (-0.2 to -0.2 over all groups of the last), closer_0 (-0.2 to -0.2" in said

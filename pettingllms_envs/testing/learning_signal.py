@@ -1,0 +1,193 @@
+"""Whether each role can be told apart by the reward of its own step, or the environment says that it is paid later.
+
+AT-GRPO compares an agent's replies by the reward of the step in which they are played. A role whose own steps are
+paid alike whatever it says gets no advantage at any decision and never learns, unless it is trained with a credit
+scheme that looks further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pettingllms_envs.testing.play import (
+    Case,
+    Episode,
+    Failed,
+    Skipped,
+    Start,
+    blaming,
+    episode,
+    mixed_play,
+    oracle_of,
+    over,
+    scripted,
+    told,
+)
+
+
+NUM_STARTS = 10
+NUM_DECISIONS = 6
+"""Of each agent in an episode, spread from its first to its last."""
+NUM_KNOWN = 4
+"""Latest replies of the agent that are tried again in another state."""
+TOLERANCE = 1e-9
+REMEDIES = (
+    "pay the role for its own step, or declare metadata['delayed_roles'] and train with credit={'at_grpo': {'value': "
+    "'return_to_go'}}, credit='counterfactual' or sampling='parallel'"
+)
+
+
+@dataclass(slots=True)
+class Trial:
+    """What came of changing one agent's replies.
+
+    Args:
+        num_decisions: Decisions at which its reply was changed.
+        num_replies: Replies tried at them, together.
+        pays: Whether the reward of its own step changed.
+        later: Whether what it was paid after that step changed.
+        known: Its replies so far, the oracle's first.
+        example: A play that leads to one of the decisions, in words.
+    """
+
+    num_decisions: int = 0
+    num_replies: int = 0
+    pays: bool = False
+    later: bool = False
+    known: list[str] = field(default_factory=list)
+    example: str = ""
+
+
+def check_learning_signal(case: Case) -> str:
+    """Some reward of each role's own step changes when only its reply changes, or the role is declared as paid later.
+
+    At decisions of several instances the agent's reply is replaced: by the oracle's, by its replies elsewhere, and by
+    those of random play; all that came before stays. Replies that the environment calls unreadable (a negative part
+    `format`) are left out, for to be readable is not all that a role has to learn.
+
+    `metadata["delayed_roles"]` names the roles that are paid at later steps, by role or by agent.
+    """
+    env = case.make()
+    declared = _declared(env)
+    trials = {agent: Trial() for agent in env.possible_agents}
+    for start in case.starts[:NUM_STARTS]:
+        course = _course(env, case, start)
+        for i, agent in _decisions(course):
+            if not trials[agent].pays:
+                with blaming(partial(told, start, course.replies[:i])):
+                    _vary(env, case, course, i, trials[agent])
+        if all(trial.pays for trial in trials.values()):
+            break
+    silent = {agent: trial for agent, trial in trials.items() if trial.num_decisions and not trial.pays}
+    undeclared = {agent: trial for agent, trial in silent.items() if agent not in declared}
+    changed = any(trial.pays or trial.later for trial in trials.values())
+    if undeclared and not changed and oracle_of(env) is None:
+        raise Skipped("it has no oracle(), and no reply tried changed any reward. Give replies: check(blind=...)")
+    for agent, trial in undeclared.items():
+        raise Failed(f"{_account(agent, trial)}. AT-GRPO would never teach it: {REMEDIES}\n{trial.example}")
+    paid = [agent for agent, trial in trials.items() if trial.pays]
+    details = [f"the reward of its own step changes with the reply of {', '.join(paid)}"] if paid else []
+    details += [f"paid later, as declared: {', '.join(silent)}"] if silent else []
+    return "; ".join(details) or "no agent took a decision"
+
+
+def _declared(env: Any) -> set[str]:
+    """The agents whose roles are declared to be paid later."""
+    names = env.metadata.get("delayed_roles", ())
+    roles = {agent: agent.rpartition("_")[0] or agent for agent in env.possible_agents}
+    if isinstance(names, str) or (unknown := [name for name in names if name not in {*roles, *roles.values()}]):
+        what = names if isinstance(names, str) else unknown
+        raise Failed(
+            f"metadata['delayed_roles'] has {what!r}; expected a list with some of the roles "
+            f"{', '.join(dict.fromkeys(roles.values()))}"
+        )
+    return {agent for agent, role in roles.items() if agent in names or role in names}
+
+
+def _course(env: Any, case: Case, start: Start) -> Episode:
+    """Random play with some of the oracle's replies; at each moment who is to act and what the oracle would say."""
+
+    def look(env: Any) -> tuple[str, str | None] | None:
+        if not env.agents or over(env):
+            return None
+        ask = oracle_of(env)
+        return env.agent_selection, None if ask is None else ask()
+
+    return episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=look)
+
+
+def _decisions(course: Episode) -> Iterator[tuple[int, str]]:
+    """The steps at which an agent's reply is replaced, and the agent."""
+    steps: dict[str, list[int]] = {}
+    for i, reply in enumerate(course.replies):
+        if reply is not None:
+            steps.setdefault(course.seen[i][0], []).append(i)
+    for agent, own in steps.items():
+        stride = max((len(own) - 1) / (NUM_DECISIONS - 1), 1.0)
+        for k in range(min(len(own), NUM_DECISIONS)):
+            yield own[round(k * stride)], agent
+
+
+def _vary(env: Any, case: Case, course: Episode, i: int, trial: Trial) -> None:
+    """Replace the i-th reply of an episode, until two replies are paid differently at their own step."""
+    _, oracle = course.seen[i]
+    given = [*([] if oracle is None else [oracle]), *filter(None, [course.replies[i]])]
+    readable: list[str] = []
+    rewards: list[float] = []
+    for reply in dict.fromkeys((*given, *trial.known[-NUM_KNOWN:], *case.pool)):
+        own, is_readable = _own_step(env, course, i, reply)
+        if is_readable:
+            readable.append(reply)
+            rewards.append(own)
+        if _differ(rewards):
+            trial.pays = True
+            return
+    trial.num_decisions += 1
+    trial.num_replies += len(readable)
+    trial.known += given
+    trial.example = trial.example or told(course.start, course.replies[:i])
+    if not trial.later:
+        trial.later = _differ([_later_steps(env, case, course, i, reply) for reply in readable])
+
+
+def _own_step(env: Any, course: Episode, i: int, reply: str) -> tuple[float, bool]:
+    """The reward of the acting agent's own step, and whether the environment could read the reply."""
+    agent, _ = course.seen[i]
+    episode(env, course.start, scripted([*course.replies[:i], reply]), max_steps=i + 1)
+    parts = env.infos[agent].get("rewards", {}) if agent in env.infos else {}
+    return env.rewards.get(agent, 0.0), not (isinstance(parts, Mapping) and parts.get("format", 0.0) < 0)
+
+
+def _later_steps(env: Any, case: Case, course: Episode, i: int, reply: str) -> float:
+    """What the agent is paid after its own step, while all later replies are as they were."""
+    agent, _ = course.seen[i]
+    replies = [*course.replies[:i], reply, *course.replies[i + 1 :]]
+    rewards: list[float] = []
+    played = episode(
+        env,
+        course.start,
+        scripted(replies),
+        max_steps=case.max_steps,
+        look=lambda env: rewards.append(env.rewards.get(agent, 0.0)),
+    )
+    return played.totals.get(agent, 0.0) - sum(rewards[1 : i + 2])
+
+
+def _differ(values: Sequence[float]) -> bool:
+    return bool(values) and max(values) - min(values) > TOLERANCE
+
+
+def _account(agent: str, trial: Trial) -> str:
+    """What was tried in vain, in words."""
+    later = (
+        "what it is paid at later steps does change"
+        if trial.later
+        else "neither did what it is paid at later steps, while the other agents replied as before"
+    )
+    return (
+        f"no reply of {agent} changed the reward of its own step, in {trial.num_decisions} decisions with "
+        f"{trial.num_replies} readable replies together; {later}"
+    )
