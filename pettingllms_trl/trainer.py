@@ -58,6 +58,7 @@ from pettingllms_trl.schedules import Alternate, Schedule, check_windows, learne
 from pettingllms_trl.selection import check_resampling
 from pettingllms_trl.serving import check_served
 from pettingllms_trl.tokens import reader
+from pettingllms_trl.versions import CountsSteps
 from pettingllms_trl.voices import check_chat_template
 from pettingllms_trl.walks import modules_of, training
 
@@ -226,7 +227,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
                 train_dataset=train_dataset if self._can_train else Dataset.from_dict({"seed": [args.seed]}),
                 eval_dataset=eval_dataset,
                 processing_class=processing_class,
-                callbacks=callbacks,
+                callbacks=[CountsSteps(self._count_step), *(callbacks or [])],
                 optimizers=optimizers,
                 quantization_config=quantization_config,
                 peft_config=peft_config,
@@ -237,6 +238,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         self._readers = {name: reader(voice.processing_class) for name, voice in self._voices.items()}
         self._follow = self._conversations()
         self._serving = self._serve(args, model)
+        self._canary = self._make_canary(args)
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
         self._rollout_log = self._logged_rollouts()
@@ -355,6 +357,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""
         if not self._can_train:
             raise ValueError("train() needs a train_dataset: give one whose rows are instances, e.g. a column 'seed'")
+        self._count_step()  # DeepSpeed and FSDP load a checkpoint without `_load_from_checkpoint`
         return super().train(*args, **kwargs)
 
     # ---- Evaluation and logging -----------------------------------------------------------------------------------
