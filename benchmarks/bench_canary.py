@@ -35,10 +35,15 @@ ENV = "pettingllms/plan_path-v0"
 
 
 class Compares(TrainerCallback):
-    """After each step, both comparisons of each policy; ends the run when the stale engine is found."""
+    """After each step, both comparisons of each policy; ends the run when the stale engine is found.
 
-    def __init__(self) -> None:
+    Args:
+        least: Steps to take in any case.
+    """
+
+    def __init__(self, least: int) -> None:
         self.trainer: Any = None
+        self.least = least
         self.agreements: dict[tuple[str, str], Agreement] = {}
         self.found_at: int | None = None
         self.moved = 0.0
@@ -57,7 +62,7 @@ class Compares(TrainerCallback):
             self.stale[policy] = there
             for kind in self.most:
                 self.agreements[policy, kind] = begin(0, here, there, largest=1.0).agreement
-            self.difference = max(self.difference, canaries._rms(here - there))
+            self.difference = max(self.difference, canaries._rms(here.working - there))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Scores of the stale engine are what they were: nothing has been given to it."""
@@ -73,19 +78,19 @@ class Compares(TrainerCallback):
                     self.false_alarms += found.is_stale
                 elif found.is_stale and self.found_at is None:
                     self.found_at, self.moved = state.global_step, found.moved
-        control.should_training_stop = self.found_at is not None
+        control.should_training_stop = self.found_at is not None and state.global_step >= self.least
 
-    def scores(self, policy: str) -> tuple[canaries.Array, canaries.Array]:
+    def scores(self, policy: str) -> tuple[canaries.Own, canaries.Array]:
         """The log-probabilities of the fixed text here and in the engine."""
         trainer, began = self.trainer, time.perf_counter()
         ids = list(trainer._canary._tokenize(policy, canaries.TEXT))[: canaries.MAX_TOKENS]
-        here = canaries.np.array(trainer._score(policy, ids))
+        here = trainer._score(policy, ids)
         (scored,) = trainer._serving.score(policy, ids)
         self.seconds.append(time.perf_counter() - began)
         return here, canaries.np.array(scored.logprobs)
 
 
-def make_trainer(path: str, output_dir: Path, *, precision: str, rate: float, num_steps: int) -> Any:
+def make_trainer(path: str, output_dir: Path, *, precision: str, rate: float, num_steps: int, least: int) -> Compares:
     """A trainer whose steps are all of one generation."""
     args = MultiAgentGRPOConfig(
         str(output_dir),
@@ -108,7 +113,7 @@ def make_trainer(path: str, output_dir: Path, *, precision: str, rate: float, nu
         canary="warn",
         canary_steps=10**9,
     )
-    compares = Compares()
+    compares = Compares(least)
     compares.trainer = MultiAgentGRPOTrainer(
         path,
         ENV,
@@ -126,6 +131,7 @@ def main() -> int:
     """Prints the table. Status 1 where an engine with the right weights was taken for a stale one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1000, help="at most")
+    parser.add_argument("--least", type=int, default=100, help="steps in which the right weights are compared")
     parser.add_argument("--only", default="", help="precisions with this text in their names")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     given = parser.parse_args()
@@ -138,7 +144,12 @@ def main() -> int:
                 if given.only not in precision:
                     continue
                 compares = make_trainer(
-                    path, Path(folder) / "run", precision=precision, rate=rate, num_steps=given.steps
+                    path,
+                    Path(folder) / "run",
+                    precision=precision,
+                    rate=rate,
+                    num_steps=given.steps,
+                    least=given.least,
                 )
                 kept.append(compares)  # an engine that is forgotten takes the process groups of the others along
                 compares.trainer.train()

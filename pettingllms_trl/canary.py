@@ -11,6 +11,10 @@ rate changes them, so two questions are asked of the T differences:
 | has, or has it stayed where it was?                           | grows with every step, rounding does not            |
 
 How much rounding makes is measured at the start of the run, when both have the weights that they were loaded with.
+
+The trainer's movement in bfloat16 has rounding of its own, which an engine with the same weights does not share. So
+the direction of the movement is taken from a pass in float32, where the trainer's weights are in float32; where they
+are not, movements are looked at only when they are well above rounding.
 """
 
 from __future__ import annotations
@@ -49,10 +53,29 @@ LARGEST_AT_START = {"float32": 1e-2, "other": 0.5}
 """Nats, root mean square: beyond it engine and trainer do not have the same model, however each rounds."""
 MARGIN = 8.0
 """How often the noise of the start a difference may be."""
+CLEAR = 3.0
+"""How often the noise a movement must be to be looked at, where its direction is not known in float32."""
 CERTAIN = 6.0
 """Standard errors by which an engine is seen to stay behind."""
 BEHIND = 0.25
 """Share of the trainer's movement that an engine with the same weights may miss: rounding can look like movement."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Own:
+    """The trainer's log-probabilities of a text.
+
+    Args:
+        working: (T,) in the precision of the run.
+        exact: (T,) the same in float32. `None`: the weights themselves have less.
+    """
+
+    working: Array
+    exact: Array | None
+
+    def before(self, length: int) -> Own:
+        """Of the first tokens only."""
+        return Own(self.working[:length], None if self.exact is None else self.exact[:length])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,14 +84,14 @@ class Agreement:
 
     Args:
         version: Of the trainer's weights.
-        trainer: (T,) its log-probabilities.
+        own: The trainer's log-probabilities.
         engine: (T,) the engine's.
         noise: Nats, root mean square: what rounding changed at the start of the run.
         scale: Root mean square of the log-probabilities that `noise` was measured on.
     """
 
     version: int
-    trainer: Array
+    own: Own
     engine: Array
     noise: float
     scale: float
@@ -97,48 +120,61 @@ class Comparison:
     agreement: Agreement
 
 
-def begin(version: int, trainer: Array, engine: Array, *, largest: float) -> Comparison:
+def begin(version: int, own: Own, engine: Array, *, largest: float) -> Comparison:
     """The first comparison, which measures the tolerance of those that follow.
 
     Args:
         version: Of the trainer's weights.
-        trainer: (T,) the trainer's log-probabilities.
+        own: The trainer's log-probabilities.
         engine: (T,) the engine's.
         largest: The difference beyond which they cannot have the same weights.
     """
-    difference = _rms(engine - trainer)
+    difference = _rms(engine - own.working)
     noise = max(math.sqrt(2) * difference, SMALLEST_NOISE)  # of one comparison beside another
-    agreement = Agreement(version, trainer, engine, noise, _rms(trainer))
+    agreement = Agreement(version, own, engine, noise, _rms(own.working))
     return Comparison(difference, largest, 0.0, 1.0, 0.0, not difference <= largest, agreement)
 
 
-def compare(last: Agreement, version: int, trainer: Array, engine: Array) -> Comparison:
+def compare(last: Agreement, version: int, own: Own, engine: Array) -> Comparison:
     """A later comparison.
 
-    The engine's movement since `last` is regressed on the trainer's. Movement and rounding have nothing to do with
-    each other, so the error of the slope falls with the length of the movement and with the root of T. That is how
-    steps add up, each of which moves a log-probability by less than it is rounded.
+    What the engine's movement since `last` lacks of the trainer's is projected on the direction in which the weights
+    have moved the log-probabilities. Rounding knows nothing of that direction: of T tokens it leaves there what it
+    does to one, while the movement is as long as the root of T of them. That is how steps add up, each of which moves
+    a log-probability by less than it is rounded.
 
     Args:
         last: The agreement before.
         version: Of the trainer's weights.
-        trainer: (T,) the trainer's log-probabilities.
+        own: The trainer's log-probabilities.
         engine: (T,) the engine's.
     """
-    difference = _rms(engine - trainer)
-    scale = max(1.0, _rms(trainer) / last.scale)  # larger numbers are rounded by more
-    tolerance = MARGIN * last.noise * scale
-    movement = trainer - last.trainer
+    difference = _rms(engine - own.working)
+    growth = max(1.0, _rms(own.working) / last.scale)  # larger numbers are rounded by more
+    tolerance = MARGIN * last.noise * growth
+    movement = own.working - last.own.working
     lag = movement - (engine - last.engine)
-    length = float(np.linalg.norm(movement))
-    behind = float(lag @ movement) / length**2 if length else 0.0
-    noise = max(last.noise * scale, _rms(lag - behind * movement))
-    certainty = behind * length / noise
-    stays_behind = behind > BEHIND and certainty > CERTAIN
+    is_exact = own.exact is not None and last.own.exact is not None
+    way = movement if own.exact is None or last.own.exact is None else own.exact - last.own.exact
+    length = float(np.linalg.norm(way))
+    direction = way / length if length else way
+    missing, made = float(lag @ direction), float(movement @ direction)
+    noise = max(last.noise * growth, _rms(lag - missing * direction))
+    if not is_exact and _rms(movement) < CLEAR * noise:
+        missing = made = 0.0  # the trainer's own rounding would look like movement that the engine lacks
+    behind = missing / made if made else 0.0
+    stays_behind = behind > BEHIND and missing > CERTAIN * noise
     is_stale = stays_behind or not difference <= tolerance  # nor is NaN
-    agrees = not is_stale and BEHIND * length > CERTAIN * noise  # had it stayed behind, that would have been seen
-    agreement = Agreement(version, trainer, engine, last.noise, last.scale) if agrees else last
-    return Comparison(difference, tolerance, _rms(movement), 1.0 - behind, certainty, is_stale, agreement)
+    agrees = not is_stale and BEHIND * made > CERTAIN * noise  # had it stayed behind, that would have been seen
+    return Comparison(
+        difference=difference,
+        tolerance=tolerance,
+        moved=_rms(way),
+        followed=1.0 - behind,
+        certainty=missing / noise,
+        is_stale=is_stale,
+        agreement=Agreement(version, own, engine, last.noise, last.scale) if agrees else last,
+    )
 
 
 class Engines(Protocol):
@@ -165,8 +201,8 @@ class Canary:
         engines: Of the run.
         policies: By name.
         tokenize: A policy's name and a text to token ids.
-        score: The name of a policy and token ids to what the trainer's own weights make of them: the log-probability
-            of each token but the first.
+        score: The name of a policy and token ids to the log-probability that the trainer's own weights give to each
+            token but the first.
         action: What to do with an engine that is stale.
         every: Optimizer steps from one comparison to the next.
         largest_at_start: See `begin`.
@@ -178,7 +214,7 @@ class Canary:
         policies: dict[str, Policy],
         *,
         tokenize: Callable[[str, str], Sequence[int]],
-        score: Callable[[str, Sequence[int]], Sequence[float]],
+        score: Callable[[str, Sequence[int]], Own],
         action: Literal["stop", "warn"],
         every: int,
         largest_at_start: float,
@@ -208,9 +244,9 @@ class Canary:
                 continue
             self._compared[name] = version
             ids = list(self._tokenize(name, TEXT))[:MAX_TOKENS]
-            trainer = np.array(self._score(name, ids), dtype=np.float64)
+            own = self._score(name, ids)
             for scored in self._engines.score(name, ids):
-                found = self._compare(name, scored, trainer[: len(scored.logprobs)], version)
+                found = self._compare(name, scored, own.before(len(scored.logprobs)), version)
                 differences[name] = max(differences.get(name, 0.0), found.difference)
                 if found.is_stale:
                     self._report(name, scored, found, version, step)
@@ -222,14 +258,14 @@ class Canary:
             return True
         return policy.is_trained and version.trained - before.trained >= self._every
 
-    def _compare(self, name: str, scored: Scored, trainer: Array, version: WeightsVersion) -> Comparison:
+    def _compare(self, name: str, scored: Scored, own: Own, version: WeightsVersion) -> Comparison:
         engine = np.array(scored.logprobs, dtype=np.float64)
         number = version.of(self._policies[name])
         last = self._agreements.get((name, scored.place))
         if last is None:
-            found = begin(number, trainer, engine, largest=self._largest)
+            found = begin(number, own, engine, largest=self._largest)
         else:
-            found = compare(last, number, trainer, engine)
+            found = compare(last, number, own, engine)
         if last is not None or not found.is_stale:  # else there is no agreement to compare with yet
             self._agreements[name, scored.place] = found.agreement
         return found

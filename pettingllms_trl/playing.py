@@ -13,7 +13,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_trl.between_turns import BetweenTurns
 from pettingllms_trl.branches import Weigh
-from pettingllms_trl.canary import LARGEST_AT_START, Canary
+from pettingllms_trl.canary import LARGEST_AT_START, Array, Canary, Own
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.conversation import Follow, num_begun_anew, remembering
 from pettingllms_trl.dealing import share_of
@@ -304,21 +304,27 @@ class Plays(Layouts):
         )
 
     @torch.no_grad()
-    def _score(self, name: str, ids: Sequence[int]) -> list[float]:
-        """The log-probability of each token but the first under a policy's weights, at temperature 1."""
+    def _score(self, name: str, ids: Sequence[int]) -> Own:
+        """A policy's log-probabilities of a text by the weights that the trainer holds, at temperature 1."""
         policy, training = self._policies[name], self.model.training
+        tokens = torch.tensor([ids], device=self.accelerator.device)
+        inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+        model = self._bare_model
         self.model.eval()
         try:
-            with nullcontext() if policy.is_trained else self._as_it_is(policy), self.accelerator.autocast():
+            with nullcontext() if policy.is_trained else self._as_it_is(policy):
                 self._activate(name)
-                tokens = torch.tensor([ids], device=self.accelerator.device)
-                logits = self._bare_model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits
+                with self.accelerator.autocast():
+                    working = exact = _scores(model(**inputs).logits, tokens)
+                if any(p.dtype != torch.float32 for p in weights_of(model, policy).parameters()):
+                    exact = None
+                elif self.args.bf16 or self.args.fp16:
+                    # accelerate puts autocasting into `forward`, and keeps the one without.
+                    forward = model.__dict__.get("_original_forward", model)
+                    exact = _scores(forward(**inputs).logits, tokens)
         finally:
             self.model.train(training)
-        scores: list[float] = (
-            logits[0, :-1].float().log_softmax(-1).gather(-1, tokens[0, 1:, None]).squeeze(-1).tolist()
-        )
-        return scores
+        return Own(working, exact)
 
     def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -354,6 +360,13 @@ class Plays(Layouts):
     def _log_eval_metric(self, name: str, value: float) -> None:
         """TRL keeps what is logged until it scores a batch in training, which would be of another rollout."""
         self._metrics["eval"][name].append(value)
+
+
+def _scores(logits: torch.Tensor, tokens: torch.Tensor) -> Array:
+    """(1, T + 1, V) logits and (1, T + 1) token ids to (T,) log-probabilities of all tokens but the first."""
+    logprobs = logits[0, :-1].float().log_softmax(-1).gather(-1, tokens[0, 1:, None])
+    scores: Array = logprobs[:, 0].double().cpu().numpy()
+    return scores
 
 
 def _completions(rollout: Rollout) -> list[Completion]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
-from pettingllms_trl.canary import Agreement, begin, compare
+from pettingllms_trl.canary import Agreement, Own, begin, compare
 from pettingllms_trl.vllm_adapters import StaleWeights
 from shadow import shadowed
 from short_runs import adapter
@@ -27,7 +27,12 @@ def rounding(seed: int, size: float = 0.01) -> np.ndarray:
 
 def last(noise: float = 0.01) -> Agreement:
     """Both had the same log-probabilities, of which rounding is known to change each by `noise`."""
-    return Agreement(version=0, trainer=START, engine=START, noise=noise, scale=5.0)
+    return Agreement(version=0, own=Own(START, START), engine=START, noise=noise, scale=5.0)
+
+
+def exactly(values: np.ndarray) -> Own:
+    """Of a trainer in float32."""
+    return Own(values, values)
 
 
 # ---- One comparison -------------------------------------------------------------------------------------------------
@@ -41,7 +46,7 @@ def test_steps_below_rounding_add_up_until_an_engine_that_stands_still_is_found(
     steps: int, certainty: float, is_stale: bool
 ) -> None:
     """A step moves a log-probability by 0.0005, a twentieth of the noise: 16 * 0.0005 / 0.01 = 0.8 standard errors."""
-    found = compare(last(), steps, START + 0.0005 * steps * DIRECTION, START)
+    found = compare(last(), steps, exactly(START + 0.0005 * steps * DIRECTION), START)
     assert found.certainty == pytest.approx(certainty, rel=1e-3)
     assert found.followed == pytest.approx(0.0)
     assert found.is_stale is is_stale
@@ -52,7 +57,7 @@ def test_an_engine_that_follows_is_agreed_with_once_the_movement_is_long_enough_
     agreement, agreed = last(), []
     for step in range(1, 201):
         trainer = START + 0.0005 * step * DIRECTION
-        found = compare(agreement, step, trainer, trainer + rounding(step))
+        found = compare(agreement, step, exactly(trainer), trainer + rounding(step))
         assert not found.is_stale
         agreement = found.agreement
         agreed.append(agreement.version)
@@ -61,26 +66,44 @@ def test_an_engine_that_follows_is_agreed_with_once_the_movement_is_long_enough_
 
 
 def test_an_engine_that_stops_after_it_has_followed_is_found() -> None:
-    agreement = compare(last(), 50, START + 0.025 * DIRECTION, START + 0.025 * DIRECTION).agreement
+    agreement = compare(last(), 50, exactly(START + 0.025 * DIRECTION), START + 0.025 * DIRECTION).agreement
     assert agreement.version == 50
     stuck = agreement.engine
-    is_stale = [compare(agreement, n, START + 0.0005 * n * DIRECTION, stuck).is_stale for n in range(51, 60)]
+    is_stale = [compare(agreement, n, exactly(START + 0.0005 * n * DIRECTION), stuck).is_stale for n in range(51, 60)]
     assert is_stale == [False] * 7 + [True] * 2
+
+
+@pytest.mark.parametrize("knows_direction", [True, False])
+def test_the_trainers_own_rounding_is_not_taken_for_movement(knows_direction: bool) -> None:
+    """Both have rounding of their own in each step, and the same weights, which move by a hundredth of it."""
+    for seed in range(200):
+        moved = START + 0.0001 * DIRECTION
+        own = Own(moved + rounding(2 * seed), moved if knows_direction else None)
+        found = compare(last(0.02), 1, own, moved + rounding(2 * seed + 1))
+        assert not found.is_stale
+        assert found.certainty < 4
+
+
+def test_without_a_direction_in_float32_a_movement_above_rounding_is_still_followed_or_not() -> None:
+    moved = START + 0.07 * DIRECTION
+    own = Own(moved + rounding(0), None)
+    assert compare(last(0.02), 1, own, START + rounding(1)).is_stale
+    assert compare(last(0.02), 1, own, moved + rounding(1)).agreement.version == 1
 
 
 @pytest.mark.parametrize(("off", "is_stale"), [(0.079, False), (0.081, True), (float("nan"), True)])
 def test_a_difference_of_eight_times_the_noise_needs_no_movement_to_be_found(off: float, is_stale: bool) -> None:
-    found = compare(last(), 1, START, START + off)
+    found = compare(last(), 1, exactly(START), START + off)
     assert found.tolerance == pytest.approx(0.08)
     assert found.is_stale is is_stale
 
 
 def test_the_noise_is_measured_in_the_first_comparison() -> None:
-    found = begin(0, START, START + 0.01 * DIRECTION, largest=0.5)
+    found = begin(0, exactly(START), START + 0.01 * DIRECTION, largest=0.5)
     assert (found.difference, found.is_stale) == (pytest.approx(0.01), False)
     assert found.agreement.noise == pytest.approx(0.01 * 2**0.5)  # of one rounding beside another
-    assert begin(0, START, START, largest=0.5).agreement.noise == 1e-6  # float32 is not exact elsewhere
-    assert begin(0, START, START + 1.0, largest=0.5).is_stale
+    assert begin(0, exactly(START), START, largest=0.5).agreement.noise == 1e-6  # float32 is not exact elsewhere
+    assert begin(0, exactly(START), START + 1.0, largest=0.5).is_stale
 
 
 # ---- In a trainer ---------------------------------------------------------------------------------------------------
