@@ -162,6 +162,21 @@ def test_engines_with_the_trainers_weights_are_let_be_and_scored_every_so_often(
     assert logged == {"opening": [0, 2, 4], "closing": [0]}
 
 
+def test_in_a_run_in_bfloat16_the_direction_is_known_in_float32_where_the_weights_are(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, (engine,) = shadowed(monkeypatch, model_path, tmp_path, bf16=True, canary=None)
+    trainer.train()  # from here on accelerate casts in the model's own forward
+    trainer.play([{"seed": 1}])
+    ids = list(range(5, 105))
+    own, (scored,) = trainer._score("base", ids), engine.score("base", ids)
+    assert own.exact is not None
+    assert np.abs(own.exact - scored.logprobs).max() < 1e-5
+    assert np.abs(own.working - scored.logprobs).max() > 1e-3
+    trainer.model.bfloat16()
+    assert trainer._score("base", ids).exact is None
+
+
 def test_other_weights_at_the_start_are_found(
     model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
