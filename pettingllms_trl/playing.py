@@ -315,16 +315,16 @@ class Plays(Layouts):
             with nullcontext() if policy.is_trained else self._as_it_is(policy):
                 self._activate(name)
                 with self.accelerator.autocast():
-                    working = exact = _scores(model(**inputs).logits, tokens)
+                    working = _scores(model(**inputs).logits, tokens)
                 if any(p.dtype != torch.float32 for p in weights_of(model, policy).parameters()):
-                    exact = None
-                elif self.args.bf16 or self.args.fp16:
-                    # accelerate puts autocasting into `forward`, and keeps the one without.
-                    forward = model.__dict__.get("_original_forward", model)
-                    exact = _scores(forward(**inputs).logits, tokens)
+                    return Own(working, None)
+                if not (self.args.bf16 or self.args.fp16):
+                    return Own(working, working)
+                # accelerate puts autocasting into `forward`, and keeps the one without.
+                forward = model.__dict__.get("_original_forward", model)
+                return Own(working, _scores(forward(**inputs).logits, tokens))
         finally:
             self.model.train(training)
-        return Own(working, exact)
 
     def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
