@@ -207,7 +207,7 @@ class _Served:
     engine: Any
     adapters: Mapping[str, str]
     takes_model: bool
-    in_memory: bool
+    in_memory: bool = False
 
 
 def _groups(routing: Routing) -> list[_Group]:
