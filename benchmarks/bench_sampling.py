@@ -174,7 +174,7 @@ def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tup
     """Tokens per second of each sampler, on the same prompts and weights in turn, round by round."""
     requests = [Request(agent, prompt, NUM_CANDIDATES) for agent, prompt in prompts(num_prompts)]
     found: dict[str, list[float]] = {"vLLM": [], "generate": []}
-    trainer._serving.renew(trainer.model, trainer.state.global_step)
+    trainer._serving.renew(trainer.model, trainer._weights_version)
     for number in range(rounds + 1):
         began = time.perf_counter()
         num_tokens = answer(trainer._serving.engine, requests, str(number))

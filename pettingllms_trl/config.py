@@ -108,6 +108,13 @@ class MultiAgentGRPOConfig(GRPOConfig):
             Servers of single policies, by the policy's name: `{"planner": "http://one:8000", "coder":
             "http://two:8000"}`; several urls with commas are replicas. Each full model needs one with
             `vllm_mode="server"`; with `"colocate"` those named are on servers, the others in this process.
+        canary (`str`, *optional*, defaults to `"stop"`):
+            With vLLM: every `canary_steps` optimizer steps each policy's engine scores a fixed text of 256 tokens at
+            most, and the trainer compares that with its own log-probabilities, so that an engine with old weights is
+            noticed. What to do then: `"stop"` raises `StaleWeights`, `"warn"` warns. `None`: nothing is scored.
+            `docs/generation.md` says what it can find. It costs a forward pass over the text on either side.
+        canary_steps (`int`, *optional*, defaults to `10`):
+            Optimizer steps from one comparison to the next. Frozen policies are compared once, and after a load.
     """
 
     _VALID_DICT_FIELDS = [  # noqa: RUF012  # as in TRL
@@ -192,6 +199,13 @@ class MultiAgentGRPOConfig(GRPOConfig):
     vllm_server_urls: dict[str, Any] | str | None = field(
         default=None, metadata={"help": 'Servers of single policies: \'{"planner": "http://one:8000"}\'.'}
     )
+    canary: Literal["stop", "warn"] | None = field(
+        default="stop",
+        metadata={"help": "What to do where vLLM samples from other weights than the trainer's. None: do not look."},
+    )
+    canary_steps: int = field(
+        default=10, metadata={"help": "Optimizer steps from one comparison of vLLM's weights to the next."}
+    )
 
     def __post_init__(self) -> None:
         if self.num_generations < 2:
@@ -201,6 +215,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             )
         if self.sampling not in ("tree", "parallel"):
             raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
+        if self.canary not in ("stop", "warn", None):
+            raise ValueError(f"canary={self.canary!r}, expected 'stop', 'warn' or None to compare nothing")
+        if self.canary_steps < 1:
+            raise ValueError(f"canary_steps={self.canary_steps}, expected 1 or more; canary=None compares nothing")
         for name in (
             "max_envs",
             "max_turns",

@@ -32,6 +32,21 @@ class Sampled:
     completions: tuple[Completion, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What an engine thinks of a text, at temperature 1, whatever it samples at.
+
+    Args:
+        place: Which replica of the engine: its url, or "this process".
+        weights: What the engine calls the weights that it used.
+        logprobs: Log-probability of each token but the first, given those before it.
+    """
+
+    place: str
+    weights: str
+    logprobs: tuple[float, ...]
+
+
 Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
 """Completions for a batch of requests, in their order."""
 

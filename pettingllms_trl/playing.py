@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import torch
 from accelerate.utils import set_seed
 from pettingzoo import AECEnv
 
 from pettingllms_trl.between_turns import BetweenTurns
 from pettingllms_trl.branches import Weigh
+from pettingllms_trl.canary import LARGEST_AT_START, Array, Canary, Own
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.context import context_of, sample_within
 from pettingllms_trl.conversation import Follow, num_begun_anew, remembering
@@ -30,6 +32,7 @@ from pettingllms_trl.sampling import SamplingOverrides
 from pettingllms_trl.serving import Serving
 from pettingllms_trl.stock import MakeEnv, Row
 from pettingllms_trl.tokens import CHECKED_EVERY, Ids, Prompt, Read, Write, Writer, is_plain
+from pettingllms_trl.versions import WeightsVersion
 from pettingllms_trl.vllm_sampling import Tongue
 from pettingllms_trl.voices import Voice
 from pettingllms_trl.weights import weights_of
@@ -49,6 +52,10 @@ class Plays(Layouts):
     _serving: Serving
     _writers: Mapping[str, Write]  # of each policy that has weights here
     _readers: Mapping[str, Read]
+    _canary: Canary | None
+
+    _weights_version = WeightsVersion()
+    """Of the weights that the trainer holds."""
 
     def _serve(self, args: MultiAgentGRPOConfig, model: Any) -> Serving:
         of_agent = {a: n for a, n in self.routing.of_agent.items() if self._policies[n].api is None}
@@ -250,14 +257,85 @@ class Plays(Layouts):
     def _context(self, policy: Policy) -> int | None:
         return context_of(weights_of(self._bare_model, policy).config.get_text_config())
 
+    # ---- Which weights are sampled from -----------------------------------------------------------------------------
+
+    def weights_changed(self) -> None:
+        """Tell the trainer that you have changed weights by hand, of a trained policy or a frozen one.
+
+        With vLLM an engine has weights of its own. They are given anew after each optimizer step and each checkpoint
+        that the trainer loads; of any other change it knows nothing, and would go on to sample from the old ones:
+
+        ```python
+        >>> set_peft_model_state_dict(trainer.model, load_file("planner.safetensors"), adapter_name="planner")
+        >>> trainer.weights_changed()
+        >>> trainer.evaluate()
+        ```
+
+        Frozen full models on servers, and models in 4 bits, are the exception: no engine can be given those.
+        """
+        self._weights_version = self._weights_version.after_change_by_hand()
+
+    def _count_step(self) -> None:
+        self._weights_version = self._weights_version.after_step()
+
+    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self._weights_version = self._weights_version.after_load()
+        super()._load_from_checkpoint(*args, **kwargs)
+
+    def _load_best_model(self) -> None:
+        self._weights_version = self._weights_version.after_load()
+        super()._load_best_model()
+
     @contextmanager
     def _sampling(self, seed: str) -> Iterator[Engine]:
         """What samples for a rollout, with the weights of now."""
-        self._serving.renew(self._bare_model, self.state.global_step)
+        self._serving.renew(self._bare_model, self._weights_version)
         self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
         whole = nullcontext() if self.args.use_vllm else gathered(self.model_wrapped, self.accelerator)
         with whole, self._serving.engine.rollout(seed):
+            if self._canary is not None:
+                metrics = self._metrics["train" if self.model.training else "eval"]
+                differences = self._canary.check(self._weights_version, self.state.global_step)
+                for name, difference in differences.items():
+                    metrics[f"canary/{name}/difference"].append(difference)
             yield self._serving.engine
+
+    def _make_canary(self, args: MultiAgentGRPOConfig) -> Canary | None:
+        if not args.use_vllm or args.canary is None:
+            return None
+        is_exact = args.vllm_mode == "colocate" and not (args.bf16 or args.fp16 or args.vllm_server_urls)
+        return Canary(
+            self._serving,
+            self._policies,
+            tokenize=lambda name, text: self._writers[name]([[{"role": "user", "content": text}]])[0],
+            score=self._score,
+            action=args.canary,
+            every=args.canary_steps,
+            largest_at_start=LARGEST_AT_START["float32" if is_exact else "other"],
+        )
+
+    @torch.no_grad()
+    def _score(self, name: str, ids: Sequence[int]) -> Own:
+        """A policy's log-probabilities of a text by the weights that the trainer holds, at temperature 1."""
+        policy, training = self._policies[name], self.model.training
+        tokens = torch.tensor([ids], device=self.accelerator.device)
+        inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+        model = self._bare_model
+        self.model.eval()
+        try:
+            with nullcontext() if policy.is_trained else self._as_it_is(policy):
+                self._activate(name)
+                with self.accelerator.autocast():
+                    working = _scores(model(**inputs).logits, tokens)
+                if any(p.dtype != torch.float32 for p in weights_of(model, policy).parameters()):
+                    return Own(working, None)
+                if not (self.args.bf16 or self.args.fp16):
+                    return Own(working, working)
+                # accelerate puts autocasting into `forward`, and keeps the one without.
+                forward = model.__dict__.get("_original_forward", model)
+                return Own(working, _scores(forward(**inputs).logits, tokens))
+        finally:
+            self.model.train(training)
 
     def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -306,6 +384,13 @@ class Plays(Layouts):
     def _log_eval_metric(self, name: str, value: float) -> None:
         """TRL keeps what is logged until it scores a batch in training, which would be of another rollout."""
         self._metrics["eval"][name].append(value)
+
+
+def _scores(logits: torch.Tensor, tokens: torch.Tensor) -> Array:
+    """(1, T + 1, V) logits and (1, T + 1) token ids to (T,) log-probabilities of all tokens but the first."""
+    logprobs = logits[0, :-1].float().log_softmax(-1).gather(-1, tokens[0, 1:, None])
+    scores: Array = logprobs[:, 0].double().cpu().numpy()
+    return scores
 
 
 def _completions(rollout: Rollout) -> list[Completion]:

@@ -4,7 +4,7 @@
 |------------------------------------------|-----------------------------------------------------------|--------------|
 | the trainer's model, adapters on it      | one engine for all of them, an adapter per request        | `generate`   |
 | a full model                             | an engine of its own                                      | `generate`   |
-| any of them, frozen                      | the same, whose weights are given once                    | `generate`   |
+| any of them, frozen                      | the same, given weights once, and again after a load      | `generate`   |
 | an API                                   | its function, on threads beside the engines               | the same     |
 
 An engine is in this process (`vllm_mode="colocate"`) or `vllm serve` (`"server"`, and wherever `vllm_server_urls`
@@ -27,10 +27,11 @@ from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl import sampling
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engine import Sample, Waves
+from pettingllms_trl.engine import Sample, Scored, Waves
 from pettingllms_trl.engines import Opened, Several
 from pettingllms_trl.partners import Asking, in_turn
 from pettingllms_trl.policies import Policy, Routing
+from pettingllms_trl.versions import WeightsVersion
 from pettingllms_trl.vllm_sampling import Sampling, Tongue
 from pettingllms_trl.weights import weights_of
 
@@ -72,7 +73,7 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
 
 
 class Serving:
-    """The engines of a run as one, each with its policies' weights, renewed once in every optimizer step.
+    """The engines of a run as one, each with its policies' weights, renewed whenever these have changed.
 
     Args:
         args: Of the run.
@@ -94,7 +95,8 @@ class Serving:
         tongues: Mapping[str, Tongue],
     ) -> None:
         self._served: list[_Served] = []
-        self._step: int | None = None
+        self._given: dict[str, int] = {}
+        self._models: dict[str, int | None] = {}  # the version of those that are not trained, by the group's name
         of_policy: dict[str, Opened] = {}
         if args.use_vllm:
             overrides = sampling.of_agents(sampling.parse(args.role_sampling), list(routing.of_agent))
@@ -116,29 +118,62 @@ class Serving:
                     engine: Any = ServerEngine(urls, **options)
                 else:
                     engine = _colocated(group, weights, args, memory_share=next(shares), options=options)
-                rebased = not urls and group.names[0] in in_memory and not _in_4_bit(weights)
-                self._served.append(_Served(group, engine, adapters, rebased))
+                trains_model = any(policy.is_trained and policy.name not in adapters for policy in group.policies)
+                takes_model = not (urls or trains_model or _in_4_bit(weights))
+                served = _Served(group, engine, adapters, takes_model, in_memory=group.names[0] in in_memory)
+                self._served.append(served)
+                # What is loaded by name the engine has loaded itself.
+                self._models[group.name] = None if served.in_memory else 0
                 of_policy |= dict.fromkeys(group.names, engine)
         waves = Waves(sample)
         of_agent = {agent: of_policy.get(name, waves) for agent, name in routing.of_agent.items()}
         self.engine = Several(of_agent | _asking(routing, args))
 
-    def renew(self, model: Any, step: int) -> None:
-        """Give the engines the weights of this optimizer step, if they have not got them: those of frozen policies the
-        first time only."""
-        if self._step == step:
-            return
+    @property
+    def served(self) -> tuple[str, ...]:
+        """Names of the policies that an engine samples for."""
+        return tuple(name for served in self._served for name in served.group.names)
+
+    def given(self, policy: str) -> int:
+        """The version of a policy's weights that its engine was given. 0: at most what it loaded itself."""
+        return self._given.get(policy, 0)
+
+    def renew(self, model: Any, version: WeightsVersion) -> None:
+        """Give the engines the weights of which they have another version.
+
+        Args:
+            model: The trainer's.
+            version: Of its weights.
+        """
         for served in self._served:
             weights = weights_of(model, served.group.policies[0])
-            if served.rebased and self._step is None:
+            number = version.frozen if served.in_memory else version.base
+            new_model = served.takes_model and self._models[served.group.name] != number
+            if new_model:
                 served.engine.rebase(_base_state(weights))
+                self._models[served.group.name] = number
             for policy in served.group.policies:
+                if self._given.get(policy.name) == version.of(policy):
+                    continue
                 adapter = served.adapters.get(policy.name)
-                if adapter is not None and (policy.is_trained or self._step is None):
+                if adapter is not None:
                     served.engine.sync(policy.name, get_peft_model_state_dict(weights, adapter_name=adapter))
-                elif adapter is None and policy.is_trained:
+                elif policy.is_trained:
                     served.engine.sync(policy.name, weights.state_dict())
-        self._step = step
+                elif not new_model:  # a frozen model, as the engine has loaded it
+                    continue
+                self._given[policy.name] = version.of(policy)
+
+    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+        """What a policy's engine thinks of a text, on each of its replicas: see `Scored`. Only during a rollout.
+
+        Args:
+            policy: One of `served`.
+            ids: Token ids; they are cut where the engine's context ends.
+        """
+        engine = next(served.engine for served in self._served if policy in served.group.names)
+        scored: Sequence[Scored] = engine.score(policy, ids)
+        return scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +199,15 @@ class _Served:
         group: The policies.
         engine: Samples for them.
         adapters: Per policy that is an adapter, its name in the model.
-        rebased: Whether the engine is given the model that they stand on, once.
+        takes_model: Whether the engine can be given the model that they stand on, which none of them trains.
+        in_memory: That model was given as an object, which may be another than the engine loads by its name.
     """
 
     group: _Group
     engine: Any
     adapters: Mapping[str, str]
-    rebased: bool
+    takes_model: bool
+    in_memory: bool = False
 
 
 def _groups(routing: Routing) -> list[_Group]:

@@ -63,6 +63,7 @@ from pettingllms_trl.schedules import Alternate, Schedule, check_windows, learne
 from pettingllms_trl.selection import check_resampling
 from pettingllms_trl.serving import check_served
 from pettingllms_trl.tokens import reader
+from pettingllms_trl.versions import CountsSteps
 from pettingllms_trl.voices import check_chat_template
 from pettingllms_trl.walks import modules_of, training
 
@@ -182,13 +183,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     ) -> None:
         _refuse(unsupported)
         self._make_env = env_makers(env)
-        if args is None:
-            args = MultiAgentGRPOConfig("multi-agent-grpo")
-        if not isinstance(args, MultiAgentGRPOConfig):
-            raise TypeError(
-                f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all "
-                "that GRPOConfig does."
-            )
+        args = _config(args)
         check_num_rows(train_dataset, args)
         branching = Branching.of(
             sampling=args.sampling,
@@ -248,7 +243,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
                 train_dataset=train_dataset if self._can_train else Dataset.from_dict({"seed": [args.seed]}),
                 eval_dataset=eval_dataset,
                 processing_class=processing_class,
-                callbacks=callbacks,
+                callbacks=[CountsSteps(self._count_step), *(callbacks or [])],
                 optimizers=optimizers,
                 quantization_config=quantization_config,
                 peft_config=peft_config,
@@ -259,6 +254,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         self._readers = {name: reader(voice.processing_class) for name, voice in self._voices.items()}
         self._follow = self._conversations()
         self._serving = self._serve(args, model)
+        self._canary = self._make_canary(args)
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
         self._rollout_log = self._logged_rollouts()
@@ -387,6 +383,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""
         if not self._can_train:
             raise ValueError("train() needs a train_dataset: give one whose rows are instances, e.g. a column 'seed'")
+        self._count_step()  # DeepSpeed and FSDP load a checkpoint without `_load_from_checkpoint`
         output = super().train(*args, **kwargs)
         if self.state.global_step == 0 and self.stopped_by is None:
             warnings.warn(
@@ -415,6 +412,18 @@ REPLACED = {
     "tools": "a tool is an agent or a part of the environment: let the environment's step() answer a call",
 }
 """Arguments of `GRPOTrainer` that this trainer does not take, and what does their work."""
+
+
+def _config(args: Any) -> MultiAgentGRPOConfig:
+    """The configuration, by default one that writes to a folder of this name."""
+    if args is None:
+        return MultiAgentGRPOConfig("multi-agent-grpo")
+    if not isinstance(args, MultiAgentGRPOConfig):
+        raise TypeError(
+            f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all that "
+            "GRPOConfig does."
+        )
+    return args
 
 
 def _refuse(unsupported: Mapping[str, Any]) -> None:

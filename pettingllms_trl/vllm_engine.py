@@ -32,7 +32,7 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engine import Request, Sampled, Scored
 from pettingllms_trl.vllm_adapters import AdapterStore, AdapterVersion, StaleWeights, check_adapters
 from pettingllms_trl.vllm_sampling import Asked, Sampling
 
@@ -236,6 +236,45 @@ class ColocatedEngine:
             assert len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probabilities"
             completions.append(self._sampling.completion(asked.agent, ids, logprobs))
         return asked.ticket, Sampled(asked.prompt_ids, tuple(completions))
+
+    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+        """What a policy thinks of a text, with the weights that it samples from. Only while no request is in flight.
+
+        vLLM computes a scored prompt from its first token on: keys and values that it has kept are not read
+        (`SamplingParams.skip_reading_prefix_cache`), and log-probabilities are of the logits as they are, whatever
+        the temperature.
+
+        Args:
+            policy: Its name.
+            ids: Token ids; they are cut where the model's context ends.
+
+        Raises:
+            StaleWeights: Requests are in flight, or the engine used other weights than the policy's.
+        """
+        self._check_idle(f"policy {policy!r}")
+        served = self._serving[policy] if self._adapters else None
+        name = str(next(self._names))
+        self._engine.add_request(
+            name,
+            {"prompt_token_ids": list(ids[: self._max_model_len - 1])},
+            SamplingParams(
+                temperature=0.0,
+                max_tokens=1,
+                prompt_logprobs=0,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+                flat_logprobs=True,
+                detokenize=False,
+            ),
+            lora_request=served.request if served else None,
+        )
+        outputs: list[RequestOutput] = []
+        while not outputs:
+            outputs = self._engine.step()
+        (output,) = outputs
+        used = output.lora_request.lora_name if output.lora_request else f"{policy}-v{self._versions[policy]}"
+        if served is not None and used != served.version.name:
+            raise StaleWeights(f"the engine scored with {used} for policy {policy!r}, expected {served.version.name}")
+        return (Scored("this process", used, tuple(output.prompt_logprobs.logprobs)),)
 
     # ---- Memory ---------------------------------------------------------------------------------------------------
 

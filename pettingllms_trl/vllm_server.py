@@ -28,7 +28,7 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from pettingllms_trl.elsewhere import Elsewhere
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engine import Request, Sampled, Scored
 from pettingllms_trl.http_json import Server, ServerRefused
 from pettingllms_trl.vllm_adapters import AdapterStore, AdapterVersion, StaleWeights, check_adapters
 from pettingllms_trl.vllm_sampling import Asked, Sampling
@@ -238,8 +238,17 @@ class ServerEngine(Elsewhere[Choices]):
             ServerRefused: It does not take the request.
             StaleWeights: It answered with other weights than the current ones.
         """
+        body = {**asked.parameters, "prompt": list(asked.prompt_ids), "return_token_ids": True}
+        answer = self._post(replica, version, body)
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        number = asked.parameters["n"]
+        assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"
+        return choices
+
+    def _post(self, replica: Server, version: AdapterVersion | None, body: Mapping[str, Any]) -> Any:
+        """A replica's answer to a request of its completions endpoint, of these weights and no others."""
         model = self._model if version is None else self._name(version)
-        body = {**asked.parameters, "model": model, "prompt": list(asked.prompt_ids), "return_token_ids": True}
+        body = {**body, "model": model}
         try:
             answer = replica.post("/v1/completions", body)
         except ServerRefused as refusal:
@@ -249,10 +258,29 @@ class ServerEngine(Elsewhere[Choices]):
             answer = replica.post("/v1/completions", body)
         if answer["model"] != model:
             raise StaleWeights(f"{replica.url} answered with {answer['model']!r}, expected {model!r}")
-        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
-        number = asked.parameters["n"]
-        assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"
-        return choices
+        return answer
+
+    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+        """What each replica thinks of a text, with the weights that it samples from for a policy.
+
+        Args:
+            policy: Its name.
+            ids: Token ids; they are cut where the model's context ends.
+
+        Raises:
+            ServerUnreachable, ServerRefused, StaleWeights: As for requests.
+        """
+        ids = list(ids[: self._max_model_len - 1])
+        body = {"prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
+        version = self._serving.get(policy)
+
+        def ask(replica: Server) -> Scored:
+            (choice,) = self._post(replica, version, body)["choices"]
+            found = choice["prompt_logprobs"][1:]  # of the first token there is none
+            logprobs = tuple(float(each[str(token)]["logprob"]) for token, each in zip(ids[1:], found, strict=True))
+            return Scored(replica.url, _weights(replica) if version is None else self._name(version), logprobs)
+
+        return tuple(self._threads.map(ask, self._replicas))
 
     def _read(self, replica: Server, asked: Asked, choices: Choices) -> Sampled:
         completions = []

@@ -87,6 +87,7 @@ class OurEngine:
     """An `Engine` that gives what `made_up` gives, with the signature of a `Serving`."""
 
     in_waves = False
+    served = ()
 
     def __init__(self, *_: Any, tongues: Mapping[str, Any], **__: Any) -> None:
         (self.tongue,) = tongues.values()
@@ -94,7 +95,7 @@ class OurEngine:
         self.generation = -1
         self.asked: list[tuple[int, Request]] = []
 
-    def renew(self, model: Any, step: int) -> None: ...
+    def renew(self, model: Any, version: Any) -> None: ...
 
     @contextmanager
     def rollout(self, seed: str) -> Iterator[None]:

@@ -170,3 +170,28 @@ def test_a_model_that_is_not_as_it_was_loaded_is_sampled_as_it_is(
     trainer = team(model, tmp_path, max_steps=1, policies="lora", peft_config=lora())
     trainer.train()
     assert trainer.state.log_history[0]["sampling/sampling_logp_difference/max"] < 1e-4
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_an_adapter_that_stays_a_step_behind_is_found_by_the_canary(base_path: str, tmp_path: Path) -> None:
+    """Made on purpose: when it is given the next version of an adapter, the engine loads the one before again."""
+    from pettingllms_trl.vllm_adapters import StaleWeights
+
+    trainer = team(base_path, tmp_path, max_steps=6, canary_steps=1, policies="lora", peft_config=lora())
+    trainer.train()  # up to date: nothing is found, the differences are rounding
+    differences = [log[name] for log in trainer.state.log_history for name in log if name.startswith("canary/")]
+    assert len(differences) == 12
+    assert max(differences) < 1e-5
+    (served,) = trainer._serving._served
+    sync, kept = served.engine.sync, {}
+
+    def late(policy: str, state: Any) -> int:
+        kept.setdefault(policy, {name: tensor.clone() for name, tensor in state.items()})
+        return int(sync(policy, kept[policy] if policy == "closer" else state))
+
+    served.engine.sync = late
+    with pytest.raises(
+        StaleWeights, match=r"step 1: .* policy 'closer'. The trainer holds version 9; .* given version 9 and says"
+    ):
+        trainer.train()

@@ -246,6 +246,29 @@ def _raw_answer(engine: Any, output: Any) -> tuple[int, Sampled]:
     return asked.ticket, Sampled(asked.prompt_ids, completions)
 
 
+def test_a_text_is_scored_as_hugging_face_does_at_temperature_1_with_the_weights_of_now(
+    start: Callable[..., Any], peft_model: PeftModel, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    """Not from keys and values that are kept: the text is scored twice, and sampled after as a prompt in between."""
+    engine = start({"opener_0": "opener"}, {"opener": peft_model.peft_config["opener"]}, temperature=0.5, top_k=20)
+    ids = tokenizer.apply_chat_template(LONG, add_generation_prompt=True, return_dict=False)
+    for number in range(1, 4):
+        engine.sync("opener", adapter(peft_model, "opener"))
+        for _ in range(2):
+            with engine.rollout("score"):
+                (scored,) = engine.score("opener", ids)
+            assert (scored.place, scored.weights) == ("this process", f"opener-v{number}")
+            peft_model.set_adapter("opener")
+            with torch.no_grad():
+                expected = _forward(peft_model, ids[:1], ids[1:], lambda logits: logits)
+            assert float((expected - torch.tensor(scored.logprobs)).abs().max()) < EXACT
+            (answer,) = ask(engine, [Request("opener_0", LONG, 4)])
+        update(peft_model, "opener", answer)
+    long = [5] * 600
+    with engine.rollout("long"):
+        assert len(engine.score("opener", long)[0].logprobs) == 510  # of a context of 512, with one to be sampled
+
+
 def test_new_base_weights_with_tied_embeddings_reach_the_base_and_the_adapters_on_it(
     start: Callable[..., Any], base_path: str, peft_config: LoraConfig
 ) -> None:

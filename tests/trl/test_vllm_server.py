@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engine import Request, Sampled, Scored
 from pettingllms_trl.http_json import Server, ServerRefused, ServerUnreachable
 from pettingllms_trl.rollout import play
 from pettingllms_trl.vllm_adapters import StaleWeights
@@ -115,6 +115,10 @@ class FakeVLLM(ThreadingHTTPServer):
         if self.drops:
             self.drops -= 1
             return None
+        if "prompt_logprobs" in body:  # of each token a 1000th of its id
+            ids = body["prompt"]
+            logprobs = [None, *({str(token): {"logprob": -token / 1000, "rank": 7}} for token in ids[1:])]
+            return 200, {"model": self.serves_as or body["model"], "choices": [{"prompt_logprobs": logprobs}]}
         self.completions.append(body)
         choices = [
             {
@@ -249,6 +253,27 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
     assert sorted(path.name for path in engine._store.folder.iterdir()) == ["closer-v1", "opener-v2"]
     ask(engine, {0: Request("opener_0", HELLO, 2), 2: Request("closer_0", HELLO, 2)})
     assert sorted(b["model"] for b in servers[0].completions) == [f"{run}/closer-v1", f"{run}/opener-v2"]
+
+
+def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    servers = [fake(), fake()]
+    engine = connect(servers)
+    engine.sync("opener", STATE)
+    servers[1].adapters.clear()  # started anew: it is given the adapter again
+    weights = f"{engine._store.folder.name}/opener-v1"
+    logprobs = (-0.098, -0.099)
+    assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
+    engine = connect(servers, {"solver_0": "shared"}, {})
+    assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == ["default"] * 2
+    engine.sync("shared", WHOLE)
+    weights = f"{engine._store.folder.name}/shared-v1"
+    assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == [weights] * 2
+    assert len(engine.score("shared", [97] * 5000)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
+    servers[0].serves_as = "another"
+    with pytest.raises(StaleWeights, match=r"answered with 'another', expected 'base'"):
+        engine.score("shared", [97, 98, 99])
 
 
 def test_two_runs_on_one_server_do_not_take_each_others_adapters(
