@@ -28,10 +28,8 @@ from peft import LoraConfig
 from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerCallback
 
-import pettingllms_trl.replaying
 from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Kept
-from pettingllms_trl.order import shuffled
 from pettingllms_trl.processes import gathered
 from strangers import Relay
 
@@ -101,7 +99,7 @@ class Signals(TrainerCallback):
 
 
 class Ranked(MultiAgentGRPOTrainer):
-    """Replies depend on the prompt alone, and rows are shuffled the same way by one process as by several."""
+    """Replies depend on the prompt alone."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.is_real = False
@@ -121,16 +119,6 @@ class Ranked(MultiAgentGRPOTrainer):
             words = [rng.randrange(5, 200) for _ in range(rng.randint(1, 7))]
             completions.append([*words, *self.eos_token_ids[:1]] if rng.random() < 0.7 else words)
         return completions, None
-
-    def _replay_policy(self, policy: Any, *args: Any) -> Any:
-        def in_order(batch: dict[str, Any]) -> dict[str, Any]:
-            rows = shuffled(
-                len(next(iter(batch.values()))), f"{self.args.seed}/{self.state.global_step}/{policy.name}"
-            )
-            return {n: v[rows] if isinstance(v, torch.Tensor) and v.dim() else v for n, v in batch.items()}
-
-        pettingllms_trl.replaying.shuffle_sequence_dict = in_order
-        return super()._replay_policy(policy, *args)
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         self.passes.append((inputs["policy"], len(inputs["advantages"])))
