@@ -2,8 +2,8 @@
 
 TRL pads prompts on the left and gives the model no `position_ids`. With rotary positions or biases by distance this
 changes nothing, for there only differences of positions count. A model that looks positions up in a table (GPT-2)
-reads a short prompt at the wrong places of it: its log-probabilities are not those of the sampled tokens, and importance
-ratios and gradients are wrong. Given their positions, such models are right.
+reads a short prompt at the wrong places of it: its log-probabilities are not those of the sampled tokens, and
+importance ratios and gradients are wrong. Given their positions, such models are right.
 """
 
 from __future__ import annotations

@@ -140,9 +140,9 @@ class SharesPrefixes(GRPOTrainer):
             return
         warnings.warn(
             f"the model of policy {name!r} has learned positions, and TRL's update, which pads prompts on the left, "
-            "reads every prompt but the longest of a batch at wrong ones: its log-probabilities, importance ratios and "
-            f"gradients are not those of the tokens sampled. With shared_prefix={self.args.shared_prefix} this is as "
-            "in TRL. Leave shared_prefix=True with a model that can share prompts (GPT-2 can), or train a model with "
+            "reads every prompt but the longest of a batch at wrong ones: its log-probabilities, importance ratios "
+            "and gradients are not those of the tokens sampled. With "
+            f"shared_prefix={self.args.shared_prefix} this is as in TRL. Leave shared_prefix=True with a model that can share prompts (GPT-2 can), or train a model with "
             "rotary positions.",
             stacklevel=2,
         )
