@@ -142,8 +142,8 @@ class SharesPrefixes(GRPOTrainer):
             f"the model of policy {name!r} has learned positions, and TRL's update, which pads prompts on the left, "
             "reads every prompt but the longest of a batch at wrong ones: its log-probabilities, importance ratios "
             "and gradients are not those of the tokens sampled. With "
-            f"shared_prefix={self.args.shared_prefix} this is as in TRL. Leave shared_prefix=True with a model that can share prompts (GPT-2 can), or train a model with "
-            "rotary positions.",
+            f"shared_prefix={self.args.shared_prefix} this is as in TRL. Set shared_prefix=True and train a model "
+            "that can share prompts, as GPT-2 can, or one with rotary positions.",
             stacklevel=2,
         )
 

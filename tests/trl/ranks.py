@@ -63,6 +63,15 @@ class Fails(Uneven):
         super().reset(seed, options)
 
 
+class Flat(Uneven):
+    """Pays in three of its instances only."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if self.task not in (1, 2, 7):
+            self.rewards = dict.fromkeys(self.possible_agents, 0.0)
+
+
 class Lewd(Uneven):
     """Gives, in one of its instances, a reward that is none."""
 
@@ -84,7 +93,7 @@ def of_length(completion_ids: list[list[int]], log_extra: Any, **_: Any) -> list
     return [len(ids) / 10 for ids in completion_ids]
 
 
-ENVIRONMENTS = {"uneven": Uneven, "fails": Fails, "not a number": Lewd, "relay": Relay}
+ENVIRONMENTS = {"flat": Flat, "uneven": Uneven, "fails": Fails, "not a number": Lewd, "relay": Relay}
 
 
 class Signals(TrainerCallback):
