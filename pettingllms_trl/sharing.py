@@ -6,7 +6,8 @@ candidates have their prompt in common, forward and backward; what it returns ha
 
 Whether a model can is tried, on a few tokens, before anything is trained: one that mixes tokens elsewhere than in its
 attention, or whose attention is no option of transformers, would give other numbers. Then TRL's own path is taken, as
-it is with `shared_prefix=False`, and where a loss is over the tokens as they stand in the batch (a router's).
+it is with `shared_prefix=False`, and where a loss is over the tokens as they stand in the batch (a router's). On it, a
+model with learned positions is given them (`positions.py`), unless the user wants what TRL computes.
 """
 
 from __future__ import annotations
