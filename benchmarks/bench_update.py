@@ -1,6 +1,7 @@
 """The update beside TRL's: loss and gradients of the same decisions, each prompt read once or for every candidate.
 
     PYTHONPATH=. python benchmarks/bench_update.py [--memory] [--ways] [--json update.json] [--strict]
+    PYTHONPATH=. python benchmarks/bench_update.py --flat --shapes 64x16x8
     PYTHONPATH=. python benchmarks/bench_update.py --device cuda --dtype bfloat16 --model qwen3-0.6b \
         --shapes 1024x128x8
 
@@ -29,6 +30,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from figures import Figure, write
+from flat_groups import compare_flat
 from tokenizer_of_two import two_words
 from transformers import DynamicCache, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
@@ -144,6 +146,12 @@ def of_trl(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
 
 def of_ours(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
     """Ours, with prompts shared."""
+    trainer, model = our_trainer(setting, folder)
+    return _update(trainer, model, lambda: trainer._attending("base")), model
+
+
+def our_trainer(setting: Setting, folder: str) -> tuple[MultiAgentGRPOTrainer, PreTrainedModel]:
+    """With prompts shared."""
     model = setting.make_model()
     trainer = MultiAgentGRPOTrainer(
         model,
@@ -154,7 +162,7 @@ def of_ours(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
     )
     if not trainer._shares("base"):
         raise RuntimeError("the model does not share prompts; expected it to, or there is nothing to compare")
-    return _update(trainer, model, lambda: trainer._attending("base")), model
+    return trainer, model
 
 
 def _update(
@@ -501,6 +509,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", action="store_true", help="peak memory, too, in processes of their own")
     parser.add_argument("--ways", action="store_true", help="other ways to share a prompt, too")
+    parser.add_argument("--flat", action="store_true", help="a generation of which some groups have no advantage")
     parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--peak", choices=("trl", "ours"), help=argparse.SUPPRESS)
@@ -512,6 +521,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(peak(setting, given.shapes[0], given.peak))
         return
     print(f"{given.model}, {given.device}, {given.dtype}, checkpointing {'on' if given.checkpointing else 'off'}")
+    if given.flat:
+        with tempfile.TemporaryDirectory() as folder:
+            trainer, model = our_trainer(setting, folder)
+        vocabulary = MODELS[given.model]["vocab_size"]
+        write(given.json, compare_flat(trainer, model, given.shapes[0], vocabulary, given.rounds, setting.now))
+        return
     print(
         f"{'':22s}{'TRL s':>9s}{'ours s':>9s}{'faster':>20s}{'bound':>11s}{'of peak':>9s}{'grad err':>10s}{'less':>7s}"
     )

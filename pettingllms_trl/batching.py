@@ -22,7 +22,8 @@ class Shared:
         num_here: Rows of this batch, in their order.
         num_rows: Rows of all processes, without those that fill up.
         num_tokens: Tokens that are trained on, of all processes.
-        passes: For each micro-step, how many rows here each of its passes has. `None`: equal parts of bounded size.
+        passes: For each micro-step, how many rows here each of its passes has; the rows after those are in none.
+            `None`: equal parts of bounded size.
     """
 
     num_processes: int
@@ -56,7 +57,7 @@ def cut(
 
     Returns:
         For each micro-step its passes, with their number of tokens in the loss (`num_tokens`); none where there are
-        fewer rows than micro-steps.
+        fewer rows than micro-steps; a single one without rows where the micro-step has rows, but all are left out.
     """
     here = torch.arange(len(batch["completion_ids"]))
     if shared is None:
@@ -71,15 +72,17 @@ def cut(
         zip(parts, shared.num_rows, shared.num_tokens, strict=True)
     ):
         passes = []
-        pieces = (
-            _passes(batch, rows, max_rows) if shared.passes is None else torch.split(rows, list(shared.passes[step]))
-        )
+        if shared.passes is None:
+            pieces = _passes(batch, rows, max_rows)
+        else:
+            sizes_of_passes = list(shared.passes[step]) or [0] * (len(rows) > 0)
+            pieces = torch.split(rows[: sum(sizes_of_passes)], sizes_of_passes)
         for part in pieces:
-            piece = take(batch, part, trim=len(part) < len(rows))
+            piece = take(batch, part, trim=0 < len(part) < len(rows))
             piece["num_tokens"] = tokens(batch, part)
             share_of_tokens = num_processes * piece["num_tokens"] / max(num_tokens, 1)
             share_of_rows = num_processes * len(part) / num_rows_of_step
-            if token_mean:
+            if token_mean or len(part) == 0:
                 piece["loss_scale"], piece["entropy_scale"] = share_of_tokens, 1.0
             else:
                 piece["loss_scale"] = num_processes * len(part) * num_steps / num_rows

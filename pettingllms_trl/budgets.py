@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from pettingllms_trl.dealing import Deal
@@ -43,6 +43,7 @@ def deal_by_tokens(
     num_steps: int,
     num_updates: int = 1,
     num_processes: int = 1,
+    left_out: Collection[int] = (),
 ) -> Deal:
     """Deal a policy's rows to micro-steps, to their passes, and to processes.
 
@@ -55,6 +56,7 @@ def deal_by_tokens(
         num_updates: Optimizer steps per generation. Where there are fewer groups they are divided, that none of the
             steps be without rows.
         num_processes: Of each pass, each process has as many rows; `None` fills up.
+        left_out: Rows that go through no pass. They count in their micro-step, and come last in it.
     """
     # Which rows a micro-step has depends neither on the budget nor on the processes, nor does then what is learned.
     units = _groups(sizes, order) if is_shared else [(row,) for row in order]
@@ -64,11 +66,14 @@ def deal_by_tokens(
     for i, unit in enumerate(units):
         steps[i * num_steps // len(units)].append(unit)
     hands, passes = [], []
-    for own in steps:
+    for step in steps:
+        own = [kept for unit in step if (kept := tuple(row for row in unit if row not in left_out))]
         by_length = sorted(_divide(own, sizes, budget, is_shared), key=lambda unit: _length(unit, sizes))
         of_pass = _passes(by_length, sizes, budget, is_shared, num_processes)
         filled = [_filled(each) for each in of_pass]
-        hands.append(tuple(tuple(row for each in filled for row in each[p]) for p in range(num_processes)))
+        rest = [row for unit in step for row in unit if row in left_out]
+        parts = [*filled, _filled([rest[p::num_processes] for p in range(num_processes)])]
+        hands.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
         passes.append(tuple(len(each[0]) for each in filled))
     return Deal(tuple(hands), tuple(passes))
 

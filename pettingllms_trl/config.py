@@ -89,10 +89,17 @@ class MultiAgentGRPOConfig(GRPOConfig):
             Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
             agent and turn, each prompt's state the one that the chosen branch reached.
         shared_prefix (`bool`, *optional*, defaults to `True`):
-            In the update a prompt goes through the model once for all candidates that answer it, forward and backward,
-            with the same log-probabilities and gradients but for rounding; several decisions are laid in one row
-            without padding. Dropout is drawn once for a prompt. A model with which it cannot be is found out when the
-            trainer is made, and takes TRL's path with a warning. `False`: TRL's path, bit for bit.
+            In the update a prompt goes through the model once for all candidates that answer it, forward and backward;
+            several decisions are laid in one row without padding. Log-probabilities and a generation's gradients are
+            TRL's but for rounding, except that dropout is drawn once for a prompt, that learned positions are those
+            of the prompt without its padding, and that passes and optimizer steps hold other sequences than TRL's:
+            this matters with several optimizer steps a generation (`steps_per_generation >
+            gradient_accumulation_steps`), with means over the tokens of a micro-step (`loss_type="bnpo"`, an entropy
+            bonus), and with `top_entropy_quantile < 1`. Sequences that cannot move a weight (no advantage, no KL term,
+            entropy bonus or router loss, `top_entropy_quantile=1`) do not go through the model; they count in every
+            denominator, but not in `entropy`, `clip_ratio/*` and `sampling/*`. A model that cannot share prompts is
+            updated by TRL's path, with a warning when the trainer is created. `False`: TRL's path, bit for bit; with
+            learned positions (GPT-2) it is wrong for padded prompts, as TRL's is, and the trainer warns.
         max_tokens_per_microbatch (`int`, *optional*):
             Most tokens that go through the model together on each process, padding and shared prompts as they are
             passed through it. Passes are of sequences of like length, each weighs as ever, and on all processes they

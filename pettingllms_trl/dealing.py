@@ -39,7 +39,7 @@ class Deal:
         hands: For each micro-step and process the indices of its rows, `None` for one that fills up. In a micro-step
             all processes have equally many.
         passes: For each micro-step how many of its rows go through the model together, pass after pass, the same for
-            each process. `None`: that is not settled.
+            each process. The rows after those of the last pass go through none. `None`: that is not settled.
     """
 
     hands: tuple[tuple[tuple[int | None, ...], ...], ...]

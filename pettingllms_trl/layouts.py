@@ -33,7 +33,7 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.container import TeamModel
 from pettingllms_trl.loading import load_model, load_tokenizer, source_of
 from pettingllms_trl.policies import BASE, Policy, Routing
-from pettingllms_trl.prefill import prompts_read_once
+from pettingllms_trl.prefill import noisy_modules, prompts_read_once
 from pettingllms_trl.references import check_moving
 from pettingllms_trl.sampling import SamplingOverrides
 from pettingllms_trl.walks import Walks
@@ -157,11 +157,16 @@ class Layouts(KeepsApart):
         # accelerate gives training's precision to the forward of the outermost model, which an inner model's
         # `generate` never calls: it would sample from another distribution than is trained.
         # And ZeRO-3's weights are gathered once for all of a rollout (`processes.gathered`).
-        reads_all = self.use_transformers_continuous_batching
+        own = weights.weights_of(self._bare_model, self._policies[self._active])
+        reads_once = (
+            self.args.shared_prefix
+            and not self.use_transformers_continuous_batching
+            and not any(module.training for module in self._walks.of(own, noisy_modules))
+        )
         with (
             self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext(),
             instead(self.args, ds3_gather_for_generation=False),
-            nullcontext() if reads_all else prompts_read_once(self._bare_model),
+            prompts_read_once(self._bare_model) if reads_once else nullcontext(),
         ):
             training = self.model.training
             generated = super()._generate_single_turn(*args, **kwargs)

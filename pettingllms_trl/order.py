@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,13 +49,6 @@ class EpochSampler(RepeatSampler):
             for _ in range(self.epoch):
                 torch.randperm(self.num_samples, generator=self.generator)
         return super().__iter__()
-
-
-def shuffled(number: int, seed: str) -> list[int]:
-    """The numbers below, in an order that the seed decides: the same on each process."""
-    order = list(range(number))
-    random.Random(seed).shuffle(order)
-    return order
 
 
 def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:

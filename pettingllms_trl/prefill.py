@@ -3,6 +3,9 @@
 `generate` reads every row of its batch, and a rollout gives it each prompt K times. Here it reads each prompt once, up
 to its last token; the keys and values are handed to all rows of it, and `generate` goes on from there as ever. The
 random numbers that it draws are the same, and so are the logits but for rounding.
+
+That holds where a forward pass draws no random numbers. A model with dropout in training mode (`noisy_modules`) is to
+read every row: then each candidate is sampled under a mask of its own, from the random numbers of a plain `generate`.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 
@@ -47,6 +52,19 @@ def prompts_read_once(model: Any) -> Iterator[None]:
             model.generate = replaced
 
 
+def noisy_modules(model: nn.Module) -> tuple[nn.Module, ...]:
+    """The modules that draw random numbers in training mode: those that drop something, or add noise."""
+    return tuple(module for module in model.modules() if _has_noise(module))
+
+
+def _has_noise(module: nn.Module) -> bool:
+    if isinstance(module, _DropoutNd):
+        return module.p > 0
+    # Layers that call a function instead have `attention_dropout`, `dropout` or `layerdrop`.
+    rates = (value for name, value in vars(module).items() if "drop" in name or name == "neftune_noise_alpha")
+    return any(isinstance(rate, float | int) and rate > 0 for rate in rates)
+
+
 def read_once(
     generate: Callable[..., Any],
     *,
@@ -67,7 +85,8 @@ def read_once(
         generation_config is not None and generation_config.num_beams not in (None, 1)
     ):
         return None
-    rows, of_row = torch.unique(input_ids, dim=0, return_inverse=True)
+    # By the mask, too: where prompts begin with the token that also pads them, two may look alike.
+    rows, of_row = torch.unique(torch.cat([input_ids, attention_mask], dim=1), dim=0, return_inverse=True)
     if len(rows) > len(input_ids) // 2:
         return None
     first = torch.stack([(of_row == row).int().argmax() for row in range(len(rows))])

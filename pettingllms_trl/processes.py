@@ -170,8 +170,8 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     for gradients in moved.values():
         for bucket in _buckets(gradients):
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
+            flat /= distributed.get_world_size()  # before the sum, which could overflow in float16; as DDP does
             distributed.all_reduce(flat)
-            flat /= distributed.get_world_size()
             for gradient, mean in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
                 gradient.copy_(mean.view_as(gradient))
 

@@ -6,14 +6,14 @@ Decisions become advantages (`credit`), and each policy's sequences are *replaye
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
-from accelerate.utils import gather
-from trl.trainer.utils import nanstd, shuffle_sequence_dict
+from accelerate.utils import broadcast_object_list, gather
+from trl.trainer.utils import nanmax, nanmin, nanstd, shuffle_sequence_dict
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.batching import Batch, Shared, cut, take, tokens
@@ -22,11 +22,14 @@ from pettingllms_trl.collecting import Collects
 from pettingllms_trl.dealing import Deal, deal, pick
 from pettingllms_trl.health import coordinates
 from pettingllms_trl.metrics import of_completions
-from pettingllms_trl.order import shuffled
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.records import Completion, Decision
 from pettingllms_trl.selection import Selection, num_tokens
 from pettingllms_trl.sharing import SharesPrefixes
+
+
+NO_ADVANTAGE = 1e-10
+"""Largest size of an advantage that is a rounding error: equal rewards less their mean, over a deviation of 1e-4."""
 
 
 class Replays(SharesPrefixes, Collects):
@@ -69,21 +72,53 @@ class Replays(SharesPrefixes, Collects):
         self._logs["rewards"].clear()
         self._logs["extra"].clear()
         steps: list[list[Batch]] = [[] for _ in range(self.args.steps_per_generation)]
+        num_rows = num_left_out = 0
         for policy in self._learning:
             own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
             if not own:
                 continue
-            passes = self._replay_policy(policy, [decisions[i] for i in own], [advantages[i] for i in own])
+            flat = [value for i in own for value in advantages[i]]
+            left_out = self._left_out(policy, flat)
+            num_rows, num_left_out = num_rows + len(flat), num_left_out + len(left_out)
+            passes = self._replay_policy(policy, [decisions[i] for i in own], flat, left_out)
             for step, more in zip(steps, passes, strict=True):
                 step.extend({**piece, "policy": policy.name} for piece in more)
+        if num_rows:
+            self._metrics["train"]["rollout/frac_rows_updated"].append(1 - num_left_out / num_rows)
         return steps
 
+    def _left_out(self, policy: Policy, advantages: Sequence[float]) -> frozenset[int]:
+        """The rows that cannot move a weight, and so need not go through the model, where prompts are shared.
+
+        In all of TRL's losses a row without an advantage has a gradient of zero, unless there is a term beside the
+        advantage (a KL divergence, an entropy bonus, a router's loss), or its entropies decide which tokens of other
+        rows are trained on.
+        """
+        if (
+            not self._shares(policy.name)  # which makes it active: `beta` and `aux_loss_enabled` are the policy's
+            or self.beta != 0.0
+            or self.aux_loss_enabled
+            or self._entropy_bonus_enabled
+            or self.top_entropy_quantile < 1.0
+        ):
+            return frozenset()
+        return frozenset(row for row, advantage in enumerate(advantages) if abs(advantage) <= NO_ADVANTAGE)
+
     def _replay_policy(
-        self, policy: Policy, decisions: Sequence[Decision], advantages: credits.Advantages
+        self, policy: Policy, decisions: Sequence[Decision], flat: Sequence[float], left_out: Collection[int]
     ) -> list[list[Batch]]:
         """One policy's sequences through TRL's own pipeline; then its advantages are replaced by the credit's.
 
-        With several processes, of each its own part of them. Returns the passes of each micro-step.
+        With several processes, of each its own part of them.
+
+        Args:
+            policy: Whose decisions these are.
+            decisions: At least one.
+            flat: The advantages of all their candidates.
+            left_out: The rows (candidates) that go through no forward pass.
+
+        Returns:
+            The passes of each micro-step.
         """
         rows: list[dict[str, Any]] = [
             {
@@ -105,13 +140,12 @@ class Replays(SharesPrefixes, Collects):
             "chosen": [k == d.chosen for d in decisions for k in range(len(d.candidates))],
             **self._columns(decisions),
         }
-        flat = [value for values in advantages for value in values]
         columns = {**coordinates(decisions, list(self.routing.of_agent)), "advantages": torch.tensor(flat)}
         self._activate(policy.name)
         # TRL groups consecutive rows by K; a parallel episode's decision has a single one.
         num_generations, self.num_generations = self.num_generations, len(decisions[0].candidates)
         try:
-            by_tokens = self._by_tokens(policy, rows)
+            by_tokens = self._by_tokens(policy, rows, left_out)
             if self.accelerator.num_processes > 1:
                 passes = self._share_out(policy, rows, extra, columns, by_tokens)
             elif by_tokens is None:
@@ -137,16 +171,35 @@ class Replays(SharesPrefixes, Collects):
     ) -> Batch:
         """Rows, with columns for the completions table and for the batch, to TRL's batch.
 
-        Old and reference log-probabilities of `chunks` are taken together, where prompts are shared.
+        Old and reference log-probabilities of `chunks` are taken together, where prompts are shared. Those of rows
+        that are in no chunk are NaN.
         """
         for column, values in extra.items():
             self._log_completion_extra(column, list(values))
         self._replayed, self._chunks = list(rows), chunks
         device = self.accelerator.device
         batch = self._generate_and_score_completions(self._replayed)
+        if chunks is not None and "importance_sampling_ratio" in batch:
+            self._mend_ratios(batch, torch.tensor([row for chunk in chunks for row in chunk], dtype=torch.long))
         return {**batch, **{name: values.to(device) for name, values in columns.items()}}
 
-    def _by_tokens(self, policy: Policy, rows: Sequence[dict[str, Any]]) -> Callable[..., Deal] | None:
+    def _mend_ratios(self, batch: Batch, scored: torch.Tensor) -> None:
+        """Metrics of the sampler's importance ratios, of the rows with log-probabilities: to TRL the others are 1."""
+        ratios = batch["importance_sampling_ratio"][scored]  # (B, C), or (B, 1) of sequences
+        mask = batch["completion_mask"] * batch.get("tool_mask", 1)
+        flat = ratios.flatten() if ratios.size(1) == 1 else ratios[mask[scored].bool()]
+        flat = flat if flat.numel() else torch.zeros(1, device=ratios.device)
+        metrics = self._metrics["train"]
+        for name, value in (
+            ("min", nanmin(self.accelerator.gather(flat.min()))),
+            ("mean", self.accelerator.gather(flat.mean()).nanmean()),
+            ("max", nanmax(self.accelerator.gather(flat.max()))),
+        ):
+            metrics[f"sampling/importance_sampling_ratio/{name}"][-1] = value.item()
+
+    def _by_tokens(
+        self, policy: Policy, rows: Sequence[dict[str, Any]], left_out: Collection[int]
+    ) -> Callable[..., Deal] | None:
         """How rows are dealt where passes are bounded by their tokens; `None`: by their rows, as TRL's.
 
         Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
@@ -160,7 +213,7 @@ class Replays(SharesPrefixes, Collects):
             longest = max(len(ids) for ids, _ in of_rows) + max(len(ids) for _, ids in of_rows)
             budget = self.args.per_device_train_batch_size * longest
         sizes = [Size(tuple(prompt), len(prompt), len(completion)) for prompt, completion in of_rows]
-        return partial(deal_by_tokens, sizes, budget=budget, is_shared=is_shared)
+        return partial(deal_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
 
     def _sort_out(
         self,
@@ -172,8 +225,7 @@ class Replays(SharesPrefixes, Collects):
         """All rows, in passes bounded by their tokens."""
         together = by_tokens(range(len(rows)), num_steps=1)
         batch = self._replay_rows(rows, extra, columns, _chunks(together.hand(0), together))
-        # TRL's shuffle, that a seed should give the same generations whether prompts are shared or not.
-        order = shuffle_sequence_dict({"row": torch.arange(len(rows))})["row"].tolist()
+        order = _shuffled(len(rows))
         dealt = by_tokens(order, num_steps=self.args.steps_per_generation, num_updates=self._num_updates)
         batch = take(batch, torch.tensor(dealt.hand(0), device=self.accelerator.device), trim=False)
         here = torch.split(torch.arange(len(rows)), list(dealt.num_here))
@@ -198,7 +250,7 @@ class Replays(SharesPrefixes, Collects):
         Groups may be torn apart, for what a row is worth against its siblings is known already.
         """
         num_processes = self.accelerator.num_processes
-        order = shuffled(len(rows), f"{self.args.seed}/{self.state.global_step}/{policy.name}")
+        order = _shuffled(len(rows))
         num_steps = self.args.steps_per_generation
         if by_tokens is None:
             dealt = deal(order, num_steps=num_steps, num_processes=num_processes)
@@ -287,11 +339,26 @@ def replay(prompts: list[Any], trainer: Replays) -> dict[str, Any]:
     }
 
 
+def _shuffled(number: int) -> list[int]:
+    """The numbers below, as TRL's shuffle orders a batch's rows; on all processes as the first has drawn it.
+
+    So a seed gives the same generations whether prompts are shared or not, and optimizer steps the same rows on
+    several processes as on one.
+    """
+    order = [shuffle_sequence_dict({"row": torch.arange(number)})["row"].tolist()]
+    broadcast_object_list(order)
+    return order[0]
+
+
 def _chunks(hand: Sequence[int | None], dealt: Deal) -> list[list[int]]:
-    """A hand without rows that fill up, or their places, pass after pass."""
+    """A hand without rows that fill up or are left out, or their places, pass after pass."""
     assert dealt.passes is not None
-    rows = iter(hand)
-    return [[row for row in islice(rows, size) if row is not None] for step in dealt.passes for size in step]
+    chunks, start = list[list[int]](), 0
+    for num_here, sizes in zip(dealt.num_here, dealt.passes, strict=True):
+        rows = iter(hand[start : start + num_here])
+        chunks += [[row for row in islice(rows, size) if row is not None] for size in sizes]
+        start += num_here
+    return chunks
 
 
 def _filler(row: dict[str, Any], eos: int) -> dict[str, Any]:

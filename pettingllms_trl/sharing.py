@@ -6,25 +6,30 @@ candidates have their prompt in common, forward and backward; what it returns ha
 
 Whether a model can is tried, on a few tokens, before anything is trained: one that mixes tokens elsewhere than in its
 attention, or whose attention is no option of transformers, would give other numbers. Then TRL's own path is taken, as
-it is with `shared_prefix=False`, and where a loss is over the tokens as they stand in the batch (a router's).
+it is with `shared_prefix=False`, and where a loss is over the tokens as they stand in the batch (a router's). On it, a
+model with learned positions is given them (`positions.py`), unless the user wants what TRL computes.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
+from peft import PeftModel
 from torch import nn
 from trl import GRPOTrainer
 
 from pettingllms_trl import weights
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import Policy, Routing
+from pettingllms_trl.positions import counts_padding, takes_positions, with_positions
 from pettingllms_trl.prefix_attention import attending, configs_of
 from pettingllms_trl.prefixes import pack
 from pettingllms_trl.walks import Walks
@@ -55,6 +60,7 @@ class SharesPrefixes(GRPOTrainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._shareable: dict[str, bool] = {}
+        self._with_positions: set[str] = set()  # policies whose models are given their positions on TRL's path
         self._chunks: Sequence[Sequence[int]] | None = None
         super().__init__(*args, **kwargs)
 
@@ -75,6 +81,8 @@ class SharesPrefixes(GRPOTrainer):
             # All processes do the same, also where one of them rounds otherwise.
             why = next((found for found in gather_object([self._why_not()]) if found is not None), None)
             self._shareable[name] = why is None
+            if why is not None:
+                self._check_positions(name)
             if why:
                 warnings.warn(
                     f"shared_prefix=True, but the model of policy {name!r} {why}. Its prompts are read once for each "
@@ -117,6 +125,29 @@ class SharesPrefixes(GRPOTrainer):
             return None
         return f"would give other log-probabilities, by {error:.2g} at {size:.2g}"
 
+    def _check_positions(self, name: str) -> None:
+        """On TRL's path: a model with learned positions is given them, unless the user wants what TRL computes."""
+        own = self._own_weights(name)
+        training = self.model.training
+        self.model.eval()
+        score = partial(super()._get_per_token_logps_and_entropies, self.model, logits_to_keep=1)
+        try:
+            if not counts_padding(own, score, self.accelerator.device):
+                return
+        finally:
+            self.model.train(training)
+        if self.args.shared_prefix and takes_positions(own.get_base_model() if isinstance(own, PeftModel) else own):
+            self._with_positions.add(name)
+            return
+        warnings.warn(
+            f"the model of policy {name!r} has learned positions, and TRL's update, which pads prompts on the left, "
+            "reads every prompt but the longest of a batch at wrong ones: its log-probabilities, importance ratios "
+            "and gradients are not those of the tokens sampled. With "
+            f"shared_prefix={self.args.shared_prefix} this is as in TRL. Set shared_prefix=True and train a model "
+            "that can share prompts, as GPT-2 can, or one with rotary positions.",
+            stacklevel=2,
+        )
+
     def _is_in_float32(self) -> bool:
         full = all(p.dtype == torch.float32 for p in self.model.parameters() if p.is_floating_point())
         is_highest = self.accelerator.device.type == "cpu" or not torch.backends.cuda.matmul.allow_tf32
@@ -147,6 +178,8 @@ class SharesPrefixes(GRPOTrainer):
         compute_aux_loss: bool = False,
         **of_images: Any,
     ) -> Scores:
+        if self._active in self._with_positions:
+            model = with_positions(model)
         is_plain = all(given is None for given in of_images.values())
         if not (self._shareable.get(self._active, False) and is_plain and not compute_aux_loss):
             return super()._get_per_token_logps_and_entropies(
@@ -159,16 +192,15 @@ class SharesPrefixes(GRPOTrainer):
                 compute_aux_loss=compute_aux_loss,
                 **of_images,
             )
-        everything = [list(range(len(input_ids)))]
-        chunks = everything if batch_size is None or self._chunks is None else self._chunks
-        found = [self._score_packed(model, input_ids[c], attention_mask[c], logits_to_keep) for c in chunks]
-        back = torch.tensor([row for chunk in chunks for row in chunk], device=input_ids.device).argsort()
-        entropies = [entropy for _, entropy in found if entropy is not None] if compute_entropy else []
-        return (
-            torch.cat([scores for scores, _ in found])[back],
-            torch.cat(entropies)[back] if entropies else None,
-            None,
-        )
+        if batch_size is None or self._chunks is None:
+            scores, entropies = self._score_packed(model, input_ids, attention_mask, logits_to_keep)
+            return scores, entropies if compute_entropy else None, None
+        found = [self._score_packed(model, input_ids[c], attention_mask[c], logits_to_keep)[0] for c in self._chunks]
+        dtype = found[0].dtype if found else torch.float32
+        scores = torch.full((len(input_ids), logits_to_keep), math.nan, dtype=dtype, device=input_ids.device)
+        for chunk, own in zip(self._chunks, found, strict=True):
+            scores[chunk] = own
+        return scores, None, None
 
     def _score_packed(
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, apart: bool = True

@@ -227,6 +227,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
                 "trainable=True."
             )
         self._logged_passes: list[Pass] = []
+        self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
         self._judgements = {}
         self._can_train = train_dataset is not None
         check_served(routing, args)
@@ -288,8 +289,11 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         with training(model, self._walks.of(model, modules_of)):
             passes = self._prepare_inputs(inputs)
             if self.is_deepspeed_enabled and not self._passes:
-                self._touch(model, steps=False)
+                self._touch(model, self.routing.trained)
             for batch in passes:
+                if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
+                    self._unmoved.add(batch["policy"])
+                    continue
                 with accumulating(model, self.accelerator), self._attending(batch["policy"]):
                     # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
                     loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
@@ -311,28 +315,41 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
             if self.args.entropy_coef and not self.use_adaptive_entropy:  # logged by TRL in a step's last pass
                 self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
             self._stop_if_not_finite()
-            self._touch(model, steps=True)
-        elif self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
-            average_gradients(p for policy in self.routing.trained for p in self._parameters_of(policy))
+            self._touch(model, self.routing.trained, steps=True)
+        else:
+            # All of their rows are left out: a gradient of zero, which the optimizer takes another way than none.
+            for policy in self.routing.trained:
+                if policy.name in self._unmoved and all(p.grad is None for p in self._parameters_of(policy)):
+                    self._touch(model, [policy])
+            if self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
+                average_gradients(p for policy in self.routing.trained for p in self._parameters_of(policy))
+        self._unmoved.clear()
 
-    def _touch(self, model: torch.nn.Module, *, steps: bool) -> None:
-        """A gradient of zero for all that is trained, before an optimizer step's first pass and after its last.
+    def _touch(self, model: torch.nn.Module, policies: Sequence[Policy], *, steps: bool = False) -> None:
+        """Give all that these policies train a gradient of zero, by a pass of two tokens.
 
-        DeepSpeed takes what has no gradient in the first for last step's (`partition_grads` of ZeRO-3), with an
-        offloaded optimizer what has none in the last, and steps within a backward pass, of which there may be none.
+        Where all rows of a policy are left out, its optimizer step is one with such gradients. DeepSpeed needs them
+        before an optimizer step's first pass and after its last: it takes what has no gradient in the first for last
+        step's (`partition_grads` of ZeRO-3), with an offloaded optimizer what has none in the last, and steps within
+        a backward pass, of which there may be none.
 
         Args:
-            steps: This is the last.
+            model: As `accelerator` prepared it.
+            policies: At least one.
+            steps: DeepSpeed's optimizer step follows.
         """
         zero = torch.zeros((), device=self.accelerator.device)
-        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
-            for policy in self.routing.trained:
+        scaling = {"scale_wrt_gas": False} if self.is_deepspeed_enabled else {}
+        with (
+            disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs),
+            accumulating(model, self.accelerator) if not steps else nullcontext(),
+        ):
+            for policy in policies:
                 self._activate(policy.name)
                 ids = torch.full((1, 2), self.eos_token_ids[0], device=zero.device)
                 scores, _, _ = self._get_per_token_logps_and_entropies(model, ids, torch.ones_like(ids), 1)
                 zero = zero + 0.0 * scores.sum()
-            with accumulating(model, self.accelerator) if not steps else nullcontext():
-                self.accelerator.backward(zero, scale_wrt_gas=False)
+            self.accelerator.backward(zero, **scaling)
 
     def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
         self._activate(inputs["policy"])

@@ -46,6 +46,15 @@ def test_both_trainers_have_the_same_gradients(setting: Any) -> None:
     assert found["ratio"] > 0
 
 
+def test_flat_groups_are_left_out_with_the_same_gradients(
+    setting: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer, model = bench_update.our_trainer(setting, str(tmp_path))
+    figures = bench_update.compare_flat(trainer, model, bench_update.Shape(24, 5, 2), 50, 1, setting.now)
+    assert [len(figure.ours) == len(figure.peer) == 1 for figure in figures] == [True] * 3
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["0%", "50%", "85%"]
+
+
 def test_every_way_to_share_a_prompt_gives_the_same_gradients(setting: Any) -> None:
     ways = bench_update.compare_ways(setting, bench_update.Shape(24, 5, 3), rounds=1)
     assert set(ways) == {"rows", "whole", "split", "mask", "cache"}

@@ -28,10 +28,8 @@ from peft import LoraConfig
 from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerCallback
 
-import pettingllms_trl.replaying
 from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Kept
-from pettingllms_trl.order import shuffled
 from pettingllms_trl.processes import gathered
 from strangers import Relay
 
@@ -65,6 +63,15 @@ class Fails(Uneven):
         super().reset(seed, options)
 
 
+class Flat(Uneven):
+    """Pays in three of its instances only."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if self.task not in (1, 2, 7):
+            self.rewards = dict.fromkeys(self.possible_agents, 0.0)
+
+
 class Lewd(Uneven):
     """Gives, in one of its instances, a reward that is none."""
 
@@ -86,7 +93,7 @@ def of_length(completion_ids: list[list[int]], log_extra: Any, **_: Any) -> list
     return [len(ids) / 10 for ids in completion_ids]
 
 
-ENVIRONMENTS = {"uneven": Uneven, "fails": Fails, "not a number": Lewd, "relay": Relay}
+ENVIRONMENTS = {"flat": Flat, "uneven": Uneven, "fails": Fails, "not a number": Lewd, "relay": Relay}
 
 
 class Signals(TrainerCallback):
@@ -101,7 +108,7 @@ class Signals(TrainerCallback):
 
 
 class Ranked(MultiAgentGRPOTrainer):
-    """Replies depend on the prompt alone, and rows are shuffled the same way by one process as by several."""
+    """Replies depend on the prompt alone."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.is_real = False
@@ -121,16 +128,6 @@ class Ranked(MultiAgentGRPOTrainer):
             words = [rng.randrange(5, 200) for _ in range(rng.randint(1, 7))]
             completions.append([*words, *self.eos_token_ids[:1]] if rng.random() < 0.7 else words)
         return completions, None
-
-    def _replay_policy(self, policy: Any, *args: Any) -> Any:
-        def in_order(batch: dict[str, Any]) -> dict[str, Any]:
-            rows = shuffled(
-                len(next(iter(batch.values()))), f"{self.args.seed}/{self.state.global_step}/{policy.name}"
-            )
-            return {n: v[rows] if isinstance(v, torch.Tensor) and v.dim() else v for n, v in batch.items()}
-
-        pettingllms_trl.replaying.shuffle_sequence_dict = in_order
-        return super()._replay_policy(policy, *args)
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         self.passes.append((inputs["policy"], len(inputs["advantages"])))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig
+from transformers import GPT2Config, GPT2LMHeadModel
 
 import twins
 from twins import Run, assert_equal, our_trainer, reward, run, their_trainer
@@ -151,12 +152,36 @@ def test_what_is_compared_makes_a_difference(name: str, theirs: Callable[..., Ru
     assert any(not torch.equal(without.weights[key], having.weights[key]) for key in without.weights)
 
 
+def gpt2(path: Path, tokenizer: Any, **dropout: float) -> GPT2LMHeadModel:
+    torch.manual_seed(0)
+    ends = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
+    sizes = {"vocab_size": len(tokenizer), "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 128}
+    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends, **dropout))
+    model.config._name_or_path = str(path)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:.* has learned positions:UserWarning")
+def test_dropout_of_a_model_is_trls_where_prompts_are_long_enough_to_be_read_once(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pettingllms_trl.prefill.FEWEST_TOKENS", 2)
+    options = {"max_steps": 2, "gradient_checkpointing": False}
+    dropout = {"embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}
+    theirs, ours = (
+        run(make(gpt2(tmp_path, tokenizer, **dropout), tmp_path, options, processing_class=tokenizer))
+        for make in (their_trainer, our_trainer)
+    )
+    assert_equal(theirs, ours)
+
+
 @pytest.mark.parametrize("policies", ["shared", "lora"])
 def test_dropout_of_adapters_is_trls_and_is_disabled_as_there(
     policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dropping = LoraConfig(r=4, lora_dropout=0.5, target_modules="all-linear", task_type="CAUSAL_LM")
     monkeypatch.setattr(twins, "adapter", lambda: dropping)
+    monkeypatch.setattr("pettingllms_trl.prefill.FEWEST_TOKENS", 2)  # these prompts have 14
     found = {}
     for disabled in (False, True):
         options = {"disable_dropout": disabled, "max_steps": 2}

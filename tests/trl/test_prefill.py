@@ -19,11 +19,12 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from pettingllms_trl.prefill import prompts_read_once
+from pettingllms_trl.prefill import noisy_modules, prompts_read_once, read_once
 
 
 SIZES = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 16}
 HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1}
+GPT2_RATES = ("attn_pdrop", "embd_pdrop", "resid_pdrop")
 ENDS = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": None}
 
 
@@ -124,6 +125,43 @@ def test_equal_prompts_need_not_be_neighbours() -> None:
         found, shapes = sampled(model, inputs)
     assert torch.equal(found, expected)
     assert shapes[0] == (2, 40)
+
+
+def test_prompts_that_differ_in_their_padding_alone_are_read_apart() -> None:
+    # Token 0 pads, and the first prompt begins with it: their padded ids are equal.
+    model = qwen().eval()
+    inputs = {name: values.clone() for name, values in batch(1, 8).items()}
+    inputs["input_ids"][:, 0] = 0
+    inputs["attention_mask"][4:, 0] = 0
+    expected, _ = sampled(model, inputs)
+    with prompts_read_once(model):
+        found, shapes = sampled(model, inputs)
+    assert shapes[0] == (2, 40)
+    assert torch.equal(found, expected)
+    cache = read_once(model.generate, **inputs, generation_config=GenerationConfig(pad_token_id=0))
+    assert cache is not None
+    first, second = cache.layers[0].keys[0], cache.layers[0].keys[4]
+    assert not torch.equal(cache.layers[1].keys[0], cache.layers[1].keys[4])
+    assert first.shape == second.shape
+
+
+def dropping(p: float) -> Any:
+    return get_peft_model(qwen(), LoraConfig(r=4, target_modules="all-linear", lora_dropout=p, task_type="CAUSAL_LM"))
+
+
+@pytest.mark.parametrize(
+    ("make", "is_noisy"),
+    [
+        (qwen, False),
+        (gpt2, True),  # 0.1 in three places unless one says otherwise
+        (lambda: GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=1, **dict.fromkeys(GPT2_RATES, 0.0))), False),
+        (lambda: dropping(0.0), False),
+        (lambda: dropping(0.05), True),
+        (lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, **HEADS, **ENDS, attention_dropout=0.1)), True),
+    ],
+)
+def test_a_model_that_draws_random_numbers_is_known_by_its_modules(make: Any, is_noisy: bool) -> None:
+    assert bool(noisy_modules(make())) == is_noisy
 
 
 def test_beams_and_what_is_no_text_are_left_alone() -> None:

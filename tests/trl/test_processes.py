@@ -104,6 +104,16 @@ def test_gradients_are_averaged_and_one_that_nobody_has_stays_none(tmp_path: Any
         assert third is None  # with a zero, the optimizer's momentum would move a policy that had no rows
 
 
+def test_gradients_of_float16_are_divided_before_they_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two processes with the same gradient: their sum, 80000, is more than the 65504 that float16 holds.
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "all_reduce", lambda flat, *operation: None if operation else flat.mul_(2))
+    parameter = nn.Parameter(torch.zeros(2, dtype=torch.float16))
+    parameter.grad = torch.tensor([40000.0, -3.0], dtype=torch.float16)
+    average_gradients([parameter])
+    assert parameter.grad.tolist() == [40000.0, -3.0]
+
+
 # ---- The door -------------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,8 @@ MOST = 1e-6
 """Largest difference of a weight after 2 to 9 steps; gradients are added up in another order."""
 
 ADAM = {"optim": "adamw_torch", "adam_epsilon": 1e-2, "learning_rate": 1e-2, "weight_decay": 0.1}
+# Three instances a generation, of which 1, 2 and 7 pay: in the second generation nobody has an advantage.
+FLAT = {**ADAM, "shuffle_dataset": False}
 WINDOWS = {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "max_steps": 4}  # two steps a generation
 TOGETHER = {"steps_per_generation": 2, "gradient_accumulation_steps": 2}
 SIX = {"steps_per_generation": 6, "gradient_accumulation_steps": 2, "max_steps": 9, "batch_size": 2}
@@ -79,6 +81,12 @@ SAME = {
         "full", about={"seeds": [6, 13, 3]}, **SIX, **ADAM, loss_type="bnpo", shared_prefix=False
     ),
     "too few groups": spec("full", about={"seeds": [0, 5, 3]}, **SIX, **ADAM, loss_type="grpo"),
+    "bnpo, rows": spec("lora", loss_type="bnpo", shared_prefix=False, **TOGETHER),
+    "two steps a generation, rows": spec("full", loss_type="grpo", shared_prefix=False, **INSIDE),
+    "flat groups": spec("lora", about={"env": "flat"}, **FLAT, **WINDOWS),
+    "flat groups, old log-probabilities": spec(
+        "full", about={"env": "flat"}, **FLAT, loss_type="bnpo", num_iterations=2, **TOGETHER
+    ),
     "bounded tokens": spec("lora", max_tokens_per_microbatch=60, beta=0.1, **WINDOWS),
     "bounded tokens, rows": spec("lora", max_tokens_per_microbatch=200, shared_prefix=False),
 }
@@ -87,6 +95,7 @@ SHARDED = {
     "L2": spec("lora", max_grad_norm=0.0),
     "L3": spec("full", max_grad_norm=0.0, **INSIDE),
     "mixture": spec("mixture", max_grad_norm=0.0),
+    "flat groups": spec("lora", about={"env": "flat"}, **FLAT, max_grad_norm=0.0),
 }
 OWN_REPLIES = {  # of the model, which each process samples at its own pace
     "L1, greedy": spec("shared", about={"real": True, "evaluate": True, "play": True, "save": True}, **GREEDY),
