@@ -161,8 +161,8 @@ def test_without_a_golden_solution_the_cases_are_judged_once_a_program_passed_al
     assert env.infos["tester_0"]["outcome"]["num_judged"] == 1
 
 
-# Of the data set's wrong programs `SIGNED` and `DOUBLED` are told by -2; a mutant of the solution by every valid case;
-# without either, nothing is told.
+# -4 and 16 tell the data set's wrong programs, `SIGNED` and `DOUBLED`, and the one mutant of the solution that counts,
+# the input itself. Without either there is nothing to tell.
 SOURCES = {
     "wrong programs": SQUARE,
     "mutants of the solution": replace(SQUARE, wrong=()),
