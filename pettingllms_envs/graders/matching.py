@@ -100,7 +100,8 @@ def _item(gold: Item, answer: Item, limit: float | None, equal: Equal) -> bool:
     if len(wanted) > 2 and not shapes.is_simple_name(wanted[0]):
         wanted = wanted[-1:]
     if len(wanted) == 1:
-        values = given[1:] if len(given) > 1 and shapes.names(given[0]) else given
+        named = len(given) > 1 and (shapes.names(given[0]) or shapes.is_quantity(given[0]))
+        values = given[1:] if named else given
         return all(_value(wanted[0], each, limit, equal) for each in values)
     if shapes.is_simple_name(wanted[0]):
         if len(given) == 1:
@@ -108,6 +109,12 @@ def _item(gold: Item, answer: Item, limit: float | None, equal: Equal) -> bool:
         if shapes.same_name(wanted[0], given[0]):
             values = tuple(shapes.renamed(each, given[0], wanted[0]) for each in given[1:])
             return all(_value(wanted[-1], each, limit, equal) for each in values)
+    if shapes.is_quantity(wanted[0]) and not shapes.is_quantity(wanted[1]):
+        if len(given) == 1:
+            return _value(wanted[1], given[0], limit, equal)
+        if shapes.is_quantity(given[0]):
+            same = _value(wanted[0], given[0], None, equal)
+            return same and all(_value(wanted[1], each, limit, equal) for each in given[1:])
     return len(given) == 2 and equal(gold.text, answer.text, None)  # equations, which may be written in another form
 
 
@@ -158,6 +165,8 @@ def _leaf(gold: str, answer: str, limit: float | None, equal: Equal) -> bool:
     if _WORD.fullmatch(gold) or _WORD.fullmatch(answer):
         words = _LETTERS.fullmatch(gold), _LETTERS.fullmatch(answer)
         return None not in words and _letters(gold) == _letters(answer)
+    if ";" in gold or ";" in answer:  # math-verify would take it for a space
+        return False
     return not differ(gold, answer, limit) and equal(gold, answer, limit)
 
 

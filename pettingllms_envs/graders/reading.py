@@ -29,7 +29,7 @@ class Reading:
 _AND = re.compile(r"\\text\{[^{}]*\}|(?<![A-Za-z\\])(?:and|or)(?![a-z])")
 _AND_TEXT = re.compile(r"\\text\{[\s,]*(?:and|or)[\s,]*\}|and|or")
 _LONELY = re.compile(r"\\text\{\s*(\(?[A-Za-z]?\)?|[^A-Za-z{}]*|[+-]?\d[^{}]*)\s*\}")
-_VALUE = re.compile(r"(?P<name>[^,]*=)?\s*(?P<value>[^=]*)")
+_VALUE = re.compile(r"(?P<name>[^,]*(?:=|\\approx)\s*)?(?P<value>(?:(?!=|\\approx).)*)", re.DOTALL)
 
 
 def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:

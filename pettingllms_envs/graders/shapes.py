@@ -60,19 +60,21 @@ def items(text: str) -> list[Item]:
     else:
         listed = [part for group in groups for part in split(group, ",") if part]
     if len(listed) == 1 and _wraps(listed[0], "\\{", "\\}"):
-        listed = list(dict.fromkeys(part for part in split(listed[0][2:-2], ",") if part))
-    return [Item(tuple(_links(part)), part) for each in listed for part in _both_signs(each)]
+        listed = list(dict.fromkeys(part for part in _parts(listed[0][2:-2]) if part))
+    exact = [exact_side(part) for each in listed for part in _both_signs(each)]
+    return [Item(tuple(_links(part)), part) for part in exact]
 
 
 def shape(text: str) -> Shape:
     """What one answer is made of."""
+    text = _REALS if text in _ALL_REALS or _UNBOUNDED.fullmatch(text) else exact_side(text)
     unions = split(text, "\\cup")
     if len(unions) > 1:
         return Bag("union", tuple(shape(part) for part in unions), text)
     if _wraps(text, "\\{", "\\}"):
-        return Bag("set", tuple(shape(part) for part in dict.fromkeys(split(text[2:-2], ",")) if part), text)
+        return Bag("set", tuple(shape(part) for part in dict.fromkeys(_parts(text[2:-2])) if part), text)
     if _wraps(text, "([", ")]"):
-        parts = split(text[1:-1], ",")
+        parts = _parts(text[1:-1])
         if len(parts) > 1:
             return Row(text[0], tuple(shape(part) for part in parts), text[-1], text)
         if text[0] == "(" and text[-1] == ")":
@@ -80,6 +82,27 @@ def shape(text: str) -> Shape:
     if _wraps(text, "{", "}"):
         return shape(text[1:-1])
     return Leaf(text)
+
+
+_REALS = r"(-\infty,\infty)"
+_ALL_REALS = (r"\mathbb{R}", r"\text{allrealnumbers}", r"\text{allreals}", "allrealnumbers", "allreals")
+_UNBOUNDED = re.compile(r"-\\infty<\\?[A-Za-z]+<\+?\\infty")
+_NUMERAL = re.compile(r"[+-]*(?:\d+(?:\.\d*)?|\.\d+)(?:(?:\\times|\\cdot)10\^(?:\d|\{[+-]?\d+\}))?(?:\.\.\.|\\ldots)?")
+
+
+def exact_side(text: str) -> str:
+    r"""What counts of an approximation: the side that is no numeral, as in `\sqrt{2} \approx 1.41`; else the left one.
+
+    A name on the left, as in `x = \frac13 \approx 0.33`, stays. Where several sides are no numerals, they stay with
+    equals signs between them, and so all of them must be right.
+    """
+    if "\\approx" not in text:
+        return text
+    sides = [_links(side) for side in split(text, "\\approx") if side]
+    name = [sides[0].pop(0)] if sides and sum(map(len, sides)) > 1 and names(sides[0][0]) else []
+    sides = [side for side in sides if side]
+    exact = [side for side in sides if not all(map(_NUMERAL.fullmatch, side))] or sides[:1]
+    return "=".join([*name, *(link for side in exact for link in side)]) or text
 
 
 _OPENING = ("\\{", "{", "(", "[")
@@ -100,6 +123,12 @@ def split(text: str, separator: str) -> list[str]:
             parts.append(text[start:at].strip())
             start = match.end()
     return [*parts, text[start:].strip()]
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas within brackets; where there are none, between the semicolons."""
+    parts = split(text, ",")
+    return parts if len(parts) > 1 else split(text, ";")
 
 
 def depth(text: str) -> int:
@@ -184,6 +213,23 @@ def same_name(one: str, other: str) -> bool:
         return False
     arguments = {each for each in (first["argument"], second["argument"]) if each is not None}
     return len(arguments) < 2 or all(len(each) == 1 and each.isalpha() for each in arguments)
+
+
+_NOTATION = re.compile(
+    r"[fghFGHP](?:\^\{-1\}|'+|_(?:\{[^{}]*\}|\w))?\([^()=]*\)"
+    r"|\\(?:angle|triangle) ?[A-Z]+|[A-Z]{2,3}|\[[A-Z]{3,6}\]"
+)
+_DERIVATIVE = re.compile(r"\\frac\{d[a-zA-Z]\}\{d[a-zA-Z]\}")
+_JOINING = re.compile(r"(?:\\(?:frac|cdot|times|sqrt)|[+\-*/{}()^\d ])*")
+
+
+def is_quantity(text: str) -> bool:
+    r"""Whether an expression only names what is asked for, as `\frac{AB}{CD}`, `f(2)+f(3)` and `\frac{dy}{dx}` do.
+
+    One in unknowns, such as the `x+y` of `x+y=1`, does not: that is an equation, and its right side is no answer.
+    """
+    rest = _NOTATION.sub(" ", _DERIVATIVE.sub(" ", text))
+    return rest != text and _JOINING.fullmatch(rest) is not None
 
 
 def base_name(text: str) -> str:

@@ -32,8 +32,10 @@ _COMMANDS = {
     "neq": r"\ne",
     "gt": ">",
     "lt": "<",
-    "approx": "=",
-    "simeq": "=",
+    "simeq": r"\approx",
+    "R": r"\mathbb{R}",
+    "reals": r"\mathbb{R}",
+    "Reals": r"\mathbb{R}",
     "lbrace": r"\{",
     "rbrace": r"\}",
     "langle": "(",
@@ -66,7 +68,8 @@ _SYMBOLS = {
     "≤": r"\le ",
     "≥": r"\ge ",
     "≠": r"\ne ",
-    "≈": "=",
+    "≈": r"\approx ",
+    "ℝ": r"\mathbb{R}",
     "±": r"\pm ",
     "，": ",",
     "；": ";",
@@ -105,9 +108,8 @@ _OF_DEGREES = re.compile(
     rf"(\\(?:sin|cos|tan|cot|sec|csc)\s*(?:\^\s*(?:\d|\{{-?\d+\}})\s*)?)(?:\({_ANGLE}\)|\{{{_ANGLE}\}}|{_ANGLE})"
 )
 _MIXED = re.compile(r"((?:^|[,(\[{=;])\s*[+-]?\d+)\s+([1-9]\d?)/(\d+)\s*(?=$|[,)\]};])")
-_LAST_BREAKS = re.compile(r"(?:\s*\\\\)+\s*$")
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
-_END = " \t\n.,;:"
+_END = " \t\n.,;:\\"  # also a backslash, of a line break or of nothing
 _START = " \t\n,;:"
 
 
@@ -129,7 +131,7 @@ def plain(text: str) -> str:
     text = re.sub(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ", r"^\\circ ", text)
     text = _I.sub("i", _NAME.sub(_command, text))
     text = _OF_DEGREES.sub(lambda match: rf"{match[1]}(\frac{{{match[2] or match[3] or match[4]}\pi}}{{180}})", text)
-    text = _LAST_BREAKS.sub("", text).lstrip(_START).rstrip(_END)
+    text = text.lstrip(_START).rstrip(_END)
     return _MIXED.sub(_mixed, text)
 
 

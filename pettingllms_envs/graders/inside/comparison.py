@@ -15,7 +15,7 @@ from typing import Any
 
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
-from sympy import Basic
+from sympy import Basic, Expr, I, Symbol, exp, expand
 from sympy.sets.handlers import functions  # noqa: F401  # lazily imported by sympy: too late where no file is opened
 
 
@@ -40,7 +40,7 @@ def compare(gold: str, answer: str, tolerance: float | None) -> str:
     if tolerance is not None and within(golds[0], answers[0], tolerance):
         return "equal"
     equal = verify(golds, answers, allow_set_relation_comp=True, timeout_seconds=None)
-    return "equal" if equal else "different"
+    return "equal" if equal or same_exponentials(golds[0], answers[0]) else "different"
 
 
 @cache
@@ -57,6 +57,34 @@ def within(gold: object, answer: object, tolerance: float) -> bool:
         return abs(float(gold.evalf()) - float(answer.evalf())) <= tolerance * SLACK
     except (TypeError, ValueError, OverflowError, AttributeError):
         return False
+
+
+def same_exponentials(gold: object, answer: object) -> bool:
+    """Whether both are the same by Euler's formula: `i`, which the exponent of one of them has, is the imaginary unit.
+
+    Without other symbols, values are compared to 30 digits; with some, powers of e must cancel.
+    """
+    if not isinstance(gold, Expr) or not isinstance(answer, Expr):
+        return False
+    if not any(_i(power.args[0]) for each in (gold, answer) for power in each.atoms(exp)):
+        return False
+    difference = _with_unit(gold) - _with_unit(answer)
+    if difference.free_symbols:
+        return bool(expand(difference.rewrite(exp)) == 0)
+    try:
+        return abs(complex(difference.evalf(50))) < 1e-30 * max(1.0, abs(complex(_with_unit(gold).evalf())))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _i(expression: Basic) -> set[Basic]:
+    return {symbol for symbol in expression.free_symbols if str(symbol) == "i"}
+
+
+def _with_unit(expression: Expr) -> Expr:
+    """The expression with the unit for its `i`, and symbols of no other properties than their names."""
+    plain = {symbol: I if str(symbol) == "i" else Symbol(str(symbol)) for symbol in expression.free_symbols}
+    return expression.xreplace(plain)
 
 
 def _warm_up() -> None:
@@ -84,6 +112,8 @@ _EXAMPLES = (
     ("100!", "10^{-5}"),
     ("\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}", "\\begin{pmatrix}1&2\\\\3&5\\end{pmatrix}"),
     ("3+4i", "e^{2}"),
+    ("e^{i\\pi/3}", "\\frac{1}{2}+\\frac{\\sqrt{3}}{2}i"),
+    ("e^{i\\theta}", "\\cos\\theta+i\\sin\\theta"),
 )
 
 logging.disable(logging.CRITICAL)
