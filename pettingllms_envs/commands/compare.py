@@ -80,17 +80,22 @@ def show(console: Console, comparison: Any) -> None:
             f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
             f"{pair.only_second}:{pair.only_first}",
             f"{pair.adjusted:.2g}",
+            "-" if pair.needed is None else f"{pair.needed:,}",
             pair.verdict,
         )
         for pair in comparison.pairs
     ]
-    table(console, ("paired", "points [interval]", "problems won", "p", "verdict"), rows)
+    p = "p (Holm)" if len(rows) > 1 else "p (exact)"
+    table(console, ("left - right", "points [interval]", "won left:right", p, "problems needed", "verdict"), rows)
     test = " and ".join(dict.fromkeys(pair.test for pair in comparison.pairs))
-    of = f" All {len(rows)} verdicts hold together (Holm; intervals: Bonferroni)." if len(rows) > 1 else ""
+    of = ""
+    if len(rows) > 1:
+        of = f" Adjusted by Holm, so that all {len(rows)} verdicts hold together; intervals: Bonferroni."
     exact = "exact, "
     if comparison.num_uneven:
         exact = f"not quite exact (of {comparison.num_uneven} problems the runs have different numbers of samples), "
     say(console, f"\np: two-sided, {exact}by {test}.{of}")
+    say(console, "problems needed: so many would show a difference of this size, if it is real, four times in five.")
     if comparison.budgets:
         heads = ("success within so many tokens an episode", *comparison.success)
         budgets = [

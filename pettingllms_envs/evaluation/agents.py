@@ -61,6 +61,7 @@ class Reply:
         finish: Why it ended, `"stop"` or `"length"`, or another word of the server's.
         model: As the server calls it.
         tries: Requests that it took.
+        num_tool_calls: Calls of tools that it asked for besides, or in place of, the text. Nobody makes them.
     """
 
     text: str
@@ -70,6 +71,7 @@ class Reply:
     finish: str | None = None
     model: str | None = None
     tries: int = 1
+    num_tool_calls: int = 0
 
 
 class AgentFailed(Exception):

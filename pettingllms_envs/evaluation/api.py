@@ -241,6 +241,7 @@ class _Told:
     usage: Mapping[str, Any]
     finish: str | None
     model: str | None
+    num_tool_calls: int
 
     @classmethod
     def of(cls, answer: Any) -> _Told:
@@ -258,6 +259,7 @@ class _Told:
             usage=usage if isinstance(usage, dict) else {},
             finish=_text(choice.get("finish_reason")),
             model=_text(answer.get("model")),
+            num_tool_calls=_num_tool_calls(message),
         )
 
     def reply(self, tries: int) -> Reply:
@@ -269,7 +271,13 @@ class _Told:
             finish=self.finish,
             model=self.model,
             tries=tries,
+            num_tool_calls=self.num_tool_calls,
         )
+
+
+def _num_tool_calls(message: Mapping[str, Any]) -> int:
+    calls = message.get("tool_calls")
+    return (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
 
 
 def open_apis(specs: Mapping[str, Spec], concurrency: int) -> Opened:

@@ -24,6 +24,7 @@ from pettingllms_envs.evaluation.statistics import (
     holm,
     mcnemar,
     mean_interval,
+    num_to_show,
     paired_interval,
     sign_flips,
 )
@@ -59,6 +60,8 @@ class Pair:
         p: Two-sided, exact.
         adjusted: The same for the number of pairs (Holm).
         test: `"McNemar"` or `"sign flips"`.
+        needed: Problems, played as these were, that would show a difference of this size four times in five
+            (`statistics.num_to_show`); None where there is none.
     """
 
     first: str
@@ -71,6 +74,7 @@ class Pair:
     p: float
     adjusted: float
     test: str
+    needed: int | None
 
     @property
     def verdict(self) -> str:
@@ -220,16 +224,19 @@ def _pair(first: str, second: str, shares: Mapping[str, Sequence[Fraction]], con
         whole = math.lcm(*(each.denominator for each in differences))
         low, high = difference_interval([float(each) for each in differences], confidence)
         p, test = sign_flips([int(each * whole) for each in differences]), "sign flips"
+    mean = float(sum(differences) / num)
+    variance = sum((float(each) - mean) ** 2 for each in differences) / max(1, num - 1)
     return {
         "first": first,
         "second": second,
-        "difference": float(sum(differences) / num),
+        "difference": mean,
         "low": low,
         "high": high,
         "only_first": only_first,
         "only_second": only_second,
         "p": p,
         "test": test,
+        "needed": num_to_show(mean, math.sqrt(variance), alpha=1 - confidence),
     }
 
 

@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pettingllms_envs.evaluation.record import FORMAT, Row, place, problem
-from pettingllms_envs.evaluation.statistics import Interval, bootstrap, majority, mean_interval, pass_at
+from pettingllms_envs.evaluation.statistics import (
+    Interval,
+    majority,
+    mean_interval,
+    pass_at,
+    studentized_bootstrap,
+)
 
 
 MOST_GROUPS = 12
@@ -152,6 +158,8 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "prompt_tokens": _sum(step["tokens"]["prompt"] for step in steps),
         "completion_tokens": _sum(step["tokens"]["completion"] for step in steps),
         "cut_off": sum(step["finish"] == "length" for step in steps),
+        "empty": sum(not step["reply"].strip() for step in steps),
+        "tool_calls": sum(step.get("tool_calls", 0) > 0 for step in steps),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
         "return": _mean(ended, lambda row: row["returns"][name]),
     }
@@ -187,12 +195,16 @@ def _outcome(name: str) -> Callable[[Row], float | None]:
 
 
 def _mean(rows: Sequence[Row], value: Callable[[Row], float | None]) -> Figures | None:
-    """The mean over problems of a figure, with a bootstrap interval; rows without it are left out."""
+    """The mean over problems of a figure, with its interval; rows without it are left out.
+
+    Shares of problems (an outcome of yes and no) have the interval of success, other figures a studentized bootstrap,
+    which holds for heavy tails too.
+    """
     known = [row for row in rows if value(row) is not None]
     if not known:
         return None
     means = by_problem(known, lambda row: float(value(row) or 0.0))
-    return _figure(means, bootstrap)
+    return _figure(means, mean_interval if set(means) <= {0.0, 1.0} else studentized_bootstrap)
 
 
 def _figure(values: Sequence[float], interval: Callable[[Sequence[float]], Interval] = mean_interval) -> Figures:

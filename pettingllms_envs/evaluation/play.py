@@ -259,4 +259,5 @@ def spoken(reply: Reply, seed: int) -> dict[str, Any]:
         "finish": reply.finish,
         "model": reply.model,
         "seed": seed,
+        **({"tool_calls": reply.num_tool_calls} if reply.num_tool_calls else {}),
     }

@@ -46,6 +46,8 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     ]  # fmt: skip
     heads = ("agent", "calls", "retries", "tokens in", "tokens out", "cut off", "return")
     table(console, heads, rows)
+    for line in empty_replies(agents):
+        console.print(Text(line), soft_wrap=True)
     parts = [
         (scope, name, f"{figure['mean']:+.3g}", str(figure["episodes"]))
         for scope, named in report["parts"].items()
@@ -53,6 +55,25 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     ]
     if parts:
         table(console, ("scope", "part of the reward", "sum in an episode", "episodes"), parts)
+
+
+def empty_replies(agents: Mapping[str, Figures]) -> list[str]:
+    """A line for each agent whose replies had no text: how many, how many of them called tools, and what to do."""
+    lines = []
+    for name, own in agents.items():
+        num, called = own.get("empty", 0), own.get("tool_calls", 0)
+        if called:
+            lines.append(
+                f"warning: {called:,} of {own['calls']:,} replies of {name} called tools, which are not run here; only"
+                f" their text is played, and {num:,} replies had none. Turn off tool calling on the server, or say in"
+                " the prompt that the answer is text."
+            )
+        elif num:
+            lines.append(
+                f"warning: {num:,} of {own['calls']:,} replies of {name} were empty. Where a model thinks first, raise"
+                " --max-tokens or turn thinking off."
+            )
+    return lines
 
 
 def main_figures(report: Figures) -> list[tuple[str, str]]:

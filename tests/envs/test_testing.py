@@ -499,7 +499,7 @@ def test_a_reader_slower_than_linear_is_found_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(written, "SLOWEST", 0.1)
     failed = judged(SlowReader).failed
     assert [result.name for result in failed] == ["long replies"]
-    assert re.search(r"characters took \d.\d s; expected less than 0.1 s, in time linear", failed[0].detail)
+    assert re.search(r"characters took \d.\d s of CPU time; expected less than 0.1 s, linear", failed[0].detail)
 
 
 def test_the_parallel_form_is_tested_where_it_is_given() -> None:
