@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pettingllms_envs.evaluation.record import FORMAT, Row, place, problem
+from pettingllms_envs.evaluation.record import FORMAT, Row, is_empty, place, problem
 from pettingllms_envs.evaluation.statistics import (
     Interval,
     majority,
@@ -158,7 +158,7 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "prompt_tokens": _sum(step["tokens"]["prompt"] for step in steps),
         "completion_tokens": _sum(step["tokens"]["completion"] for step in steps),
         "cut_off": sum(step["finish"] == "length" for step in steps),
-        "empty": sum(not step["reply"].strip() for step in steps),
+        "empty": sum(map(is_empty, steps)),
         "tool_calls": sum(step.get("tool_calls", 0) > 0 for step in steps),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
         "return": _mean(ended, lambda row: row["returns"][name]),

@@ -80,10 +80,18 @@ def write_line(row: Row) -> str:
 
 
 def light(row: Row) -> dict[str, Any]:
-    """A row without what was shown and said, which takes most of the room and is in no number."""
+    """A row without what was shown and said, which takes most of the room; of a reply, whether it was empty."""
     heavy = ("prompt", "messages", "reply", "reasoning", "candidates")
-    steps = [{key: value for key, value in step.items() if key not in heavy} for step in row["steps"]]
+    steps = [
+        {**{key: value for key, value in step.items() if key not in heavy}, "is_empty": is_empty(step)}
+        for step in row["steps"]
+    ]
     return {**row, "steps": steps}
+
+
+def is_empty(step: Mapping[str, Any]) -> bool:
+    """Whether a reply had no text; of a step of a light row, too."""
+    return bool(step["is_empty"]) if "is_empty" in step else not step["reply"].strip()
 
 
 def read(file: Path, *, whole: bool = True) -> list[dict[str, Any]]:

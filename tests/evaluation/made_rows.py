@@ -8,14 +8,14 @@ from pettingllms_envs.evaluation.compare import Run
 
 
 def row(index: int, success: bool | None, *, sample: int = 0, **more: Any) -> dict[str, Any]:
-    """A row of one step. `tokens`: of its prompt; `error`: of which kind; `level`, `answer`, `reward`, `problem`."""
+    """A row of one step. `tokens`: of its prompt; `error`: of which kind; `level`, `answer`, `reward`, `problem`, `reply`, `tool_calls`."""
     error = more.get("error")
     step = {
         "agent": "planner_0",
         "turn": 1,
         "state": more.get("state", f"state {index}"),
         "prompt": {"system": "", "text": "?"},
-        "reply": "!",
+        "reply": more.get("reply", "!"),
         "reasoning": None,
         "tokens": {"prompt": more.get("tokens"), "completion": None if more.get("tokens") is None else 0},
         "finish": more.get("finish"),
@@ -24,6 +24,7 @@ def row(index: int, success: bool | None, *, sample: int = 0, **more: Any) -> di
         "rewards": {"planner_0": more.get("reward", 0.0)},
         "parts": more.get("parts", {"team": {"progress": more.get("reward", 0.0)}}),
         "timing": {"seconds": 0.5, "tries": more.get("tries", 1)},
+        **({"tool_calls": more["tool_calls"]} if "tool_calls" in more else {}),
     }
     outcome = {"success": bool(success), "regret": 0.0 if success else 1.0}
     return {

@@ -70,6 +70,23 @@ def test_messages_seed_and_sampling_are_sent_and_the_reply_is_read() -> None:
     assert (reply.prompt_tokens, reply.completion_tokens, reply.tries) == (12, 5, 1)
 
 
+@pytest.mark.parametrize(
+    ("more", "num_tool_calls"),
+    [
+        ({}, 0),
+        ({"tool_calls": None}, 0),
+        ({"tool_calls": []}, 0),
+        ({"tool_calls": [{"function": {"name": "move", "arguments": "{}"}}] * 2}, 2),
+        ({"function_call": {"name": "move", "arguments": "{}"}}, 1),  # as servers had it before
+    ],
+)
+def test_calls_of_tools_in_place_of_text_are_counted(more: dict[str, Any], num_tool_calls: int) -> None:
+    message = {"content": None, **more}
+    answer = httpx2.Response(200, json={"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+    reply = api(answers(answer)[0]).reply(asked())
+    assert (reply.text, reply.num_tool_calls) == ("", num_tool_calls)
+
+
 def test_a_model_that_says_nothing_has_replied() -> None:
     assert api(answers(fine(None))[0]).reply(asked()).text == ""
 

@@ -1,9 +1,12 @@
 """From rows to numbers, each worked by hand."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from made_rows import header, row, run_of
-from pettingllms_envs.evaluation import metrics
+from pettingllms_envs.evaluation import metrics, record, tables
 from pettingllms_envs.evaluation.statistics import shares_bootstrap, wilson
 
 
@@ -62,6 +65,24 @@ def test_costs_are_of_all_rows_and_by_agent() -> None:
     assert report["tokens"]["mean"] == 200  # of the episodes that ended
     assert report["parts"] == {"team": {"progress": {"mean": 0.5, "episodes": 2}}}
     assert report["outcome"]["regret"]["mean"] == 0.5
+
+
+@pytest.mark.parametrize("as_read", [dict, record.light])
+def test_empty_replies_and_calls_of_tools_are_counted_and_told(as_read: Callable[[Any], Any]) -> None:
+    rows = [
+        row(0, True),
+        row(1, False, reply=" \n"),
+        row(2, False, reply="", tool_calls=2),
+        row(3, False, reply="Moves: U", tool_calls=1),
+    ]
+    agents = metrics.report(header(), list(map(as_read, rows)))["agents"]
+    assert (agents["planner_0"]["empty"], agents["planner_0"]["tool_calls"]) == (2, 2)
+    assert tables.empty_replies(agents)[0].startswith(
+        "warning: 2 of 4 replies of planner_0 called tools, which are not run here; only their text is played, and 2"
+    )
+    agents = metrics.report(header(), [as_read(row(0, False, reply=""))])["agents"]
+    assert tables.empty_replies(agents)[0].startswith("warning: 1 of 1 replies of planner_0 were empty.")
+    assert tables.empty_replies(metrics.report(header(), [as_read(row(0, True))])["agents"]) == []
 
 
 def test_tokens_that_nobody_counted_are_not_zero() -> None:
