@@ -8,7 +8,8 @@ from pettingllms_envs.evaluation.compare import Run
 
 
 def row(index: int, success: bool | None, *, sample: int = 0, **more: Any) -> dict[str, Any]:
-    """A row of one step. `tokens`: of its prompt; `error`: of which kind; `level`, `answer`, `reward`, `problem`, `reply`, `tool_calls`."""
+    """A row of one step. `tokens`: of its prompt; `error`: of which kind; `level`, `answer`, `reward`, `problem`, and
+    `reply`, `tool_calls`."""
     error = more.get("error")
     step = {
         "agent": "planner_0",

@@ -99,7 +99,7 @@ def test_a_team_and_a_lone_agent_are_on_the_same_problems_though_their_workflows
 
 def test_the_tables_say_which_p_it_is_who_won_and_how_many_problems_would_tell() -> None:
     """Two runs: 1 and 9 wins of 12, a mean of 8/12, p = 2 * (1 + 10) / 2^10. Three: the same times Holm's three."""
-    console = Console(file=io.StringIO(), width=120)
+    console = Console(file=io.StringIO(), width=120, markup=False)
     first, second = run_of("a", "1" + "0" * 9 + "11"), run_of("b", "0" + "1" * 9 + "11")
     commands.show(console, compare([first, second]))
     text = console.file.getvalue()
@@ -107,7 +107,7 @@ def test_the_tables_say_which_p_it_is_who_won_and_how_many_problems_would_tell()
     # The differences are -1, nine of 1 and two of 0: variance (10 - 64 / 12) / 11 = 0.4242, so that
     # 2.801585^2 * 0.4242 / (8 / 12)^2 + 1.9207 = 9.413.
     assert re.search(r"b - a +\+66\.7 \[.*\] +9:1 +0\.021 +10 ", text)
-    console = Console(file=io.StringIO(), width=120)
+    console = Console(file=io.StringIO(), width=120, markup=False)
     commands.show(console, compare([first, second, run_of("c", "0" * 12)]))
     assert "p (Holm)" in console.file.getvalue()
     assert "Adjusted by Holm, so that all 3 verdicts hold together" in console.file.getvalue()
