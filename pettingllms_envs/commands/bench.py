@@ -24,7 +24,6 @@ from pettingllms_envs.commands import add_environment, at_the_door, made, refuse
 
 
 INTERRUPTED = 130
-LOCAL = ("oracle", "random", "null", "scripted", "recorded")
 OPTIONS = (
     "base_url",
     "key_env",
@@ -78,7 +77,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how it runs")
     how.add_argument("--concurrency", type=int, metavar="N", help="episodes at once (32 with a model, else 1)")
     how.add_argument("--timeout", metavar="S", help="seconds for an answer (600)")
-    how.add_argument("--patience", metavar="S", help="seconds after which a reply is given up (1200)")
+    how.add_argument("--patience", metavar="S", help="seconds after which a reply is given up (1200; before the first answer of a server 5)")
     how.add_argument("--output", type=Path, metavar="DIR", help="where the records go (a folder below outputs/bench)")
 
 
@@ -138,7 +137,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
         texts = ["api"]
     found = {}
     for agent, spec in lineup.assign(texts, roles).items():
-        if spec.kind in LOCAL:
+        if spec.kind in lineup.WITHOUT_MODEL:
             found[agent] = spec
             continue
         of_server = ("base_url", "key_env", "timeout", "patience")
@@ -166,9 +165,11 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
 
 def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
     """Episodes at once: as given, or 1 where nobody waits for a model."""
+    from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL
+
     if args.concurrency is not None:
         return int(args.concurrency)
-    return 1 if all(spec.kind in LOCAL for spec in agents.values()) else 32
+    return 1 if all(spec.kind in WITHOUT_MODEL for spec in agents.values()) else 32
 
 
 def default_output(config: Mapping[str, Any], label: Mapping[str, str] | None = None) -> Path:
@@ -229,7 +230,10 @@ def told(console: Console, played: Any, path: Path) -> int:
 
     if played.ended.rows:
         tables.show(console, played.report, metrics.retries(played.ended.rows))
-    say(console, f"\nEvery episode is in {path / 'episodes.jsonl'}, the numbers in {path / 'report.json'}.")
+    if played.is_kept:
+        say(console, f"\nEvery episode is in {path / 'episodes.jsonl'}, the numbers in {path / 'report.json'}.")
+    else:
+        say(console, "\nNo model answered, so nothing was written.")
     return missing(console, played)
 
 

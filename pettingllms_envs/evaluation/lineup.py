@@ -38,6 +38,9 @@ NUMBERS: Mapping[str, Callable[[str], float | int]] = {
     "timeout": float,
     "patience": float,
 }
+WITHOUT_MODEL = ("oracle", "random", "null", "scripted", "recorded")
+"""Kinds of agents that need no model."""
+
 NO_MATTER = ("timeout", "patience")
 """Options that decide how long is waited, and nothing that is answered."""
 
