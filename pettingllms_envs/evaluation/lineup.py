@@ -279,8 +279,8 @@ def _opener(kind: str) -> Opener:
     points = _plug_ins()
     if kind == "team":
         raise ValueError(
-            "team: is an agent of `pettingllms bench` alone, which knows the roles. Play the team there, and name that "
-            "run here."
+            "team: is an agent of `pettingllms bench` alone, which knows the roles. Play the team there, and name "
+            "that run here."
         )
     if kind not in points:
         near = difflib.get_close_matches(kind, kinds(), n=1)
