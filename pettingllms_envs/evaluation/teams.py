@@ -98,10 +98,10 @@ def _instead(folder: Path) -> str:
         return f"There is one in {', '.join(map(str, checkpoints))}: name that."
     if adapters := sorted(file.parent for file in folder.glob(f"*/{ADAPTER}")):
         agents = " ".join(f"{path.name}=transformers:{_base_of(path)},adapter={path}" for path in adapters)
-        return f"It has adapters, which an earlier version saved. Save it again, or name them: --agents {agents}"
+        return f"It has adapters, but nothing says who they play. Save the team again, or name them: --agents {agents}"
     if models := sorted(file.parent for file in folder.glob("*/config.json")):
         agents = " ".join(f"{path.name}=transformers:{path}" for path in models)
-        return f"It has models, which an earlier version saved. Save it again, or name them: --agents {agents}"
+        return f"It has models, but nothing says who they play. Save the team again, or name them: --agents {agents}"
     if (folder / "config.json").is_file():
         return f"It has one model. To let it play every role: --agents transformers:{folder}"
     return f"Looked for: {TEAM}, */{ADAPTER}, */config.json, config.json."
