@@ -3,6 +3,7 @@
 
     pettingllms bench sokoban --agents transformers:Qwen/Qwen3-1.7B
     pettingllms bench sokoban --agents drafter=vllm:base,adapter=out/drafter planner=vllm:base,adapter=out/planner
+    pettingllms bench sokoban --team out
 
 `pettingllms_envs` finds both by the entry-point group `pettingllms.agents`; neither package imports the other.
 Episodes ask from threads of their own; whoever samples gathers what waits and answers it together. Each reply has a
@@ -23,7 +24,11 @@ from transformers import PreTrainedTokenizerBase
 from pettingllms_trl.escaping import escape_of
 
 
-SAMPLED = ("temperature", "top_p", "top_k", "max_tokens", "stop", "extra")
+SAMPLED = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop", "extra")
+OF_POLICY = ("adapter", "tokenizer", "revision", "team")
+"""Options that say what plays: a LoRA adapter, a tokenizer in place of the model's own, the commit of a model of the
+Hub. `team`, the folder in which they were found, is for the records alone."""
+
 MAX_TOKENS = 4096
 """Of a reply, where nothing is said: as in arXiv:2510.11062."""
 
@@ -76,6 +81,7 @@ class Prompt:
         seed: Of the reply.
         adapter: Path of the adapter that replies, or None.
         sampling: `temperature` and the others that were given, with the model's own where they were not.
+        tokenizer: Path of the tokenizer that wrote the ids, or None for the model's own.
         reply: Where the answer goes.
     """
 
@@ -83,6 +89,7 @@ class Prompt:
     seed: int
     adapter: str | None
     sampling: Mapping[str, Any]
+    tokenizer: str | None = None
     reply: Future[Reply] = field(default_factory=Future, compare=False)
 
 
@@ -107,7 +114,9 @@ class ChatAgent:
         defaults: Mapping[str, Any],
     ) -> None:
         given = {
-            name: spec.options[name] for name in ("temperature", "top_p", "top_k", "stop") if name in spec.options
+            name: spec.options[name]
+            for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop")
+            if name in spec.options
         }
         extra = spec.options.get("extra", {})
         if unknown := set(extra) - {"chat_template_kwargs"}:
@@ -118,6 +127,7 @@ class ChatAgent:
         self._tokenizer, self._ask, self._max_length = tokenizer, ask, max_length
         self._escape = escape_of(tokenizer)
         self._adapter: str | None = spec.options.get("adapter")
+        self._tokenizer_path: str | None = spec.options.get("tokenizer")
         self._sampling = {"temperature": 1.0, **defaults, **given}
         self._max_tokens: int = spec.options.get("max_tokens", MAX_TOKENS)
         self._template: Mapping[str, Any] = extra.get("chat_template_kwargs", {})
@@ -136,7 +146,7 @@ class ChatAgent:
         if room < 1:
             raise PromptTooLong(f"the prompt has {len(ids)} tokens; expected less than {self._max_length}.")
         sampling = {**self._sampling, "max_tokens": min(self._max_tokens, room)}
-        prompt = Prompt(tuple(ids), asked.seed, self._adapter, sampling)
+        prompt = Prompt(tuple(ids), asked.seed, self._adapter, sampling, self._tokenizer_path)
         self._ask(prompt)
         return prompt.reply.result()
 

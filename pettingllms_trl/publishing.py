@@ -1,20 +1,24 @@
-"""`Publishes`: a team on the Hub, its policies a folder each, with a card. Nothing is uploaded unless asked."""
+"""`Publishes`: a team's folder, with a card for people and `team.json` for programs, and its upload if asked for."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any
 
+from peft import PeftModel
 from pettingzoo import AECEnv
 from transformers.trainer_utils import HubStrategy
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl import weights
+from pettingllms_trl.conversation import remembering
 from pettingllms_trl.hub import results_of, team_card
 from pettingllms_trl.layouts import Layouts, instead
 from pettingllms_trl.rollout_log import data_label
+from pettingllms_trl.team_file import TEAM, sampling_of, team_facts
 
 
 class Publishes(Layouts):
@@ -28,6 +32,35 @@ class Publishes(Layouts):
         """The arguments are saved with the weights and uploaded with them: the user's token shall not be there."""
         with instead(self.args, hub_token=None):
             super()._save(output_dir, state_dict)
+        if self.args.should_save:
+            folder = Path(output_dir or self.args.output_dir)
+            (folder / TEAM).write_text(json.dumps(self._team_facts(), indent=1) + "\n", encoding="utf-8")
+
+    def _team_facts(self) -> dict[str, Any]:
+        """Who plays what, as `team.json` has it."""
+        configs = {
+            policy.name: weights.weights_of(self._bare_model, policy).config
+            for policy in self.routing.policies
+            if policy.api is None
+        }
+        root = "adapter" if isinstance(self._bare_model, PeftModel) else "model"
+        agents = list(self.routing.of_agent)
+        return team_facts(
+            environment=self._environment_name,
+            step=self.state.global_step,
+            routing=self.routing,
+            bases={
+                name: (get_config_model_id(config), getattr(config, "_commit_hash", None))
+                for name, config in configs.items()
+            },
+            sampling={
+                agent: sampling_of(self.args, override, self.chat_template_kwargs)
+                for agent, override in self._overrides.items()
+                if self.routing.of_agent[agent] in configs
+            },
+            remembering=dict.fromkeys(remembering(self.args.history, agents), "conversation"),
+            root=root if self._is_plain else None,
+        )
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """The inherited uploads the output folder, after it copied weights there from the checkpoint's root alone."""
@@ -36,6 +69,8 @@ class Publishes(Layouts):
             for policy in self.routing.trained:
                 source, target = Path(checkpoint_folder) / policy.name, Path(self.args.output_dir) / policy.name
                 shutil.copytree(source, target, dirs_exist_ok=True)
+        if pushes and (Path(checkpoint_folder) / TEAM).is_file():
+            shutil.copy(Path(checkpoint_folder) / TEAM, self.args.output_dir)
         super()._push_from_checkpoint(checkpoint_folder)
 
     @property

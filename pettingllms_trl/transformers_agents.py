@@ -15,6 +15,8 @@ from transformers import (
     AutoTokenizer,
     LogitsProcessor,
     LogitsProcessorList,
+    MinPLogitsWarper,
+    PreTrainedTokenizerBase,
     StoppingCriteria,
     StoppingCriteriaList,
     TemperatureLogitsWarper,
@@ -22,11 +24,11 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from pettingllms_trl.agents import SAMPLED, ChatAgent, Gathering, Models, Prompt, Reply, Spec, by_model
+from pettingllms_trl.agents import OF_POLICY, SAMPLED, ChatAgent, Gathering, Models, Prompt, Reply, Spec, by_model
 from pettingllms_trl.voices import check_chat_template, eos_token_ids
 
 
-OPTIONS = (*SAMPLED, "adapter", "device", "dtype")
+OPTIONS = (*SAMPLED, *OF_POLICY, "device", "dtype")
 
 
 def open_transformers(specs: Mapping[str, Spec], concurrency: int) -> Models:
@@ -39,36 +41,40 @@ def open_transformers(specs: Mapping[str, Spec], concurrency: int) -> Models:
         spec.refuse_unknown(OPTIONS, target="PATH")
     agents: dict[str, ChatAgent] = {}
     threads: list[Gathering] = []
-    for own in by_model(specs, ("device", "dtype")):
-        first = next(iter(own.values()))
-        served = _Served(first, [spec.options.get("adapter") for spec in own.values()])
+    for own in by_model(specs, ("device", "dtype", "revision")):
+        served = _Served(list(own.values()))
         thread = Gathering(served.answer, concurrency)
         threads.append(thread)
         for agent, spec in own.items():
+            tokenizer = served.tokenizers[spec.options.get("tokenizer")]
             agents[agent] = ChatAgent(
-                spec, served.tokenizer, thread.ask, max_length=served.max_length, defaults=served.defaults
+                spec, tokenizer, thread.ask, max_length=served.max_length, defaults=served.defaults
             )
     versions = {each.__name__: each.__version__ for each in (torch, transformers, peft)}
     return Models(agents, versions, threads)
 
 
 class _Served:
-    """A model of transformers with some adapters on it."""
+    """A model of transformers with some adapters on it.
 
-    def __init__(self, spec: Spec, adapters: Sequence[str | None]) -> None:
-        device = spec.options.get("device", "cuda" if torch.cuda.is_available() else "cpu")
-        self._name = spec.target or ""
-        self.tokenizer = AutoTokenizer.from_pretrained(self._name, padding_side="left")
-        check_chat_template(self.tokenizer)
-        if self.tokenizer.pad_token is None:
-            self.tokenizer.pad_token = self.tokenizer.eos_token
-        model = AutoModelForCausalLM.from_pretrained(self._name, dtype=spec.options.get("dtype", "auto"))
+    Args:
+        specs: Of those that it plays, which differ in adapter, tokenizer and sampling alone.
+    """
+
+    def __init__(self, specs: Sequence[Spec]) -> None:
+        options, self._name = specs[0].options, specs[0].target or ""
+        device = options.get("device", "cuda" if torch.cuda.is_available() else "cpu")
+        revision = options.get("revision")
+        self.tokenizers = {path: _tokenizer(path, self._name, revision) for path in _paths(specs, "tokenizer")}
+        model = AutoModelForCausalLM.from_pretrained(
+            self._name, dtype=options.get("dtype", "auto"), revision=revision or "main"
+        )
         config = model.config.get_text_config()
         self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
         own = model.generation_config.to_diff_dict()
         self.defaults = {name: own[name] for name in ("temperature", "top_p", "top_k") if own.get(name) is not None}
-        self._eos = eos_token_ids(model, self.tokenizer)
-        self._adapters = {path: f"adapter_{i}" for i, path in enumerate(dict.fromkeys(filter(None, adapters)))}
+        self._eos = {path: eos_token_ids(model, each) for path, each in self.tokenizers.items()}
+        self._adapters = {path: f"adapter_{i}" for i, path in enumerate(filter(None, _paths(specs, "adapter")))}
         for path, name in self._adapters.items():
             if isinstance(model, PeftModel):
                 model.load_adapter(path, adapter_name=name)
@@ -77,11 +83,11 @@ class _Served:
         self._model = model.to(device).eval()
 
     def answer(self, prompts: Sequence[Prompt], stopped: threading.Event) -> None:
-        """Sample the replies, in batches of one adapter and one sampling; once stopped, no token more."""
+        """Sample the replies, in batches of one adapter, tokenizer and sampling; once stopped, no token more."""
         groups: dict[str, list[Prompt]] = {}
         for prompt in prompts:
             alike = {name: value for name, value in prompt.sampling.items() if name != "max_tokens"}
-            groups.setdefault(repr((prompt.adapter, alike)), []).append(prompt)
+            groups.setdefault(repr((prompt.adapter, prompt.tokenizer, alike)), []).append(prompt)
         for group in groups.values():
             adapter = group[0].adapter
             if adapter is not None:
@@ -95,8 +101,9 @@ class _Served:
     @torch.no_grad()
     def _sample(self, prompts: Sequence[Prompt], stopped: threading.Event) -> None:
         """One batch. (B, T)"""
-        device = self._model.device
-        batch = self.tokenizer.pad({"input_ids": [list(prompt.ids) for prompt in prompts]}, return_tensors="pt")
+        device, path = self._model.device, prompts[0].tokenizer
+        tokenizer = self.tokenizers[path]
+        batch = tokenizer.pad({"input_ids": [list(prompt.ids) for prompt in prompts]}, return_tensors="pt")
         sampling = prompts[0].sampling
         stop = list(sampling.get("stop", ()))
         sampled = self._model.generate(
@@ -107,11 +114,11 @@ class _Served:
             top_p=None,
             top_k=None,
             num_beams=1,
-            eos_token_id=self._eos,
-            pad_token_id=self.tokenizer.pad_token_id,
+            eos_token_id=self._eos[path],
+            pad_token_id=tokenizer.pad_token_id,
             stopping_criteria=StoppingCriteriaList([_Unless(stopped)]),
             logits_processor=_processors(sampling, [prompt.seed for prompt in prompts], device),
-            **({"stop_strings": stop, "tokenizer": self.tokenizer} if stop else {}),
+            **({"stop_strings": stop, "tokenizer": tokenizer} if stop else {}),
         )
         width = batch["input_ids"].shape[1]
         for prompt, row in zip(prompts, sampled[:, width:].tolist(), strict=True):
@@ -119,10 +126,11 @@ class _Served:
 
     def _read(self, prompt: Prompt, row: Sequence[int], stop: Sequence[str]) -> Reply:
         """A row of sampled ids as a reply: up to the first token that ends it, or its last allowed one."""
-        ended = next((i for i, token in enumerate(row) if token in self._eos), None)
+        eos, tokenizer = self._eos[prompt.tokenizer], self.tokenizers[prompt.tokenizer]
+        ended = next((i for i, token in enumerate(row) if token in eos), None)
         most = prompt.sampling["max_tokens"]
         ids = list(row[:most] if ended is None else row[: min(ended, most)])
-        text = str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        text = str(tokenizer.decode(ids, skip_special_tokens=True))
         cut = min((at for word in stop if (at := text.find(word)) >= 0), default=None)
         ends = cut is not None or (ended is not None and ended < most)
         return Reply(
@@ -134,8 +142,23 @@ class _Served:
         )
 
 
+def _paths(specs: Sequence[Spec], option: str) -> list[str | None]:
+    """The values of an option, each once."""
+    return list(dict.fromkeys(spec.options.get(option) for spec in specs))
+
+
+def _tokenizer(path: str | None, model: str, revision: str | None) -> PreTrainedTokenizerBase:
+    """That of the path, or the model's own, with a chat template and something to pad with."""
+    own = {"revision": revision or "main"} if path is None else {}
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path or model, padding_side="left", **own)
+    check_chat_template(tokenizer)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
 def _processors(sampling: Mapping[str, Any], seeds: Sequence[int], device: Any) -> LogitsProcessorList:
-    """What makes of logits a choice: temperature, top-k and top-p as transformers has them, then the seeded draw."""
+    """What makes of logits a choice: temperature, top-k, top-p and min-p of transformers, then the seeded draw."""
     processors = LogitsProcessorList()
     if sampling["temperature"] == 0:
         return processors
@@ -144,6 +167,8 @@ def _processors(sampling: Mapping[str, Any], seeds: Sequence[int], device: Any) 
         processors.append(TopKLogitsWarper(sampling["top_k"]))
     if sampling.get("top_p", 1.0) < 1:
         processors.append(TopPLogitsWarper(sampling["top_p"]))
+    if sampling.get("min_p"):
+        processors.append(MinPLogitsWarper(sampling["min_p"]))
     processors.append(_Seeded(seeds, device))
     return processors
 

@@ -11,18 +11,20 @@ from contextlib import suppress
 from typing import Any
 
 import vllm
+from peft import PeftConfig
 from transformers import AutoTokenizer
 from vllm import EngineArgs, LLMEngine, SamplingParams
 from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
 from vllm.usage.usage_lib import UsageContext
 
-from pettingllms_trl.agents import SAMPLED, ChatAgent, Models, Prompt, Reply, Spec, by_model
+from pettingllms_trl.agents import OF_POLICY, SAMPLED, ChatAgent, Models, Prompt, Reply, Spec, by_model
+from pettingllms_trl.vllm_adapters import check_adapters
 from pettingllms_trl.voices import check_chat_template
 
 
 ENGINE = ("dtype", "max_model_len", "gpu_memory_utilization", "max_lora_rank", "tensor_parallel_size")
-OPTIONS = (*SAMPLED, "adapter", *ENGINE)
+OPTIONS = (*SAMPLED, "repetition_penalty", *OF_POLICY, *ENGINE)
 
 
 def open_vllm(specs: Mapping[str, Spec], concurrency: int) -> Models:
@@ -36,7 +38,7 @@ def open_vllm(specs: Mapping[str, Spec], concurrency: int) -> Models:
         spec.refuse_unknown(OPTIONS, target="PATH")
     agents: dict[str, ChatAgent] = {}
     engines: list[Engine] = []
-    for own in by_model(specs, ENGINE):
+    for own in by_model(specs, (*ENGINE, "revision")):
         adapters = [spec.options.get("adapter") for spec in own.values()]
         if None in adapters and any(adapters) and current_platform.is_cpu():
             raise ValueError(
@@ -46,8 +48,11 @@ def open_vllm(specs: Mapping[str, Spec], concurrency: int) -> Models:
         engine = Engine(next(iter(own.values())), adapters, concurrency)
         engines.append(engine)
         for agent, spec in own.items():
+            path = spec.options.get("tokenizer")
+            tokenizer = engine.tokenizer if path is None else AutoTokenizer.from_pretrained(path)
+            check_chat_template(tokenizer)
             agents[agent] = ChatAgent(
-                spec, engine.tokenizer, engine.ask, max_length=engine.max_length, defaults=engine.defaults
+                spec, tokenizer, engine.ask, max_length=engine.max_length, defaults=engine.defaults
             )
     return Models(agents, {"vllm": vllm.__version__}, engines)
 
@@ -63,8 +68,8 @@ class Engine:
 
     def __init__(self, spec: Spec, adapters: Sequence[str | None], concurrency: int) -> None:
         self._name = spec.target or ""
-        self.tokenizer = AutoTokenizer.from_pretrained(self._name)
-        check_chat_template(self.tokenizer)
+        revision = spec.options.get("revision") or "main"
+        self.tokenizer = AutoTokenizer.from_pretrained(self._name, revision=revision)
         paths = list(dict.fromkeys(filter(None, adapters)))
         self._adapters = {path: LoRARequest(f"adapter_{i}", i, path) for i, path in enumerate(paths, 1)}
         numbers = {"max_model_len": int, "max_lora_rank": int, "tensor_parallel_size": int}
@@ -74,12 +79,14 @@ class Engine:
             if name in spec.options
         }
         if paths:
-            arguments |= {"enable_lora": True, "max_loras": len(paths)}
+            rank = check_adapters({path: PeftConfig.from_pretrained(path) for path in paths})
+            arguments = {"max_lora_rank": rank, **arguments, "enable_lora": True, "max_loras": len(paths)}
         if current_platform.is_cpu():
             arguments |= {"enforce_eager": True}
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: read by vLLM when the engine is made
         self._engine = LLMEngine.from_engine_args(
-            EngineArgs(model=self._name, max_num_seqs=concurrency, **arguments), usage_context=UsageContext.LLM_CLASS
+            EngineArgs(model=self._name, revision=revision, max_num_seqs=concurrency, **arguments),
+            usage_context=UsageContext.LLM_CLASS,
         )
         config = self._engine.vllm_config.model_config
         self.max_length: int = config.max_model_len

@@ -1,7 +1,8 @@
 """Benchmark any mix of agents on an environment, with intervals, costs and every episode on record.
 
 Agents are [ROLE=]KIND[:TARGET][,OPTION=VALUE]...: oracle, random, null, scripted:FILE, recorded:RUN, api[:MODEL],
-transformers:PATH[,adapter=PATH], vllm:PATH[,adapter=PATH]. A run that was stopped goes on with the same command.
+transformers:PATH[,adapter=PATH], vllm:PATH[,adapter=PATH], team:FOLDER[,engine=vllm]. A run that was stopped goes on
+with the same command.
 Exit status: 0 all episodes ended, 1 some are errors or missing, 2 something given was wrong, 130 Ctrl-C.
 """
 
@@ -24,7 +25,6 @@ from pettingllms_envs.commands import add_environment, at_the_door, made, refuse
 
 
 INTERRUPTED = 130
-LOCAL = ("oracle", "random", "null", "scripted", "recorded")
 OPTIONS = (
     "base_url",
     "key_env",
@@ -61,6 +61,7 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     """Who plays, and the options of those agents that are models."""
     who = parser.add_argument_group("who plays")
     who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="for every role, or ROLE=AGENT ...")
+    who.add_argument("--team", metavar="FOLDER", help="of trainer.save_model(); --agents ROLE=AGENT replaces a role")
     who.add_argument("--model", metavar="M", help="as the server calls it; without --agents it plays every role")
     who.add_argument("--base-url", metavar="URL", help="of an OpenAI-compatible server, such as http://host:8000/v1")
     who.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
@@ -78,14 +79,18 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how it runs")
     how.add_argument("--concurrency", type=int, metavar="N", help="episodes at once (32 with a model, else 1)")
     how.add_argument("--timeout", metavar="S", help="seconds for an answer (600)")
-    how.add_argument("--patience", metavar="S", help="seconds after which a reply is given up (1200)")
+    how.add_argument(
+        "--patience",
+        metavar="S",
+        help="seconds after which a reply is given up (1200; before the first answer of a server 5)",
+    )
     how.add_argument("--output", type=Path, metavar="DIR", help="where the records go (a folder below outputs/bench)")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play what is missing of the benchmark, and show its numbers."""
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
-    from pettingllms_envs.evaluation import data_label
+    from pettingllms_envs.evaluation import data_label, teams
     from pettingllms_envs.evaluation.observing import prompt_of
     from pettingllms_envs.evaluation.play import Rules
 
@@ -112,6 +117,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         path = args.output or default_output(bench.config, label)
     if line := data_label.first_line(env, num):
         say(console, line)
+    for line in teams.notes(bench.agents.values(), name):
+        say(console, line)
     if args.limit is not None and num < args.limit:
         more = " --samples K plays each K times." if args.samples == 1 else ""
         say(console, f"There are {num} problems ({chosen.source}); --limit asked for {args.limit:,}.{more}")
@@ -125,24 +132,30 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
     Raises:
         ValueError: An agent cannot be read, or a role is nobody's.
     """
-    from pettingllms_envs.evaluation import lineup
+    from pettingllms_envs.evaluation import lineup, teams
 
     texts = list(args.agents) if texts is None else texts
+    if getattr(args, "team", None) is not None:
+        texts = [*texts, f"{teams.KIND}:{args.team}"]
     given = sampling(args)
     if not texts:
         if args.model is None:
             raise ValueError(
-                "nobody plays; expected a model, --model MODEL --base-url http://localhost:8000/v1, or agents such as "
-                "--agents oracle."
+                "nobody plays; expected a model, --model MODEL --base-url http://localhost:8000/v1, a trained team, "
+                "--team FOLDER, or agents such as --agents oracle."
             )
         texts = ["api"]
+    teams.check_roles(texts, roles)
     found = {}
     for agent, spec in lineup.assign(texts, roles).items():
-        if spec.kind in LOCAL:
+        if spec.kind in lineup.WITHOUT_MODEL:
             found[agent] = spec
             continue
         of_server = ("base_url", "key_env", "timeout", "patience")
         own = given if spec.kind == "api" else {name: given[name] for name in given if name not in of_server}
+        if spec.kind == teams.KIND:
+            found[agent] = teams.spec_of(spec, agent, roles[agent], own)
+            continue
         target = spec.target or (args.model if spec.kind == "api" else None)
         found[agent] = lineup.Spec(spec.kind, target, {**own, **spec.options})
     return found
@@ -166,9 +179,11 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
 
 def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
     """Episodes at once: as given, or 1 where nobody waits for a model."""
+    from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL
+
     if args.concurrency is not None:
         return int(args.concurrency)
-    return 1 if all(spec.kind in LOCAL for spec in agents.values()) else 32
+    return 1 if all(spec.kind in WITHOUT_MODEL for spec in agents.values()) else 32
 
 
 def default_output(config: Mapping[str, Any], label: Mapping[str, str] | None = None) -> Path:
@@ -229,7 +244,10 @@ def told(console: Console, played: Any, path: Path) -> int:
 
     if played.ended.rows:
         tables.show(console, played.report, metrics.retries(played.ended.rows))
-    say(console, f"\nEvery episode is in {path / 'episodes.jsonl'}, the numbers in {path / 'report.json'}.")
+    if played.is_kept:
+        say(console, f"\nEvery episode is in {path / 'episodes.jsonl'}, the numbers in {path / 'report.json'}.")
+    else:
+        say(console, "\nNo model answered, so nothing was written.")
     return missing(console, played)
 
 

@@ -1,6 +1,7 @@
 """Play recorded episodes again without a model, and tell the first difference; or score them anew.
 
-FILE is an episodes.jsonl with its run.json beside it, or their folder. Exit status 1 if anything differs.
+FILE is an episodes.jsonl with its run.json beside it, their folder, or the output folder of a training. Exit
+status 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from pettingllms_envs.commands.bench import bar, say
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The record, and where to write another."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="an episodes.jsonl, or its folder")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="an episodes.jsonl, its folder, or a folder with one run in it"
+    )
     parser.add_argument("--rescore", type=Path, metavar="DIR", help="write the episodes there as they come out now")
     parser.add_argument(
         "--set", dest="settings", action="append", default=[], type=setting, metavar="KEY=VALUE",

@@ -14,7 +14,10 @@ from pettingllms_envs.commands import at_the_door, refuse
 def add(parser: argparse.ArgumentParser) -> None:
     """The run, where to write the page, and whether to show it."""
     parser.add_argument(
-        "run_folder", metavar="RUN", type=Path, help="a folder with run.json and episodes.jsonl, or the latter"
+        "run_folder",
+        metavar="RUN",
+        type=Path,
+        help="a folder with run.json and episodes.jsonl, the latter, or a folder with one run in it (a training's)",
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="the page (page.html in the run's folder)")
     parser.add_argument("--serve", action="store_true", help="show it on this machine, anew when the run has grown")
@@ -23,10 +26,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Write the page, or serve it until Ctrl-C."""
+    from pettingllms_envs.evaluation import record
     from pettingllms_envs.page import build, page  # with numpy's random numbers, for the intervals
     from pettingllms_envs.page.serve import server
 
-    folder: Path = args.run_folder.parent if args.run_folder.suffix == ".jsonl" else args.run_folder
+    with at_the_door():
+        folder = record.find_run(args.run_folder)
     if not args.serve:
         with at_the_door():
             written = build(folder, args.output)

@@ -4,7 +4,8 @@
 that fail or break, time-outs, answers that are no JSON, 408, 425, 429 and all of 500 and above, after pauses that
 double, with jitter, and no sooner than `Retry-After` says. What is not (400, a prompt that is too long) fails that
 prompt alone; a wrong key or model ends the run. The seed is sent along, so a second try asks for the same reply as the
-first.
+first. Before the first prompt the server is reached once (`first_contact.py`), so that one that is not there ends the
+run in seconds.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 import httpx2
 
 from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked, Reply
+from pettingllms_envs.evaluation.first_contact import SECONDS, FirstContact
 from pettingllms_envs.evaluation.lineup import NO_MATTER, Opened, Spec
 
 
@@ -60,6 +62,7 @@ class Endpoint:
         send_seed: Whether each request has its `seed`. Without, two runs may differ.
         timeout: Seconds in which an answer must come.
         patience: Seconds after which a prompt that was not answered is given up.
+        first_patience: Seconds in which the server must answer for the first time.
 
     Raises:
         ValueError: The URL is none, the variable is not set, or a number is out of its range.
@@ -73,6 +76,7 @@ class Endpoint:
     send_seed: bool = True
     timeout: float = 600.0
     patience: float = 1200.0
+    first_patience: float = SECONDS
 
     def __post_init__(self) -> None:
         if not re.match(r"https?://[^/]", self.base_url):
@@ -106,6 +110,15 @@ class Endpoint:
         """The key, or nothing."""
         return os.environ.get(self.key_env, "").strip() if self.key_env is not None else ""
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of each request."""
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def without_key(self, text: str) -> str:
+        """The text, with stars for the key."""
+        return text.replace(self.key, "***") if self.key else text
+
 
 class Notices:
     """Says that a server does not answer, to the log, once for all who wait for it."""
@@ -128,6 +141,7 @@ class ChatApi:
     Args:
         endpoint: Whom.
         client: Keeps the connections; may be shared.
+        contact: Reaches the server before the first prompt; may be shared. None: prompts are sent at once.
         notices: Where it is said that the server does not answer; may be shared.
         sleep: How a pause is made.
     """
@@ -137,10 +151,12 @@ class ChatApi:
         endpoint: Endpoint,
         client: httpx2.Client,
         *,
+        contact: FirstContact | None = None,
         notices: Notices | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._endpoint, self._client, self._sleep = endpoint, client, sleep
+        self._contact = contact
         self._notices = Notices() if notices is None else notices
         self._timeout = httpx2.Timeout(endpoint.timeout, connect=min(endpoint.timeout, LONGEST_CONNECT))
         self._url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
@@ -150,9 +166,11 @@ class ChatApi:
 
         Raises:
             AgentFailed: `unreachable` after all the patience there is, or `refused`.
-            AgentRefused: The key or the model is wrong.
+            AgentRefused: The server cannot be reached, or the key or the model is wrong.
         """
         endpoint = self._endpoint
+        if self._contact is not None:
+            self._contact.make(endpoint.model)
         body = {
             "model": endpoint.model,
             "messages": [dict(message) for message in asked.messages],
@@ -182,34 +200,39 @@ class ChatApi:
 
     def _once(self, body: Mapping[str, Any]) -> _Told | _Trouble:
         """An answer, or why there is none yet."""
-        key = self._endpoint.key
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        safe = self._endpoint.without_key
         try:
-            response, answer = self._post(body, headers)
+            response, answer = self._post(body)
         except httpx2.RequestError as error:
-            return _Trouble(self._safe(f"{type(error).__name__}: {error}"))
-        status, words = response.status_code, self._safe(answer.decode("utf-8", "replace"))[:MOST_SHOWN]
+            return _Trouble(safe(f"{type(error).__name__}: {error}"))
+        status, words = response.status_code, safe(answer.decode("utf-8", "replace"))[:MOST_SHOWN]
         if status in HOPELESS:
             raise AgentRefused(
                 f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, "
-                "--model and --key-env."
+                f"--model and --key-env.{self._served()}"
             )
         if status >= 500 or status in TRY_AGAIN:
             return _Trouble(f"status {status}: {words}", _retry_after(response.headers.get("retry-after")))
         if status >= 300:
-            raise AgentFailed("refused", f"{self._url} refused ({status}): {words}")
+            raise AgentFailed("refused", f"{self._url} refused ({status}): {words}{self._served()}")
         try:
             return _Told.of(json.loads(answer))
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return _Trouble(f"an answer that is no chat completion: {words}")
 
-    def _post(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[httpx2.Response, bytes]:
+    def _served(self) -> str:
+        """The server's models, where it lists some and this one is not among them."""
+        contact = self._contact
+        return "" if contact is None or contact.lists(self._endpoint.model) else contact.served()
+
+    def _post(self, body: Mapping[str, Any]) -> tuple[httpx2.Response, bytes]:
         """What the server says, read to its end.
 
         Raises:
             httpx2.RequestError: It did not come in time, though each piece of it may have, or has no end.
         """
         ends, answer = time.monotonic() + self._endpoint.timeout, bytearray()
+        headers = self._endpoint.headers
         with self._client.stream("POST", self._url, json=body, headers=headers, timeout=self._timeout) as response:
             for piece in response.iter_bytes():
                 answer += piece
@@ -218,10 +241,6 @@ class ChatApi:
                 if time.monotonic() > ends:
                     raise httpx2.ReadTimeout(f"no whole answer in {self._endpoint.timeout:g} s")
         return response, bytes(answer)
-
-    def _safe(self, text: str) -> str:
-        key = self._endpoint.key
-        return text.replace(key, "***") if key else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +307,12 @@ def open_apis(specs: Mapping[str, Spec], concurrency: int) -> Opened:
         follow_redirects=True,
     )
     notices = Notices()
-    agents = {agent: ChatApi(endpoint, client, notices=notices) for agent, endpoint in endpoints.items()}
+    contacts: dict[tuple[Any, ...], FirstContact] = {}
+    agents = {}
+    for agent, endpoint in endpoints.items():
+        server = (endpoint.base_url, endpoint.key_env, endpoint.first_patience)
+        contact = contacts.setdefault(server, FirstContact(endpoint, client, endpoint.first_patience))
+        agents[agent] = ChatApi(endpoint, client, contact=contact, notices=notices)
     return _Apis(agents, client)
 
 
@@ -312,6 +336,7 @@ def endpoint_of(spec: Spec) -> Endpoint:
         sampling={name: options[name] for name in SENT if name in options},
         extra=options.get("extra", {}),
         send_seed=str(options.get("send_seed", True)).lower() == "true",
+        first_patience=options.get("patience", SECONDS),
         **{name: options[name] for name in NO_MATTER if name in options},
     )
 

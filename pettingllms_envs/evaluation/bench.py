@@ -13,7 +13,7 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.lineup import Spec, from_identity, open_all
+from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL, Spec, from_identity, open_all
 from pettingllms_envs.evaluation.observing import problem_of
 from pettingllms_envs.evaluation.play import Instance, Rules
 from pettingllms_envs.evaluation.record import ANY_INSTANCE, REPORT, Row, header, write_json
@@ -89,18 +89,28 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A run that was played: what `run.json` and `report.json` say, and what there is of it."""
+    """A run that was played: what `run.json` and `report.json` say, and what there is of it.
+
+    Args:
+        header: As `run.json` has it.
+        report: As `report.json` has it.
+        ended: The rows, and what is missing.
+        is_kept: Whether the folder is there: not if the run began with this call and no model answered.
+    """
 
     header: Mapping[str, Any]
     report: Mapping[str, Any]
     ended: Ended
+    is_kept: bool = True
 
 
 def play(bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], None] = lambda row: None) -> Played:
     """Play a benchmark into a folder, or what is missing of it there, and write the report.
 
+    A new run in which no model answered leaves no folder.
+
     Raises:
-        ValueError: An agent cannot be had, or the folder is another run's.
+        ValueError: An agent cannot be had, before anything was played; or the folder is another run's.
         OSError: The folder cannot be written.
     """
     crew = open_all(bench.agents, concurrency)
@@ -114,12 +124,28 @@ def play(bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], 
             )
             ended = run(plan, crew.agents, folder, concurrency=concurrency, on_row=on_row)
             report = metrics.report(head, ended.rows, num_planned=plan.num_episodes)
-            write_json(path / REPORT, report)
+            is_kept = not folder.is_new or _was_answered(bench, ended)
+            if is_kept:
+                write_json(path / REPORT, report)
+            else:
+                folder.discard()
         finally:
             folder.close()
     finally:
         crew.close()
-    return Played(head, report, ended)
+    if ended.refused and not ended.rows:
+        raise ValueError(ended.why)
+    return Played(head, report, ended, is_kept)
+
+
+def _was_answered(bench: Bench, ended: Ended) -> bool:
+    """Whether a run has anything to keep: an episode in which a model answered, or one that failed otherwise."""
+    return any(
+        row["error"] is None
+        or row["error"]["kind"] != "unreachable"
+        or any(bench.agents[step["agent"]].kind not in WITHOUT_MODEL for step in row["steps"])
+        for row in ended.rows
+    )
 
 
 def choose(

@@ -5,6 +5,7 @@
     planner=api:MODEL,temperature=0.2,stop=</plan>
     planner=transformers:path/to/model,adapter=path/to/adapter
     drafter=scripted:replies.txt  drafter=recorded:outputs/my_run
+    team:plan-path-team                     a trained team, each role by its own policy (`teams.py`)
 
 `[ROLE=]KIND[:TARGET][,OPTION=VALUE]...`; a comma or a backslash in a value is written with a backslash before it. A
 package brings kinds of its own by entry points of the group `pettingllms.agents`, each an `Opener`.
@@ -23,6 +24,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
+from pettingllms_envs.evaluation import file_digest
 from pettingllms_envs.evaluation.agents import Agent, Null, Oracle, Random, Recorded, from_file
 from pettingllms_envs.evaluation.record import read
 
@@ -38,6 +40,9 @@ NUMBERS: Mapping[str, Callable[[str], float | int]] = {
     "timeout": float,
     "patience": float,
 }
+WITHOUT_MODEL = ("oracle", "random", "null", "scripted", "recorded")
+"""Kinds of agents that need no model."""
+
 NO_MATTER = ("timeout", "patience")
 """Options that decide how long is waited, and nothing that is answered."""
 
@@ -63,6 +68,9 @@ class Spec:
         whole = {"kind": self.kind, "target": self.target, **said}
         if self.kind == "scripted" and self.target is not None:
             whole["sha256"] = hashlib.sha256(Path(self.target).read_bytes()).hexdigest()
+        if "team" in self.options:  # which may have been trained further
+            folder = Path(self.options.get("adapter") or self.target or "")
+            whole["sha256"] = file_digest.of_model(folder) if folder.is_dir() else None
         return whole
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Spec:
@@ -269,6 +277,11 @@ def _opener(kind: str) -> Opener:
     if kind in _OWN:
         return _OWN[kind]
     points = _plug_ins()
+    if kind == "team":
+        raise ValueError(
+            "team: is an agent of `pettingllms bench` alone, which knows the roles. Play the team there, and name "
+            "that run here."
+        )
     if kind not in points:
         near = difflib.get_close_matches(kind, kinds(), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -31,6 +31,9 @@ RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
 
 Row = Mapping[str, Any]
 
+MOST_NAMED = 20
+"""Runs that an error names."""
+
 ANY_INSTANCE = frozenset({"workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"})
 """Settings that leave the problems as they are: a seed is the same problem with them as without."""
 
@@ -94,8 +97,34 @@ def is_empty(step: Mapping[str, Any]) -> bool:
     return bool(step["is_empty"]) if "is_empty" in step else not step["reply"].strip()
 
 
+def find_run(path: Path) -> Path:
+    """The folder of a run: that of an `episodes.jsonl`, the folder itself, or the only run one level below it.
+
+    A training writes its rollouts to `OUTPUT_DIR/rollouts`, so the output folder of a training names them as well.
+
+    Args:
+        path: The file or folder.
+
+    Returns:
+        The folder with the `run.json`; where there is none, the path itself.
+
+    Raises:
+        ValueError: There are several runs below it.
+    """
+    if path.suffix == ".jsonl":
+        return path.parent
+    if (path / RUN).exists():
+        return path
+    found = sorted(file.parent for file in path.glob(f"*/{RUN}"))
+    if len(found) > 1:
+        names = ", ".join(each.name for each in found[:MOST_NAMED])
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        raise ValueError(f"{path} has {len(found)} runs: {names}{more}; expected one. Name one, such as {found[0]}.")
+    return found[0] if found else path
+
+
 def read(file: Path, *, whole: bool = True) -> list[dict[str, Any]]:
-    """The rows of a `.jsonl` file, or of the `episodes.jsonl` of a run's folder.
+    """The rows of a `.jsonl` file, or of the `episodes.jsonl` of a run's folder, which `find_run` finds.
 
     A last line that a killed run left half written is left out.
 
@@ -107,7 +136,7 @@ def read(file: Path, *, whole: bool = True) -> list[dict[str, Any]]:
         ValueError: A line is no row, or one of a format that this version does not know.
         OSError: There is no such file.
     """
-    found = _rows(file if file.suffix == ".jsonl" else file / EPISODES)
+    found = _rows(file if file.suffix == ".jsonl" else find_run(file) / EPISODES)
     return [row if whole else light(row) for row, _, _ in found]
 
 
@@ -135,13 +164,13 @@ def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[
 
 
 def read_header(file: Path) -> dict[str, Any]:
-    """The `run.json` of a run, given its folder or its `episodes.jsonl`.
+    """The `run.json` of a run, given its folder, its `episodes.jsonl`, or the folder above it; see `find_run`.
 
     Raises:
-        ValueError: It is none, or of a format that this version does not know.
+        ValueError: There are several, it is none, or of a format that this version does not know.
         OSError: There is none.
     """
-    file = (file.parent if file.suffix == ".jsonl" else file) / RUN
+    file = find_run(file) / RUN
     try:
         header: dict[str, Any] = json.loads(file.read_text("ascii"))
     except (ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pettingllms_envs.evaluation.agents import Agent, AgentRefused
 from pettingllms_envs.evaluation.play import Instance, Rules, Stopped, episode
 from pettingllms_envs.evaluation.record import (
     EPISODES,
+    REPORT,
     RUN,
     place,
     read_header,
@@ -35,6 +36,8 @@ from pettingllms_envs.evaluation.record import (
 MOST_ERRORS_IN_A_ROW = 20
 """A run whose last so many episodes were all errors (or as many as are played at once, if those are more) is ended:
 its server is gone, or its environment broken."""
+
+LOCK = ".lock"
 
 OF_ONE_PROMPT = ("refused", "diverged")
 """Kinds of errors that say nothing of the next episode."""
@@ -75,10 +78,13 @@ class Folder:
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+        self._made = [each for each in (path, *path.parents) if not each.exists()]
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
+        self.is_new = not (path / RUN).exists()
+        """Whether the run begins here; otherwise it is one that goes on."""
         self._file = path / EPISODES
-        self._stream = open(path / ".lock", "a")  # noqa: SIM115  # held as long as the run goes on
+        self._stream = open(path / LOCK, "a")  # noqa: SIM115  # held as long as the run goes on
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -122,6 +128,14 @@ class Folder:
                     raise OSError(error.errno, error.strerror, str(self._file)) from error
 
             yield write
+
+    def discard(self) -> None:
+        """Remove the run's files, and the folders that were made for them."""
+        for name in (EPISODES, RUN, REPORT, LOCK):
+            (self.path / name).unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else has put something there
+            for folder in self._made:
+                folder.rmdir()
 
     def close(self) -> None:
         """Let others write."""

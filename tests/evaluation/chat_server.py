@@ -44,6 +44,12 @@ class ChatServer:
     refuses: str = ""
     """A prompt with this in it is answered by status 400."""
 
+    lists: bool = True
+    """Whether there is `GET /models`; else that is a 404."""
+
+    loading: int = 0
+    """So many requests for the list are answered by status 503 first, as by a server that loads its model."""
+
     bodies: list[dict[str, Any]] = field(default_factory=list)
     fates: Counter[str] = field(default_factory=Counter)
     in_flight: int = 0
@@ -96,6 +102,14 @@ def serving(**settings: Any) -> Iterator[ChatServer]:
 
         def log_message(self, *args: Any) -> None:
             pass
+
+        def do_GET(self) -> None:
+            if server.loading > 0:
+                server.loading -= 1
+                return self.send(503, "loading")
+            if not server.lists or not self.path.endswith("/models"):
+                return self.send(404, "no such page")
+            return self.send(200, json.dumps({"object": "list", "data": [{"id": server.model, "object": "model"}]}))
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
-from chat_server import serving
+from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.commands import Refused, at_the_door
 from pettingllms_envs.evaluation import record
@@ -79,11 +79,82 @@ def test_a_model_on_a_server_plays_every_role(run: Run) -> None:
 
 
 def test_a_run_of_nothing_but_errors_does_not_blame_the_environment(run: Run) -> None:
-    agents = "--agents drafter=null planner=api:m --base-url http://127.0.0.1:1/v1 --patience 0.01"
-    status, out, _ = run(f"bench plan_path {agents} --limit 1 --output none")
+    with serving(faults=Faults(errors=1.0)) as server:
+        agents = f"--agents drafter=null planner=api:tiny --base-url {server.url} --patience 0.01"
+        status, out, _ = run(f"bench plan_path {agents} --limit 1 --output none")
     assert status == 1
     assert "success no episode ended" in out
     assert "1 episodes are errors (1 unreachable) and in no rate." in out
+    assert "No model answered, so nothing was written." in out
+    assert not Path("none").exists()
+
+
+def test_a_server_that_is_not_there_ends_the_run_in_seconds_and_leaves_nothing(run: Run) -> None:
+    began = time.monotonic()
+    status, out, err = run("bench plan_path --model m --base-url http://127.0.0.1:1/v1 --limit 3 --output a/b")
+    assert 3 < time.monotonic() - began < 8
+    assert (status, out) == (2, "")
+    assert err.startswith("error: http://127.0.0.1:1/v1/models did not answer within 5 s (ConnectError: ")
+    assert "for one that is still starting, give the seconds to wait: --patience 600." in err
+    assert err.count("\n") == 1
+    assert list(Path().iterdir()) == []
+
+
+def test_patience_that_is_asked_for_holds_from_the_start(run: Run) -> None:
+    with serving(loading=5, skill=1.0) as server:  # 503 for 0.25 + 0.5 + 1 + 2 + 2 s
+        asked = f"bench plan_path --model tiny --base-url {server.url} --limit 1 --output a"
+        assert run(asked)[0] == 2
+        assert not Path("a").exists()
+        server.loading = 5
+        assert run(f"{asked} --patience 60")[0] == 0
+
+
+def test_a_server_that_lists_no_models_is_asked_all_the_same(run: Run) -> None:
+    with serving(lists=False, skill=1.0) as server:
+        status, out, _ = run(f"bench plan_path --model tiny --base-url {server.url} --limit 2 --output a")
+    assert status == 0
+    assert "success, 2 problems 100.0%" in out
+
+
+def test_a_model_that_the_server_does_not_have_is_answered_with_those_that_it_has(run: Run) -> None:
+    with serving() as server:
+        status, out, err = run(f"bench plan_path --model tny --base-url {server.url} --limit 2 --output a")
+    assert (status, out) == (2, "")
+    assert "refused (404) the model 'tny': " in err
+    assert err.endswith("Check --base-url, --model and --key-env. It serves: tiny.\n")
+    assert list(Path().iterdir()) == []
+
+
+def test_a_run_that_is_done_is_shown_when_its_server_is_gone(run: Run) -> None:
+    with serving(skill=1.0) as server:
+        line = f"bench plan_path --model tiny --base-url {server.url} --limit 2 --output a"
+        first = run(line)
+    assert run(line) == first
+
+
+def test_a_folder_that_holds_something_else_stays_when_no_model_answers(run: Run) -> None:
+    Path("a").mkdir()
+    Path("a/notes.txt").write_text("mine")
+    with serving() as server:
+        run(f"bench plan_path --model tny --base-url {server.url} --limit 2 --output a")
+    assert [path.name for path in Path("a").iterdir()] == ["notes.txt"]
+
+
+def test_the_output_folder_of_a_training_names_its_rollouts(run: Run) -> None:
+    run("bench plan_path --agents oracle --limit 2 --output team/rollouts")
+    Path("team/checkpoint-20").mkdir()
+    assert run("replay team")[:2] == (0, "2 of 2 episodes are the same, byte for byte.")
+    status, out, _ = run("view team")
+    assert (status, out.split()[0]) == (0, "team/rollouts/page.html")
+    assert run("compare team again=team")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["view", "replay", "compare"])
+def test_a_folder_of_several_runs_is_answered_with_their_names(run: Run, command: str) -> None:
+    for name in ("b", "a"):
+        run(f"bench plan_path --agents oracle --limit 1 --output runs/{name}")
+    said = "error: runs has 2 runs: a, b; expected one. Name one, such as runs/a.\n"
+    assert run(f"{command} runs")[::2] == (2, said)
 
 
 def test_roles_may_have_agents_and_sampling_of_their_own(run: Run) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,25 @@ def test_a_wrong_model_ends_the_run_at_once(tmp_path: Path) -> None:
     with serving() as server:
         wrong = bench(server)
         server.model = "another"
-        played = benches.play(wrong, tmp_path / "a", concurrency=4)
-    assert played.ended.rows == []
-    assert played.ended.num_missing == 24
-    assert played.ended.refused
-    assert played.ended.why.startswith(f"{server.url}/chat/completions refused (404) the model 'tiny'")
+        with pytest.raises(
+            ValueError, match=r"/v1/chat/completions refused \(404\) the model 'tiny': .* It serves: anot"
+        ):
+            benches.play(wrong, tmp_path / "a", concurrency=4)
     assert len(server.bodies) <= 4
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_is(tmp_path: Path) -> None:
+    with serving() as server:
+        half = replace(bench(server), samples=1)
+        benches.play(half, tmp_path / "a", concurrency=4)
+    file = tmp_path / "a" / record.EPISODES
+    rows = record.read(file)
+    record.write_rows(file, rows[:5])
+    played = benches.play(half, tmp_path / "a", concurrency=4)
+    assert (played.ended.refused, played.ended.num_missing, played.is_kept) == (True, 7, True)
+    assert played.ended.why.startswith(f"{server.url}/models did not answer within 5 s (ConnectError: ")
+    assert record.read(file) == rows[:5]
 
 
 def test_a_run_whose_every_episode_fails_is_ended(tmp_path: Path) -> None:

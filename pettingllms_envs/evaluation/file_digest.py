@@ -1,0 +1,37 @@
+"""A digest of the files that a model is, so that a run with other weights under the same path is another run."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+
+PATTERNS = ("*.safetensors", "*.bin", "*config.json", "tokenizer.json", "*.jinja")
+"""Weights, configurations, tokenizers and chat templates."""
+
+NOT_THE_MODEL = ("training_args.bin",)
+
+
+def of_model(folder: Path) -> str:
+    """SHA-256, 64 hex digits, of the names and contents of a model's or an adapter's files.
+
+    Args:
+        folder: In which they are; what lies in folders below is left out.
+    """
+    whole = hashlib.sha256()
+    for file in sorted({file for pattern in PATTERNS for file in folder.glob(pattern)} - _others(folder)):
+        about = file.stat()
+        whole.update(f"{file.name}\0{_of_file(file, about.st_size, about.st_mtime_ns)}\n".encode())
+    return whole.hexdigest()
+
+
+def _others(folder: Path) -> set[Path]:
+    return {folder / name for name in NOT_THE_MODEL}
+
+
+@cache
+def _of_file(file: Path, size: int, changed: int) -> str:
+    """Read once for each size and time of change: weights may be gigabytes."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

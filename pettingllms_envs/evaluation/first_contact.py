@@ -1,0 +1,150 @@
+"""The first contact with a server, before any prompt is sent: is it there, and which models does it serve?
+
+`GET <base_url>/models`. A server that does not answer fails the run within seconds; once it has answered, each prompt
+has all of its `patience`. Any answer counts, also that there is no such page: not every server lists its models.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import httpx2
+
+from pettingllms_envs.evaluation.agents import AgentRefused
+
+
+SECONDS = 5.0
+"""In which a server must answer for the first time, unless more patience was asked for."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
+STARTING = (502, 503, 504)
+"""What a server says that is still loading its model, or the proxy before one that is not there."""
+
+MOST_NAMED = 20
+MOST_BYTES = 2**24
+
+logger = logging.getLogger(__name__)
+
+
+class Endpoint(Protocol):
+    """As much of `pettingllms_envs.evaluation.api.Endpoint` as is used here."""
+
+    @property
+    def base_url(self) -> str:
+        """Up to and with the version."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Of each request."""
+        ...
+
+    def without_key(self, text: str) -> str:
+        """The text, without the key."""
+        ...
+
+
+class FirstContact:
+    """Reaches a server once, for all agents that ask it.
+
+    Args:
+        endpoint: The server.
+        client: Keeps the connections.
+        seconds: In which it must answer; at least `SECONDS`.
+        sleep: How a pause is made.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        client: httpx2.Client,
+        seconds: float = SECONDS,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._endpoint, self._client, self._sleep = endpoint, client, sleep
+        self._seconds = max(seconds, SECONDS)
+        self._url = f"{endpoint.base_url.rstrip('/')}/models"
+        self._lock = threading.Lock()
+        self._was_made = False
+        self._failure = ""
+        self.models: tuple[str, ...] = ()
+        """Names of the models that the server lists; empty if it lists none, or has not been asked."""
+
+    def make(self, model: str) -> None:
+        """Reach the server, unless that was done; a model that it does not list is told to the log.
+
+        Raises:
+            AgentRefused: It did not answer.
+        """
+        with self._lock:
+            if not self._was_made:
+                self._reach()
+                self._was_made = True
+                if self.models and not self.lists(model):
+                    logger.warning("%s does not list the model %r.%s", self._url, model, self.served())
+            if self._failure:
+                raise AgentRefused(self._failure)
+
+    def lists(self, model: str) -> bool:
+        """Whether the server lists a model; Ollama lists `x` as `x:latest`."""
+        return model in self.models or f"{model}:latest" in self.models
+
+    def served(self) -> str:
+        """A sentence with the models that there are, or nothing."""
+        if not self.models:
+            return ""
+        more = f" and {len(self.models) - MOST_NAMED} more" if len(self.models) > MOST_NAMED else ""
+        return f" It serves: {', '.join(self.models[:MOST_NAMED])}{more}."
+
+    def _reach(self) -> None:
+        ends, pause = time.monotonic() + self._seconds, FIRST_PAUSE
+        while True:
+            try:
+                status, answer = self._get(max(ends - time.monotonic(), 0.1))
+                if status not in STARTING:
+                    self.models = _listed(status, answer)
+                    return
+                trouble = f"status {status}: {answer[:200].decode('utf-8', 'replace')}"
+            except httpx2.RequestError as error:
+                trouble = f"{type(error).__name__}: {error}"
+            if time.monotonic() + pause > ends:
+                break
+            self._sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        trouble = self._endpoint.without_key(trouble)
+        self._failure = (
+            f"{self._url} did not answer within {self._seconds:g} s ({trouble}); expected a server at "
+            f"{self._endpoint.base_url}. Check --base-url and that it runs; for one that is still starting, give the "
+            "seconds to wait: --patience 600."
+        )
+
+    def _get(self, seconds: float) -> tuple[int, bytes]:
+        """Status and body of the answer.
+
+        Raises:
+            httpx2.RequestError: There was none in time.
+        """
+        ends, answer = time.monotonic() + seconds, bytearray()
+        with self._client.stream("GET", self._url, headers=self._endpoint.headers, timeout=seconds) as response:
+            for piece in response.iter_bytes():
+                answer += piece
+                if len(answer) > MOST_BYTES or time.monotonic() > ends:  # alive, and its list is not worth the wait
+                    return response.status_code, b""
+        return response.status_code, bytes(answer)
+
+
+def _listed(status: int, answer: bytes) -> tuple[str, ...]:
+    """Names of the models in an answer: OpenAI's `{"data": [{"id": ...}]}`; none where it is anything else."""
+    try:
+        found: Any = json.loads(answer) if status == 200 else None
+    except (ValueError, RecursionError):
+        return ()
+    data = found.get("data") if isinstance(found, dict) else None
+    ids = [each.get("id") for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+    return tuple(name for name in ids if isinstance(name, str))

@@ -1,0 +1,220 @@
+"""A trained team as agents: the folder that `MultiAgentGRPOTrainer.save_model()` wrote, with its `team.json`.
+
+    team:plan-path-team                        every role that the team has
+    planner=team:plan-path-team                one of them
+    team:plan-path-team,engine=vllm,base=PATH  by vLLM, on another copy of the base model
+
+Each role becomes an agent of the kind `transformers` or `vllm`, sampled as in training where nothing else is said.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pettingllms_envs.evaluation.lineup import Spec, parse
+
+
+TEAM = "team.json"
+FORMAT = 1
+KIND = "team"
+ENGINES = ("transformers", "vllm")
+ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """What a team's folder says of itself.
+
+    Args:
+        folder: Where it is.
+        environment: Name of the environment that it was trained on; several with commas.
+        agents: What plays each agent: its `policy`, its `sampling` in training, its `history`.
+        policies: By name, each with its `kind` (`"adapter"`, `"model"` or `"api"`), the `folder` below the team's that
+            holds it or None, and the `base` model with its `revision`, of an adapter and of a model that is elsewhere.
+    """
+
+    folder: Path
+    environment: str
+    agents: Mapping[str, Mapping[str, Any]]
+    policies: Mapping[str, Mapping[str, Any]]
+
+    def agent_for(self, agent: str, role: str) -> str | None:
+        """The team's agent of that name, or of that role; None if there is none."""
+        if agent in self.agents:
+            return agent
+        return next((name for name in self.agents if role_of(name) == role), None)
+
+    def __str__(self) -> str:
+        return f"{self.folder} is a team of {', '.join(self.agents)} (trained on {self.environment})"
+
+
+def role_of(agent: str) -> str:
+    """`"planner_0"` -> `"planner"`."""
+    return re.sub(r"_\d+$", "", agent)
+
+
+def read_team(folder: Path) -> Team:
+    """The team of a folder.
+
+    Raises:
+        ValueError: It is no team's folder, or one of another version.
+    """
+    if not folder.is_dir():
+        raise ValueError(
+            f"there is no folder {str(folder)!r}; expected that of a team, as trainer.save_model() leaves it. "
+            "Check the path."
+        )
+    file = folder / TEAM
+    if not file.is_file():
+        raise ValueError(f"{folder} has no {TEAM}; expected what trainer.save_model() wrote. {_instead(folder)}")
+    try:
+        facts: Any = json.loads(file.read_text("utf-8"))
+        if facts["format"] != FORMAT:
+            raise ValueError(f"it has the format {facts['format']!r}")
+        team = Team(
+            folder=folder,
+            environment=str(facts["environment"]),
+            agents={name: dict(each) for name, each in facts["agents"].items()},
+            policies={name: dict(each) for name, each in facts["policies"].items()},
+        )
+        for each in team.agents.values():
+            team.policies[each["policy"]]["kind"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{file} cannot be read ({type(error).__name__}: {error}); expected format {FORMAT} of "
+            "trainer.save_model(). Save the team again, with this version."
+        ) from None
+    return team
+
+
+def _instead(folder: Path) -> str:
+    """What to do with a folder that says nothing: what it holds is looked for."""
+    if checkpoints := sorted(file.parent for file in folder.glob(f"*/{TEAM}")):
+        return f"There is one in {', '.join(map(str, checkpoints))}: name that."
+    if adapters := sorted(file.parent for file in folder.glob(f"*/{ADAPTER}")):
+        agents = " ".join(f"{path.name}=transformers:{_base_of(path)},adapter={path}" for path in adapters)
+        return f"It has adapters, but nothing says who they play. Save the team again, or name them: --agents {agents}"
+    if models := sorted(file.parent for file in folder.glob("*/config.json")):
+        agents = " ".join(f"{path.name}=transformers:{path}" for path in models)
+        return f"It has models, but nothing says who they play. Save the team again, or name them: --agents {agents}"
+    if (folder / "config.json").is_file():
+        return f"It has one model. To let it play every role: --agents transformers:{folder}"
+    return f"Looked for: {TEAM}, */{ADAPTER}, */config.json, config.json."
+
+
+def _base_of(adapter: Path) -> str:
+    try:
+        return str(json.loads((adapter / ADAPTER).read_text("utf-8"))["base_model_name_or_path"] or "BASE")
+    except (ValueError, KeyError, TypeError):
+        return "BASE"
+
+
+def check_roles(texts: Sequence[str], roles: Mapping[str, str]) -> None:
+    """Check that a team which is to play every role has none that the environment does not have.
+
+    Args:
+        texts: The agents, as they are written.
+        roles: The role of each agent of the environment.
+
+    Raises:
+        ValueError: It has; without that role, its numbers would not be those of the team.
+    """
+    for role, spec in map(parse, texts):
+        if role is not None or spec.kind != KIND or spec.target is None:
+            continue
+        team = read_team(Path(spec.target))
+        known = {*roles, *roles.values()}
+        if idle := [agent for agent in team.agents if not {agent, role_of(agent)} & known]:
+            one = next(iter(roles.values()))
+            raise ValueError(
+                f"{team}, but the environment has no {', '.join(idle)}; its roles are {', '.join(roles.values())}. "
+                f"Choose the environment or workflow of the training, or name the role: --agents {one}={KIND}:"
+                f"{spec.target}"
+            )
+
+
+def spec_of(spec: Spec, agent: str, role: str, given: Mapping[str, Any]) -> Spec:
+    """The agent that a team's folder has for a role.
+
+    Args:
+        spec: Of the kind `team`.
+        agent: Of the environment.
+        role: Of the agent.
+        given: Options that hold for all models. They come before what was sampled with in training, and the spec's own
+            before them.
+
+    Raises:
+        ValueError: The folder is no team's, or has nothing that can play the role.
+    """
+    options = dict(spec.options)
+    engine, base = options.pop("engine", ENGINES[0]), options.pop("base", None)
+    if spec.target is None:
+        raise ValueError(f"the agent is {KIND!r}; expected {KIND}:FOLDER. Name the folder.")
+    if engine not in ENGINES:
+        raise ValueError(f"engine is {engine!r}; expected one of: {', '.join(ENGINES)}.")
+    team = read_team(Path(spec.target))
+    who = team.agent_for(agent, role)
+    do = f"Name an agent for it, such as {role}=oracle, or another team."
+    if who is None:
+        raise ValueError(f"{team}; nobody in it plays the role {role!r}. {do}")
+    name = team.agents[who]["policy"]
+    policy = team.policies[name]
+    if policy["kind"] == "api":
+        raise ValueError(f"{team}; {who} was played by an API, which is not in the folder. {do}")
+    if policy["kind"] == "adapter" and policy["folder"] is None:
+        raise ValueError(f"{team}; {who} was played by the frozen adapter {name!r}, which is not in the folder. {do}")
+    if team.agents[who].get("history", "none") != "none":
+        raise ValueError(
+            f"{team}; {who} was trained with history={team.agents[who]['history']!r}, but here each prompt stands "
+            f"alone, and its numbers would not be those of the team. {do}"
+        )
+    sampling = {option: value for option, value in team.agents[who].get("sampling", {}).items() if value is not None}
+    if engine == "transformers" and sampling.get("repetition_penalty", 1.0) == 1.0:
+        sampling.pop("repetition_penalty", None)
+    target, own = _weights(team, policy, base)
+    whole = {**sampling, **given, **own, **options, KIND: str(team.folder)}
+    return Spec(engine, target, whole)
+
+
+def _weights(team: Team, policy: Mapping[str, Any], base: str | None) -> tuple[str, dict[str, Any]]:
+    """The model that plays a policy, and its options."""
+    here = None if policy["folder"] is None else team.folder / policy["folder"]
+    if here is not None:
+        wanted = ADAPTER if policy["kind"] == "adapter" else "config.json"
+        if not (here / wanted).is_file():
+            raise ValueError(f"{team}, but {here / wanted} is missing. Copy the whole folder.")
+        if policy["kind"] == "model":
+            return str(here), {}
+    model = base or policy.get("base")
+    if not model:
+        raise ValueError(
+            f"{team}, but it does not say which base model it stands on, for that was never saved under a name. Say "
+            f"so: {team.folder},base=MODEL"
+        )
+    if base is None and model.startswith(("/", ".", "~")) and not Path(model).is_dir():
+        raise ValueError(
+            f"{team} on the base model {model}, which is not on this machine. Say where it is: {team.folder},base=PATH"
+        )
+    options: dict[str, Any] = {} if base or not policy.get("revision") else {"revision": policy["revision"]}
+    if here is not None:
+        options["adapter"] = str(here)
+        if (here / "tokenizer_config.json").is_file():
+            options["tokenizer"] = str(here)
+    return model, options
+
+
+def notes(specs: Iterable[Spec], env: str) -> list[str]:
+    """What has to be said of teams that were trained on another environment, a line each.
+
+    Args:
+        specs: Who plays.
+        env: Name of the environment.
+    """
+    teams = dict.fromkeys(spec.options[KIND] for spec in specs if KIND in spec.options)
+    found = [read_team(Path(folder)) for folder in teams]
+    return [f"{team}, and plays {env} here." for team in found if env not in team.environment.split(", ")]
