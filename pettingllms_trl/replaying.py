@@ -29,7 +29,10 @@ from pettingllms_trl.sharing import SharesPrefixes
 
 
 NO_ADVANTAGE = 1e-10
-"""Largest size of an advantage that is a rounding error: equal rewards less their mean, over a deviation of 1e-4."""
+"""Largest size of an advantage that counts as 0."""
+LARGEST_ROUNDING = 1e-2
+"""The same in a group whose rewards are equal: in single precision, which is TRL's, equal rewards less their mean may
+leave a last bit, which a deviation of 1e-4 makes larger."""
 
 
 class Replays(SharesPrefixes, Collects):
@@ -78,7 +81,7 @@ class Replays(SharesPrefixes, Collects):
             if not own:
                 continue
             flat = [value for i in own for value in advantages[i]]
-            left_out = self._left_out(policy, flat)
+            left_out = self._left_out(policy, [decisions[i] for i in own], flat)
             num_rows, num_left_out = num_rows + len(flat), num_left_out + len(left_out)
             passes = self._replay_policy(policy, [decisions[i] for i in own], flat, left_out)
             for step, more in zip(steps, passes, strict=True):
@@ -87,7 +90,7 @@ class Replays(SharesPrefixes, Collects):
             self._metrics["train"]["rollout/frac_rows_updated"].append(1 - num_left_out / num_rows)
         return steps
 
-    def _left_out(self, policy: Policy, advantages: Sequence[float]) -> frozenset[int]:
+    def _left_out(self, policy: Policy, decisions: Sequence[Decision], advantages: Sequence[float]) -> frozenset[int]:
         """The rows that cannot move a weight, and so need not go through the model, where prompts are shared.
 
         In all of TRL's losses a row without an advantage has a gradient of zero, unless there is a term beside the
@@ -102,7 +105,14 @@ class Replays(SharesPrefixes, Collects):
             or self.top_entropy_quantile < 1.0
         ):
             return frozenset()
-        return frozenset(row for row, advantage in enumerate(advantages) if abs(advantage) <= NO_ADVANTAGE)
+        left_out: set[int] = set()
+        first = 0
+        for decision in decisions:
+            group = range(first, first + len(decision.candidates))
+            first = group.stop
+            most = LARGEST_ROUNDING if _is_flat(decision, [advantages[row] for row in group]) else NO_ADVANTAGE
+            left_out.update(row for row in group if abs(advantages[row]) <= most)
+        return frozenset(left_out)
 
     def _replay_policy(
         self, policy: Policy, decisions: Sequence[Decision], flat: Sequence[float], left_out: Collection[int]
@@ -359,6 +369,12 @@ def _chunks(hand: Sequence[int | None], dealt: Deal) -> list[list[int]]:
         chunks += [[row for row in islice(rows, size) if row is not None] for size in sizes]
         start += num_here
     return chunks
+
+
+def _is_flat(decision: Decision, advantages: Sequence[float]) -> bool:
+    """Whether the candidates of a decision were paid alike, and the credit made no difference between them."""
+    rewards = {candidate.reward for candidate in decision.candidates}
+    return len(advantages) > 1 and len(rewards) == 1 and len(set(advantages)) == 1
 
 
 def _filler(row: dict[str, Any], eos: int) -> dict[str, Any]:

@@ -19,15 +19,17 @@ import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.batching import Shared, cut
 from pettingllms_trl.budgets import Size, deal_by_tokens
+from pettingllms_trl.records import Decision
 from strangers import OneShot, Relay
 from test_batching import batch_of, rows_of
+from test_credit import decision
 from test_equals_trl import LOSSES, STALE
 
 
 class AllRows(MultiAgentGRPOTrainer):
     """Ours, with nothing left out."""
 
-    def _left_out(self, policy: Policy, advantages: Sequence[float]) -> frozenset[int]:
+    def _left_out(self, policy: Policy, decisions: Sequence[Decision], advantages: Sequence[float]) -> frozenset[int]:
         return frozenset()
 
 
@@ -48,6 +50,10 @@ class FirstOnly(Relay):
         super().step(action)
         if action is not None and self.task >= (1 if agent == "closer_0" else 2):
             self.rewards = dict.fromkeys(self.possible_agents, 0.0)
+
+
+def paid(*rewards: float) -> Decision:
+    return decision("solver_0", rewards)
 
 
 class Passes(TrainerCallback):
@@ -202,13 +208,22 @@ def test_a_row_is_left_out_where_nothing_but_its_advantage_could_move_a_weight(
 ) -> None:
     trainer = made(MultiAgentGRPOTrainer, OneShot, model_path, tmp_path, **options)
     (policy,) = trainer.routing.trained
-    assert trainer._left_out(policy, [0.0, 1e-6, -1e-12, -0.0, -1.0]) == left_out
+    assert trainer._left_out(policy, [paid(1, 2, 3, 4, 5)], [0.0, 1e-6, -1e-12, -0.0, -1.0]) == left_out
+
+
+def test_the_rounding_of_equal_rewards_is_no_advantage(model_path: str, tmp_path: Path) -> None:
+    trainer = made(MultiAgentGRPOTrainer, OneShot, model_path, tmp_path)
+    (policy,) = trainer.routing.trained
+    flat, paid_otherwise, judged_otherwise, alone = paid(0.1, 0.1), paid(0.1, 0.2), paid(0.1, 0.1), paid(0.1)
+    decisions = [flat, paid_otherwise, judged_otherwise, alone]
+    assert trainer._left_out(policy, decisions, [7e-5, 7e-5, 7e-5, 7e-5, 7e-5, -7e-5, 7e-5]) == {0, 1}
 
 
 def test_the_kl_term_is_the_policys_own(model_path: str, tmp_path: Path) -> None:
     policies = {"opener": Policy(adapter="opener", beta=0.1), "closer": Policy(adapter="closer")}
     trainer = made(MultiAgentGRPOTrainer, Relay, model_path, tmp_path, {"policies": policies})
-    assert [len(trainer._left_out(policy, [0.0, 1.0])) for policy in trainer.routing.trained] == [0, 1]
+    left_out = [trainer._left_out(policy, [paid(1, 2)], [0.0, 1.0]) for policy in trainer.routing.trained]
+    assert left_out == [set(), {0}]
 
 
 @pytest.mark.parametrize("num_processes", [1, 2, 3])

@@ -174,7 +174,7 @@ def test_a_model_that_is_not_as_it_was_loaded_is_sampled_as_it_is(
 
 @pytest.mark.vllm
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
-def test_an_adapter_that_stays_a_step_behind_is_found_by_the_canary(base_path: str, tmp_path: Path) -> None:
+def test_an_adapter_that_stays_behind_is_found_by_the_canary(base_path: str, tmp_path: Path) -> None:
     """Made on purpose: when it is given the next version of an adapter, the engine loads the one before again."""
     from pettingllms_trl.vllm_adapters import StaleWeights
 
