@@ -13,6 +13,7 @@ from datasets import Dataset
 from pettingllms_envs.evaluation import observing, record, replay
 from pettingllms_envs.evaluation.agents import Recorded, Scripted
 from pettingllms_envs.evaluation.play import Instance, Rules, episode
+from pettingllms_envs.page.read import episode_of
 from pettingllms_trl import MultiAgentGRPOTrainer, observations
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
 from pettingllms_trl.rollout_log import rows
@@ -140,6 +141,7 @@ def test_an_evaluation_asks_with_the_messages_and_its_record_replays() -> None:
     assert row["steps"][1]["messages"] == said(
         ("system", "Task 5."), ("user", "Write."), ("user", "3 messages"), ("user", "Go on.")
     )
+    assert episode_of(row, [None] * 5, {})["steps"][1]["messages"] == row["steps"][1]["messages"]  # on the page
     again = replay.replay(Dialogue(), row)
     assert (again.first, again.off_prompt) == (None, 0)
     assert replay.same_bytes(row, again.row)
