@@ -58,7 +58,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
             replies of the episode, followed by what it observes now, user, assistant, user, ...; in tokens, exactly
             those that it was given and sampled, so that a prefix cache knows them. Thinking stays in, also where the
             chat template would drop it from earlier turns. A dict says it by agent or role. An environment whose
-            observations have a `"followup"` has that said to an agent that remembers, instead of the `"text"`.
+            observations have a `"followup"` has that said to an agent that remembers, instead of the `"text"`. An
+            agent that observes several `"messages"` has no history but those, and raises a `ValueError` otherwise.
         max_conversation_length (`int`, *optional*):
             Most tokens of a prompt that goes on with a conversation. One that would be longer is begun anew from the
             present observation; `rollout/conversations_begun_anew` counts them. `None`: the model's context

@@ -56,7 +56,7 @@ class Memory:
     def prompt(
         self, agent: str, opening: Sequence[Message], followup: str | None
     ) -> tuple[Sequence[Message], tuple[int, ...]]:
-        """What the agent is asked now.
+        """What the agent is asked now. Raises `ValueError` where it remembers and its observation is a whole dialogue.
 
         Args:
             agent: Who is to act.
@@ -66,6 +66,8 @@ class Memory:
         Returns:
             The messages, and their token ids where they go on from tokens that were sampled, else none.
         """
+        if agent in self.follow:
+            check_opening(agent, opening)
         before = self.conversations.get(agent)
         if before is None or _system(before.messages) != _system(opening):
             return opening, ()
@@ -85,6 +87,17 @@ class Memory:
         reply = {"role": "assistant", "content": completion.text}
         said = Conversation((*prompt, reply), prompt_ids + completion.ids)
         return replace(self, conversations={**self.conversations, agent: said})
+
+
+def check_opening(agent: str, opening: Sequence[Message]) -> None:
+    """Raise `ValueError` for an observation that has no place in a conversation: more than a text of the user's."""
+    roles = [message["role"] for message in opening]
+    if roles not in (["user"], ["system", "user"]):
+        raise ValueError(
+            f"agent {agent!r} has history='conversation' and observes messages of the roles {roles}; expected a text "
+            "and perhaps a system prompt, since its earlier turns are kept for it. Set history to 'none' for this "
+            "agent, or have observe() return {'text': ...} without earlier turns."
+        )
 
 
 def remembering(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_trl.branch_probe import Branching, check_branching
+from pettingllms_trl.conversation import check_opening
 from pettingllms_trl.curriculum import Curriculum
 from pettingllms_trl.observations import prompt_of
 from pettingllms_trl.stock import COLUMN, ONLY, MakeEnv, Row, Stock, name_of
@@ -204,6 +205,14 @@ def _try(env: AECEnv, stock: Stock, row: Row, branching: Branching | None) -> AE
     if branching is None:
         return env
     return check_branching(env, lambda: reset(stock.take(setup.environment, fresh=True)), branching)
+
+
+def check_openings(envs: Mapping[str, Sequence[AECEnv]], remembering: Collection[str]) -> None:
+    """Raise `ValueError` where an agent that is to remember its turns observes a whole dialogue at the reset."""
+    for env in (pool[0] for pool in envs.values()):
+        for agent in env.agents:
+            if agent in remembering:
+                check_opening(agent, prompt_of(env.observe(agent), agent=agent))
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:

@@ -205,12 +205,14 @@ def _step(
     played = decision.played
     messages = [dict(message) for message in decision.prompt]
     shown = {message["role"]: message["content"] for message in messages}
+    prompt = {"system": shown.get("system", ""), "text": shown.get("user", "")}
+    alone = [*filter(None, [prompt["system"]]), prompt["text"]]
     return {
         "agent": decision.agent,
         "turn": decision.turn + 1,
         "state": decision.state,
-        "prompt": {"system": shown.get("system", ""), "text": shown.get("user", "")},
-        **({"messages": messages} if len(messages) > 2 else {}),
+        "prompt": prompt,
+        **({} if [m["content"] for m in messages] == alone else {"messages": messages}),
         "reply": played.completion.text,
         "reasoning": None,
         "tokens": {"prompt": len(decision.prompt_ids), "completion": len(played.completion.ids)},

@@ -46,7 +46,7 @@ from pettingllms_trl.curricula import by_environment
 from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.delayed_rewards import check_delayed_roles
 from pettingllms_trl.entropy import SteersEntropy
-from pettingllms_trl.environment import Env, agents_of, check_envs, check_levels, env_makers
+from pettingllms_trl.environment import Env, agents_of, check_envs, check_levels, check_openings, env_makers
 from pettingllms_trl.layouts import instead
 from pettingllms_trl.monitor import LearningMonitor, reply_limits
 from pettingllms_trl.order import check_num_rows
@@ -101,10 +101,11 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
             As in [`~trl.GRPOTrainer`]. With adapters, a `PeftModel` whose adapters bear the policies' names goes on
             training them. `None` where every policy has a model of its own.
         env (`str` or `Callable[[], AECEnv]`, or `dict` of them):
-            A PettingZoo AEC environment whose observations are text (a `str`, or a dict with `"text"` and perhaps
-            `"system"`): an id of PettingZoo's registry, or a function that makes one. It is called once for every
-            environment in play at once. With a dict by name, each row says in its column `environment` which one it is
-            an instance of; a field that is `None` in a row is not one of its reset options.
+            A PettingZoo AEC environment whose observations are text (a `str`, a dict with `"text"` and perhaps
+            `"system"`, or one with chat `"messages"`): an id of PettingZoo's registry, or a function that makes one.
+            It is called once for every environment in play at once. With a dict by name, each row says in its column
+            `environment` which one it is an instance of; a field that is `None` in a row is not one of its reset
+            options.
         args ([`MultiAgentGRPOConfig`], *optional*):
             Configuration. `None`: the defaults.
         train_dataset ([`~datasets.Dataset`] or [`~datasets.IterableDataset`], *optional*):
@@ -214,7 +215,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         self._progress = dict.fromkeys(self._curricula, Progress())
         for name, each in self._curricula.items():
             check_levels(self._envs[name][0], each)
-        remembering(args.history, agents_of(self._envs))
+        check_openings(self._envs, remembering(args.history, agents_of(self._envs)))
         self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
         assert not isinstance(args.reward_parts, str)
         check_delayed_roles(self._envs, routing, self._credit, args, reward_functions=self._user_rewards.names)

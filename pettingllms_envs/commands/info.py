@@ -55,7 +55,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         env.reset(seed=args.seed)
     for agent in env.possible_agents:
         seen = env.observe(agent)
-        for part, text in seen.items() if isinstance(seen, dict) else [("text", seen)]:
+        parts = seen.items() if isinstance(seen, dict) else [("text", seen)]
+        if isinstance(seen, dict) and "messages" in seen:
+            parts = [(message["role"], message["content"]) for message in seen["messages"]]
+        for part, text in parts:
             _print(console, f"\n--- {agent}, {part}, seed {args.seed} ---", style="bold")
             _print(console, str(text))
     return 0

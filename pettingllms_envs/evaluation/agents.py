@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-
-Message = Mapping[str, str]
+from pettingllms_envs.evaluation.observing import Message, messages_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +187,7 @@ class Recorded:
         if asked.step >= len(steps):
             raise AgentFailed("diverged", f"the record has no {where}; expected one for each prompt.")
         step = steps[asked.step]
-        lead = [step["prompt"]["system"]] if step["prompt"]["system"] else []
-        if step["agent"] != asked.agent or [m["content"] for m in asked.messages] != [*lead, step["prompt"]["text"]]:
+        if step["agent"] != asked.agent or list(asked.messages) != messages_of(step):
             raise AgentFailed("diverged", f"the record has another prompt at {where} of {asked.agent}.")
         tokens = step["tokens"]
         return Reply(

@@ -17,6 +17,7 @@ from pettingllms_envs.evaluation.observing import (
     plain,
     problem_of,
     prompt_of,
+    recorded,
     state_hash,
 )
 from pettingllms_envs.evaluation.record import FORMAT, digest
@@ -161,7 +162,7 @@ class Course:
             Asked(
                 env=self.env,
                 agent=name,
-                messages=messages_of(step["prompt"]),
+                messages=messages_of(step),
                 seed=seed,
                 instance=self.instance.index,
                 sample=sample,
@@ -176,8 +177,8 @@ class Course:
 
     def described(self, agent: str) -> dict[str, Any]:
         """What a step's record says of the moment before the reply."""
-        prompt = prompt_of(self.env.observe(agent), agent=agent)
-        return {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env), "prompt": prompt}
+        messages = prompt_of(self.env.observe(agent), agent=agent)
+        return {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env), **recorded(messages)}
 
     def play(self, reply: str, step: dict[str, Any]) -> None:
         """Play a reply, and write down the step with what came of it."""

@@ -85,9 +85,12 @@ def replay(env: Any, row: Row) -> Replayed:
                 differ(number, agent, f"expected the reply of {agent}, but {now}")
                 break
             again = course.described(agent) | {"reply": was["reply"]}
-            off_prompt += again["prompt"] != was["prompt"]
-            course.play(was["reply"], was | again)
+            if is_training and "messages" in was:  # of an agent that remembers, of whose earlier turns env is unaware
+                again.setdefault("messages", was["messages"])
+            off_prompt += any(again.get(name) != was.get(name) for name in ("prompt", "messages"))
+            course.play(was["reply"], {k: v for k, v in (was | again).items() if k in again or k != "messages"})
             state = state_hash(env)
+            differ(number, agent, difference(was.get("messages"), again.get("messages"), "messages"))
             for name in ("prompt", "turn", "state", "rewards", "parts"):
                 now = course.steps[-1][name]
                 differ(number, agent, difference(was[name], _as_far(now, was[name]) if is_training else now, name))

@@ -42,6 +42,7 @@ STEP: Mapping[str, Types] = {
     "parts": (*OBJECT, *NOTHING),
 }
 PROMPT: Mapping[str, Types] = {"text": TEXT}
+MESSAGE: Mapping[str, Types] = {"role": TEXT, "content": TEXT}
 TOKENS: Mapping[str, Types] = {"prompt": (*NUMBER, *NOTHING), "completion": (*NUMBER, *NOTHING)}
 
 WORDS = {
@@ -76,6 +77,10 @@ def _of_row(row: Any) -> Iterator[str]:
         name = f"steps[{number}]"
         yield from _wrong(name, step, STEP)
         yield from _wrong(f"{name}.prompt", step["prompt"], PROMPT)
+        if "messages" in step:
+            yield from _wrong(name, step, {"messages": (*LIST, *NOTHING)})
+        for at, message in enumerate(step.get("messages") or ()):
+            yield from _wrong(f"{name}.messages[{at}]", message, MESSAGE)
         yield from _wrong(f"{name}.tokens", step["tokens"], TOKENS)
         yield from _numbers(f"{name}.rewards", step["rewards"])
         for scope, parts in (step["parts"] or {}).items():

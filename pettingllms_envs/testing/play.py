@@ -172,6 +172,8 @@ def scoped_parts(env: Any) -> Mapping[str, Mapping[str, float]] | None:
 def texts(observation: Any) -> tuple[str, ...]:
     """The texts of an observation, the system prompt first: a `str`, or those of a dictionary; at least one."""
     shown = observation if isinstance(observation, Mapping) else {"text": observation}
+    if isinstance(messages := shown.get("messages"), list | tuple):
+        shown = {number: dict(message).get("content") for number, message in enumerate(messages)}
     keys = sorted(shown, key=lambda key: key != "system")
     return tuple(shown[key] for key in keys if isinstance(shown[key], str)) or ("",)
 

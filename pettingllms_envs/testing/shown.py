@@ -29,12 +29,14 @@ from pettingllms_envs.testing.play import (
 
 TELLING = 8  # a text with fewer characters (white space aside) than this may be in a prompt by chance
 LINE_TELLING = 16  # the same for one line of a reply with several
+ROLES = ("system", "user", "assistant")  # of the messages of an observation
 
 
 def check_observations(case: Case) -> str:
     """Observations are texts, anyone's at any time; looking changes nothing, nor does what a caller writes into one.
 
-    A text is a `str`; an observation is one, or a dictionary of them with at least the key `"text"`.
+    A text is a `str`; an observation is one, a dictionary of them with at least the key `"text"`, or a dictionary with
+    the key `"messages"` alone: a list of `{"role": ..., "content": ...}`, the last one the user's.
     """
     count = 0
     env, tampered = case.make(), case.make()
@@ -53,6 +55,8 @@ def check_observations(case: Case) -> str:
         for agent in env.agents:
             observation, info = env.observe(agent), env.infos[agent]
             if isinstance(observation, dict):
+                if isinstance(messages := observation.get("messages"), list):
+                    messages.clear()
                 observation.clear()
                 emptied = "the observation after a caller emptied the one before"
                 same(shown["observations"][agent], env.observe(agent), f"{emptied}, of {agent}")
@@ -151,15 +155,34 @@ def check_no_solution_shown(case: Case) -> str:
 
 
 def expect_texts(agent: str, observation: Any) -> None:
-    """Raise `Failed` unless an observation is a `str`, or a dictionary of them with the key `"text"`."""
-    if isinstance(observation, dict):
+    """Raise `Failed` unless an observation is a `str`, a dictionary of them with `"text"`, or one of `"messages"`."""
+    if isinstance(observation, dict) and "messages" in observation:
+        _expect_messages(agent, observation)
+    elif isinstance(observation, dict):
         if "text" not in observation:
-            raise Failed(f"the observation of {agent} has the keys {list(observation)}; expected 'text' among them")
+            raise Failed(
+                f"the observation of {agent} has the keys {list(observation)}; expected 'text' among them, or "
+                "'messages' alone"
+            )
         for key, text in observation.items():
             if type(key) is not str or type(text) is not str:
                 raise Failed(f"the observation of {agent} has {short(key)}: {short(text)}; expected strs only")
     elif type(observation) is not str:
         raise Failed(f"the observation of {agent} is {short(observation)}; expected a str or a dictionary of strs")
+
+
+def _expect_messages(agent: str, observation: Mapping[str, Any]) -> None:
+    if len(observation) > 1:
+        raise Failed(f"the observation of {agent} has the keys {list(observation)}; expected 'messages' alone")
+    messages = observation["messages"]
+    for message in messages if isinstance(messages, list | tuple) else [messages]:
+        found = message if isinstance(message, Mapping) else {}
+        if set(found) != {"role", "content"} or not all(type(text) is str for text in found.values()):
+            raise Failed(f"{agent} observes as a message {short(message)}; expected {{'role': str, 'content': str}}")
+        if found["role"] not in ROLES:
+            raise Failed(f"{agent} observes a message of the role {found['role']!r}; expected one of {ROLES}")
+    if not messages or messages[-1]["role"] != "user":
+        raise Failed(f"the messages of {agent} are {short(messages)}; expected the last one to be the user's")
 
 
 def telling(reply: str) -> Iterator[str]:

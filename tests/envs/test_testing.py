@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Dict
+from gymnasium.spaces import Dict, Sequence
 from pettingzoo import AECEnv
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
@@ -126,7 +126,10 @@ def test_a_sound_environment_of_a_stranger_passes_every_check() -> None:
     report = judged(Sum, make_parallel=lambda: turn_based_aec_to_parallel_wrapper(Sum()))
     assert report.ok, report
     assert [result.name for result in report if result.status == "skipped"] == ["another process"]
-    assert report["pettingzoo"].detail == "api_test, seed_test, max_cycles_test, render_test (ansi)"
+    assert report["pettingzoo"].detail == (
+        "api_test, seed_test, max_cycles_test (of make, and of PettingZoo's aec_to_parallel_wrapper around it), "
+        "render_test (ansi)"
+    )
     assert report["oracle"].detail == "success and the maximum 1 in 6 episodes of 1.0 replies"
     assert report["floors"].detail.endswith(
         "in 20 episodes each; the best succeeds on 0% and returns 0.00 of 1.00: always 'Sum: 1'"
@@ -153,6 +156,75 @@ class Bare(Sum):
 
     def observe(self, agent: str) -> str:
         return f"{self.prompt}\n{super().observe(agent)['text']}"
+
+
+class Dialogue(Sum):
+    """Shows its question at the end of a dialogue. The space is a `Sequence`, whose elements are tuples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        message = Dict({"role": ChatText(), "content": ChatText()})
+        spaces = {agent: Dict({"messages": Sequence(message)}) for agent in self.possible_agents}
+        self.observation_spaces = spaces
+
+    def messages(self, shown: dict[str, str]) -> Any:
+        texts = (("system", shown["system"]), ("user", "Sums?"), ("assistant", "Yes."), ("user", shown["text"]))
+        return tuple({"role": role, "content": content} for role, content in texts)
+
+    def observe(self, agent: str) -> Any:
+        return {"messages": self.messages(super().observe(agent))}
+
+
+def test_an_environment_that_shows_chat_messages_passes_the_checks_of_what_is_shown() -> None:
+    seen = ["pettingzoo", "observations", "infos", "determinism", "no solution shown", "floors"]
+    report = judged(Dialogue, only=seen, seeds=range(2))
+    assert [result.status for result in report] == ["passed"] * len(seen), report
+
+
+class EndsWithTheAssistant(Dialogue):
+    def messages(self, shown: dict[str, str]) -> Any:
+        return super().messages(shown)[:-1]
+
+
+class MessageWithAnImage(Dialogue):
+    def messages(self, shown: dict[str, str]) -> Any:
+        return ({"role": "user", "content": shown["text"], "image": "0x00"},)
+
+
+class ToolMessage(Dialogue):
+    def messages(self, shown: dict[str, str]) -> Any:
+        return ({"role": "tool", "content": "3"}, *super().messages(shown))
+
+
+class TextBesideMessages(Dialogue):
+    def observe(self, agent: str) -> Any:
+        return super().observe(agent) | {"text": "Add."}
+
+
+class SharedMessages(Dialogue):
+    """Gives its own list away."""
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        super().reset(seed=seed, options=options)
+        self.shared = list(self.messages(Sum.observe(self, "left_0")))
+
+    def observe(self, agent: str) -> Any:
+        return {"messages": self.shared}
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (EndsWithTheAssistant, "expected the last one to be the user's"),
+        (MessageWithAnImage, "left_0 observes as a message {'role': 'user',"),
+        (ToolMessage, "left_0 observes a message of the role 'tool'; expected one of ('system', 'user', 'assistant')"),
+        (TextBesideMessages, "the observation of left_0 has the keys ['messages', 'text']; expected 'messages' alone"),
+        (SharedMessages, "the observation after a caller emptied the one before, of left_0"),
+    ],
+)
+def test_messages_that_no_policy_can_be_asked_with_fail(broken: Callable[..., Any], words: str) -> None:
+    report = judged(broken, only=["observations"])
+    assert words in report["observations"].detail, report
 
 
 def test_what_a_stranger_need_not_have_is_skipped_with_the_reason() -> None:

@@ -194,7 +194,8 @@ def test_an_observation_that_is_no_text_is_an_error_of_the_environment() -> None
 def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, given: str) -> None:
     with pytest.raises(TypeError, match=rf"agent 'a' {given}; expected text under 'system', .* Wrap the environment"):
         prompt_of(observation, agent="a")
-    assert prompt_of({"text": "hi", "system": None, "followup": "more"}, agent="a") == {"system": "", "text": "hi"}
+    observation = {"text": "hi", "system": None, "followup": "more"}
+    assert prompt_of(observation, agent="a") == [{"role": "user", "content": "hi"}]
 
 
 def test_a_run_that_ends_leaves_no_row() -> None:

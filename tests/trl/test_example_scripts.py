@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import runpy
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,8 +40,17 @@ def run(
     runpy.run_path(str(script), run_name="__main__")
 
 
+@pytest.fixture
+def roomy_path(model_path: str, tmp_path: Path) -> str:
+    """The tiny model with room for prompts of 4096 bytes, which are its tokens: Sokoban's have more than 1024."""
+    folder = Path(shutil.copytree(model_path, tmp_path / "roomy"))
+    about = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**about, "max_position_embeddings": 4096}))
+    return str(folder)
+
+
 def test_sokoban_trains_saves_and_plays_the_test_set(
-    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    roomy_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--steps", "1", "--tests", "1", "--tokens", "4", "--output", "out", "--model"]
     changes = (
@@ -48,7 +59,7 @@ def test_sokoban_trains_saves_and_plays_the_test_set(
         ("train_batch_size=8", "train_batch_size=2"),
         ("accumulation_steps=8", "accumulation_steps=1"),
     )
-    run("train_sokoban.py", tmp_path, monkeypatch, *arguments, model_path, changes=changes)
+    run("train_sokoban.py", tmp_path, monkeypatch, *arguments, roomy_path, changes=changes)
     assert (tmp_path / "out" / "drafter" / "adapter_model.safetensors").is_file()
     assert capsys.readouterr().out.splitlines()[-1].endswith("of 1 rooms of the test set solved")
 
@@ -60,9 +71,9 @@ def test_a_strangers_environment_trains(model_path: str, tmp_path: Path, monkeyp
 
 
 def test_what_is_collected_can_be_read_and_succeeded(
-    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    roomy_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--instances", "3", "--tries", "2", "--tokens", "4", "--model", model_path]
+    arguments = ["--instances", "3", "--tries", "2", "--tokens", "4", "--model", roomy_path]
     arguments += ["--env", "pettingllms/sokoban-v0"]
     run("collect_successes.py", tmp_path, monkeypatch, *arguments)
     kept = list(read(tmp_path / "successes.jsonl"))

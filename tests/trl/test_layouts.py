@@ -28,7 +28,7 @@ from transformers import (
 
 from pettingllms_envs import apps_v0
 from pettingllms_trl import Completion, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from short_runs import KeepsRollouts, adapter, settings
+from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
 from strangers import Relay
 
 
@@ -177,6 +177,7 @@ def test_rows_of_an_agent_move_its_policy_and_no_other(
 def test_two_roles_may_play_one_full_model(model_path: str, granite_path: str, tmp_path: Path) -> None:
     one = Policy(model=granite_path)
     trainer = team(None, tmp_path, {"opener": one, "closer": one})
+    keep_all_rows(trainer)
     before = weights(trainer)
     trainer.train()
     assert set(map(part_of, before)) == {"opener"} == moved(before, weights(trainer))
@@ -255,6 +256,7 @@ def test_every_policy_reads_and_writes_with_its_own_tokenizer(
     model_path: str, granite_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     trainer = team(model_path, tmp_path, layout("mixture", granite_path), max_steps=1)
+    keep_all_rows(trainer)
     others = AutoTokenizer.from_pretrained(granite_path)
     # So that it ends most of its replies; its end is the other's padding, and the other way round.
     likely = torch.zeros(len(others)).index_fill(0, torch.tensor(others.eos_token_id), 2.0)

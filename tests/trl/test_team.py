@@ -21,7 +21,7 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.batching import cut
 from pettingllms_trl.entropy import EntropyControl
-from short_runs import KeepsRollouts, adapter, settings
+from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
 from strangers import Relay
 
 
@@ -105,6 +105,7 @@ def test_the_tokens_trained_on_are_the_tokens_sampled_each_once_under_its_own_po
     env: Any, policies: str, model_path: str, tmp_path: Path
 ) -> None:
     trainer = team(model_path, tmp_path, env=env, policies=policies, gradient_accumulation_steps=2)
+    keep_all_rows(trainer)
     drawn: list[tuple[int, ...]] = []
     generate = trainer._generate_single_turn
     trainer._generate_single_turn = lambda prompts, *rest: [  # what leaves the generator, before anything of ours
@@ -543,6 +544,7 @@ def test_a_trainer_without_training_rows_plays_but_refuses_to_train(model_path: 
 
 def test_parallel_sampling_trains_on_whole_trajectories(model_path: str, tmp_path: Path) -> None:
     trainer = team(model_path, tmp_path, sampling="parallel", credit="grpo")
+    keep_all_rows(trainer)
     before = weights(trainer)
     trainer.train()
     assert moved(before, weights(trainer)) == {"opener", "closer"}

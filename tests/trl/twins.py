@@ -86,9 +86,8 @@ def their_trainer(model: Any, path: Path, options: dict[str, Any], *, peft: bool
         model=model,
         reward_funcs=more.pop("reward_funcs", reward),
         args=GRPOConfig(**arguments(path, **options)),
-        train_dataset=Dataset.from_dict(
-            {"prompt": [[{"role": "user", "content": f"Question {seed}?"}] for seed in SEEDS]}
-        ),
+        train_dataset=more.pop("train_dataset", None)
+        or Dataset.from_dict({"prompt": [[{"role": "user", "content": f"Question {seed}?"}] for seed in SEEDS]}),
         peft_config=adapter() if peft else None,
         **more,
     )
@@ -99,9 +98,9 @@ def our_trainer(
 ) -> MultiAgentGRPOTrainer:
     return MultiAgentGRPOTrainer(
         model=model,
-        env=OneShot if more.get("reward_funcs") is None else Unpaid,
+        env=more.pop("env", OneShot if more.get("reward_funcs") is None else Unpaid),
         args=MultiAgentGRPOConfig(**{"shared_prefix": False, **arguments(path, **options)}),
-        train_dataset=Dataset.from_dict({"seed": SEEDS}),
+        train_dataset=more.pop("train_dataset", None) or Dataset.from_dict({"seed": SEEDS}),
         peft_config=adapter() if peft else None,
         **more,
     )
