@@ -33,6 +33,7 @@ class Collects(Survives, Plays):
     """See the head of this file."""
 
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
+    _credit: credits.Credit
     _curricula: Curricula
     _filters: Sequence[credits.Filter]
     _progress: dict[str, Progress]
@@ -208,6 +209,10 @@ class Collects(Survives, Plays):
             "model": str(getattr(self.model.config, "_name_or_path", "")),
             "sampling": self.args.sampling,
             "num_generations": self.num_generations,
+            "credit": {
+                "name": credits.name_of(self._credit),
+                "sums_to_zero": credits.sums_to_zero(self._credit, self.args.sampling),
+            },
             "learning_rate": self.args.learning_rate,
             "loss_type": self.loss_type,
             "seed": self.args.seed,
