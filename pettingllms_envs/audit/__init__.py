@@ -7,8 +7,8 @@
 
 `rows.py` has what a check reads, `findings.py` what it says. The checks: `exchange.py` (may the candidates of a group
 be compared?), `learning.py` (does every role learn?), `collapse.py` (is a collapse near?). `recorded.py` and
-`tables.py` make rows of this package's records and of TRL's completions tables, `history.py` reads the entropies that a
-trainer logged.
+`tables.py` make rows of this package's records and of TRL's completions tables, `history.py` reads the entropies
+that a trainer logged.
 Nothing here imports a model library, and the trainer runs the same checks. docs/audit.md is the user's page.
 """
 

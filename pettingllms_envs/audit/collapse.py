@@ -120,7 +120,7 @@ VANISHING_SIGNAL = Trend(
     figure="share of flat groups",
     value=lambda counts: _share(counts.flat, counts.groups),
     is_bad=lambda first, last: last > MOST_FLAT and last - first > CHANGE,
-    remedy="Little is left to learn from: raise temperature or num_generations, or play other instances (curriculum=).",
+    remedy="Little is left to learn from: raise temperature or num_generations, or change the instances.",
 )
 REPEATED_REPLIES = Trend(
     name="repeated replies",

@@ -17,6 +17,8 @@ MOST_PAIRS = 64
 FEW_GROUPS = 16
 """Below that it is not said that siblings are copies: a few may be equal by chance."""
 NEARLY_ALL = 0.9
+USUAL = 0.8
+"""Share of an agent's decisions that have its usual system prompt."""
 ROUNDING = 1e-3
 """Of the sum of the absolute advantages: those of TRL are in single precision."""
 FLAT = 0.01
@@ -169,11 +171,14 @@ class MixedTurns:
 
 
 def _mixed(episode: Episode, decision: Decision) -> str | None:
-    for what, own in (("agent", decision.agent), ("turn", decision.turn), ("instance", episode.instance)):
+    places = {"agent": decision.agent, "turn": decision.turn, "instance": episode.instance, "sample": episode.sample}
+    for what, own in places.items():
         found = dict.fromkeys(getattr(candidate, what) for candidate in decision.candidates)
         values = dict.fromkeys(own if value is None else value for value in found)
-        if len(values) > 1 or (values and next(iter(values)) != own):
+        if len(values) > 1:
             return f"{what} {' and '.join(map(str, values))} in one group"
+        if next(iter(values)) != own:
+            return f"{what} {next(iter(values))} in an episode of {own}"
     return None
 
 
@@ -194,10 +199,9 @@ class MissingCandidates:
             self._count(episode)
             return
         for decision in episode.decisions:
-            if _learns(decision):
-                number = len(decision.candidates)
-                fault = None if number == expected else f"{counted(number, 'candidate')}, expected {expected}"
-                self._faults.add(_where(episode, decision), fault)
+            number, wanted = len(decision.candidates), expected if _learns(decision) else 1
+            fault = None if number == wanted else f"{counted(number, 'candidate')}, expected {wanted}"
+            self._faults.add(_where(episode, decision), fault)
 
     def _count(self, episode: Episode) -> None:
         if episode.step != self._step:
@@ -447,6 +451,7 @@ class SwappedAgents:
         self._run = run
         self._faults = _Faults(self.name, "decision")
         self._systems: dict[str, dict[str, int]] = {}
+        self._shown: dict[str, int] = {}
         self._where: dict[tuple[str, str], str] = {}
 
     def observe(self, episode: Episode) -> None:
@@ -457,14 +462,24 @@ class SwappedAgents:
                 self._faults.add(_where(episode, decision), None if decision.policy == configured else fault)
             if decision.system:
                 counts = self._systems.setdefault(decision.agent, {})
+                self._shown[decision.agent] = self._shown.get(decision.agent, 0) + 1
                 if decision.system in counts or len(counts) < FEW_GROUPS:
                     counts[decision.system] = counts.get(decision.system, 0) + 1
                     self._where.setdefault((decision.agent, decision.system), _where(episode, decision))
 
     def _shown_anothers(self) -> tuple[str, str, int, str] | None:
-        """An agent that was shown the usual prompt of another, whose, how often, and where first."""
-        usual = {agent: max(counts, key=lambda system: counts[system]) for agent, counts in self._systems.items()}
+        """An agent that was shown the usual prompt of another, whose, how often, and where first.
+
+        What is usual is what an agent is nearly always shown: prompts may also go by the phase of a game.
+        """
+        usual = {}
         for agent, counts in self._systems.items():
+            system = max(counts, key=lambda system: counts[system])
+            if counts[system] >= USUAL * self._shown[agent]:
+                usual[agent] = system
+        for agent, counts in self._systems.items():
+            if agent not in usual:
+                continue
             for other, system in usual.items():
                 if other != agent and usual[agent] != system and system in counts:
                     return agent, other, counts[system], self._where[agent, system]

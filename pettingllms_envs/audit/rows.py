@@ -32,6 +32,7 @@ class Candidate:
         agent: Whose it is; `None`: the decision's.
         turn: When it was sampled; `None`: the decision's.
         instance: Of which instance; `None`: the episode's.
+        sample: Of which of the instance's episodes; `None`: this one.
     """
 
     reply: Hashable
@@ -45,6 +46,7 @@ class Candidate:
     agent: str | None = None
     turn: int | None = None
     instance: Hashable | None = None
+    sample: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
