@@ -410,7 +410,7 @@ class ChangedState:
         self._missing = False
 
     def observe(self, episode: Episode) -> None:
-        if not episode.is_whole:
+        if not episode.is_whole:  # a row of a table, which says nothing of states
             self._missing = True
             return
         before: Decision | None = None
@@ -418,7 +418,7 @@ class ChangedState:
             if before is not None:
                 reached = None if before.chosen is None else before.chosen.state
                 if decision.state is None or reached is None:
-                    self._missing = True
+                    self._missing |= self._run.is_training  # in a benchmark nothing is branched
                 else:
                     fault = None if decision.state == reached else "not the state that the chosen branch reached"
                     self._faults.add(_where(episode, decision), fault)
@@ -438,7 +438,7 @@ class ChangedState:
             good="each goes on from the state that was reached",
             remedy="What is observed is not what was played. Check the environment's snapshot()/restore() and "
             "reset(seed=...) (`pettingllms check`), or set sampling='parallel'.",
-            nothing=_none(self.name, "not applicable", "no episode has a second step."),
+            nothing=_none(self.name, "not applicable", "nothing is branched, and no instance was played twice."),
         )
 
 

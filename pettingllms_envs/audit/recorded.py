@@ -11,6 +11,10 @@ from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
 
 Row = Mapping[str, Any]
 
+NUMBER = int | float | None
+TYPES: Mapping[str, Any] = {"reply": str, "reward": NUMBER, "advantage": NUMBER, "tokens": NUMBER}
+"""Of a candidate, as far as they are calculated with."""
+
 
 def run_of(header: Row) -> Run:
     """What a `run.json` says of the run."""
@@ -37,12 +41,15 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
         run: As `run_of` its header.
         row: As `pettingllms_envs.evaluation.record` reads it.
         where: What the place of the row is called.
+
+    Raises:
+        ValueError: A candidate is none.
     """
     returns = [value for value in row["returns"].values() if value is not None]
     step = (row.get("training") or {}).get("step")
     return Episode(
         instance=row["instance"]["index"],
-        decisions=tuple(_decision(run, each) for each in row["steps"]),
+        decisions=tuple(_decision(run, each, f"{where}: steps[{i}]") for i, each in enumerate(row["steps"])),
         step=step,
         sample=row["sample"],
         where=where,
@@ -51,12 +58,14 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
     )
 
 
-def _decision(run: Run, step: Row) -> Decision:
+def _decision(run: Run, step: Row, where: str) -> Decision:
     candidates = step.get("candidates")
     prompt = step.get("prompt_ids") if run.is_training else _digest(step)
     if candidates is None:
         played = {"reply": step["reply"], "tokens": step["tokens"].get("completion"), "finish": step["finish"]}
         candidates = [{**played, "reward": step["rewards"].get(step["agent"]), "chosen": True}]
+    for i, each in enumerate(candidates):
+        _check(each, f"{where}.candidates[{i}]")
     are_marked = all("advantage" in each for each in candidates)
     return Decision(
         agent=step["agent"],
@@ -67,6 +76,17 @@ def _decision(run: Run, step: Row) -> Decision:
         policy=step.get("policy"),
         learns=any(each["advantage"] is not None for each in candidates) if are_marked else None,
     )
+
+
+def _check(candidate: Row, where: str) -> None:
+    """Raise ValueError for what is no candidate of docs/records.md."""
+    for name, types in TYPES.items():
+        value = candidate.get(name)
+        if not isinstance(value, types):
+            raise ValueError(
+                f"{where}.{name} is {value!r}; expected what docs/records.md says. Remove the line, or name another "
+                "file."
+            )
 
 
 def _candidate(each: Row, prompt: str | None) -> Candidate:

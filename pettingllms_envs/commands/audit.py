@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from pettingllms_envs.commands import at_the_door, counted, refuse
 from pettingllms_envs.commands.bench import say
@@ -167,10 +169,14 @@ def _influence(path: Path, num_replies: int) -> Finding:
 
 def show(console: Console, findings: list[Finding]) -> None:
     """The findings as a table, and what to do about those that are bad."""
-    from pettingllms_envs.evaluation.tables import table
-
-    rows = [(finding.name, finding.status, finding.text) for finding in findings]
-    table(console, ("looked for", "result", ""), rows)
+    made = Table(box=None, pad_edge=False, show_header=False)
+    for i in range(3):
+        made.add_column(no_wrap=i < 2, overflow="fold")
+    for finding in findings:
+        made.add_row(*map(Text, (finding.name, finding.status, finding.text)))
+    console.print()
+    console.print(made)
+    console.print()
     for finding in findings:
         if finding.is_bad:
             where = f" First: {finding.where}." if finding.where else ""

@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_envs.evaluation.play import Course, Instance
+from pettingllms_envs.evaluation.play import Course, Instance, Rules
 from pettingllms_envs.evaluation.record import Row, made_with, problem
-from pettingllms_envs.evaluation.replay import UNTIL_THE_END
 from pettingllms_envs.evaluation.statistics import Interval, bootstrap
 
 
+UNTIL_THE_END = Rules(max_steps=2**62)
 MOST_EPISODES = 1000
 """Drawn from a run, in which replies are replaced."""
 SAME = 1e-9
@@ -22,7 +22,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Influence:
-    """What replacing replies of one role did.
+    """What replacing replies of one role did to the mean of all agents' returns.
 
     Args:
         role: Whose.
@@ -43,11 +43,11 @@ class Influence:
     num_changed: int
 
     def __str__(self) -> str:
-        low, high = self.silence_interval
-        low_other, high_other = self.other_interval
+        silence = _mean_words(self.silence, self.silence_interval)
+        other = _mean_words(self.other, self.other_interval)
         return (
-            f"{self.role} silent {self.silence:+.3g} [{low:+.3g}, {high:+.3g}], with a reply from elsewhere "
-            f"{self.other:+.3g} [{low_other:+.3g}, {high_other:+.3g}] (changed {self.num_changed} of {self.num})"
+            f"{self.role} silent {silence}, with a reply from elsewhere {other} "
+            f"({self.num_changed} of {self.num} changed a return)"
         )
 
 
@@ -160,6 +160,11 @@ def _sample(rows: Iterable[Row], number: int, rng: random.Random) -> list[Row]:
 def _thin(row: Row) -> Row:
     steps = [{key: step[key] for key in ("agent", "reply")} for step in row["steps"]]
     return {**row, "steps": steps}
+
+
+def _mean_words(mean: float, interval: Interval) -> str:
+    low, middle, high = (f"{round(value, 2) + 0.0:+.2f}" for value in (interval[0], mean, interval[1]))
+    return f"{middle} [{low}, {high}]"
 
 
 def _mean(returns: Mapping[str, float]) -> float:
