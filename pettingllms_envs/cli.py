@@ -8,6 +8,7 @@
     pettingllms new my_game
     pettingllms data list
     pettingllms view outputs/my_run --serve
+    pettingllms audit outputs/my_run
     pettingllms sandbox
 
 Other packages add commands (see `pettingllms_envs.commands`): `train` and `sft` are the trainer's.
@@ -31,6 +32,7 @@ from rich.text import Text
 from pettingllms_envs.commands import (
     Refused,
     at_the_door,
+    audit,
     bench,
     check,
     compare,
@@ -57,6 +59,7 @@ COMMANDS = {
     "compare": (compare, "which of several runs does better, and whether that can be told"),
     "crossplay": (crossplay, "mix the roles of runs, replace a role, or play alone at the same budget"),
     "replay": (replay, "play recorded episodes again without a model, or score them anew"),
+    "audit": (audit, "whether a run is sound: groups, roles that do not learn, a collapse"),
     "new": (new, "start a package with an environment of your own"),
     "data": (data, "data sets of problems: list, show, prepare a copy, check for test problems"),
     "view": (view, "a page with a run's numbers and every episode of it"),

@@ -12,8 +12,10 @@ from datasets import Dataset, IterableDataset
 from torch.utils.data import DataLoader, Sampler
 from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset
 
+from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
 from pettingllms_trl import rollout_log
+from pettingllms_trl.auditing import RolloutAudit, check_groups
 from pettingllms_trl.conversation import check_conversations
 from pettingllms_trl.curricula import Curricula, after, assign
 from pettingllms_trl.curriculum import Progress
@@ -21,7 +23,7 @@ from pettingllms_trl.metrics import of_episodes
 from pettingllms_trl.order import EpochSampler, places
 from pettingllms_trl.playing import Plays
 from pettingllms_trl.policies import Policy
-from pettingllms_trl.records import Decision, Episode, check_groups, role_of
+from pettingllms_trl.records import Decision, Episode, role_of
 from pettingllms_trl.reward_functions import of_no_use
 from pettingllms_trl.schedules import Schedule, learners
 from pettingllms_trl.selection import Selection, metrics_of, select, shifted
@@ -33,6 +35,7 @@ class Collects(Survives, Plays):
     """See the head of this file."""
 
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
+    _credit: credits.Credit
     _curricula: Curricula
     _filters: Sequence[credits.Filter]
     _progress: dict[str, Progress]
@@ -208,6 +211,10 @@ class Collects(Survives, Plays):
             "model": str(getattr(self.model.config, "_name_or_path", "")),
             "sampling": self.args.sampling,
             "num_generations": self.num_generations,
+            "credit": {
+                "name": credits.name_of(self._credit),
+                "sums_to_zero": credits.sums_to_zero(self._credit, self.args.sampling),
+            },
             "learning_rate": self.args.learning_rate,
             "loss_type": self.loss_type,
             "seed": self.args.seed,
@@ -215,6 +222,20 @@ class Collects(Survives, Plays):
         metadata = {name: pool[0].metadata for name, pool in self._envs.items()}
         about = rollout_log.header(self._environment_name, metadata, roles, config)
         return rollout_log.RolloutLog(Path(self.args.output_dir) / "rollouts", about)
+
+    def _make_rollout_audit(self) -> RolloutAudit | None:
+        """What looks for broken groups; `None` where it shall not."""
+        if self.args.audit is None:
+            return None
+        run = Run(
+            kind="rollouts",
+            is_tree=self.args.sampling == "tree",
+            num_candidates=self.num_generations,
+            sums=credits.sums_to_zero(self._credit, self.args.sampling),
+            credit=credits.name_of(self._credit),
+            policies=self.routing.of_agent,
+        )
+        return RolloutAudit(run, raises=self.args.audit == "stop")
 
     def _record(
         self, rows: Sequence[Row], episodes: Sequence[Episode], advantages: Mapping[int, Sequence[float]]

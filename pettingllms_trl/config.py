@@ -121,6 +121,11 @@ class MultiAgentGRPOConfig(GRPOConfig):
             most, and the trainer compares that with its own log-probabilities, so that an engine with old weights is
             noticed. What to do then: `"stop"` raises `StaleWeights`, `"warn"` warns. `None`: nothing is scored.
             `docs/generation.md` says what it can find. It costs a forward pass over the text on either side.
+        audit (`str`, *optional*, defaults to `"warn"`):
+            Each generation's groups are checked: one prompt, agent, turn and instance, all candidates, sums of
+            advantages, copied candidates, states of the branches, swapped agents. What to do where one is broken:
+            `"warn"` warns once of each kind, `"stop"` raises `UnsoundRollouts`. `None`: they are not looked at.
+            `docs/audit.md` says what is found; `pettingllms audit` finds more in the files of a run.
         canary_steps (`int`, *optional*, defaults to `10`):
             Optimizer steps from one comparison to the next. Frozen policies are compared once, and after a load.
     """
@@ -211,6 +216,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
         default="stop",
         metadata={"help": "What to do where vLLM samples from other weights than the trainer's. None: do not look."},
     )
+    audit: Literal["warn", "stop"] | None = field(
+        default="warn",
+        metadata={"help": "What to do where rollouts have broken groups. None: do not look."},
+    )
     canary_steps: int = field(
         default=10, metadata={"help": "Optimizer steps from one comparison of vLLM's weights to the next."}
     )
@@ -225,6 +234,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
             raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
         if self.canary not in ("stop", "warn", None):
             raise ValueError(f"canary={self.canary!r}, expected 'stop', 'warn' or None to compare nothing")
+        if self.audit not in ("warn", "stop", None):
+            raise ValueError(f"audit={self.audit!r}, expected 'warn', 'stop' or None to look at nothing")
         if self.canary_steps < 1:
             raise ValueError(f"canary_steps={self.canary_steps}, expected 1 or more; canary=None compares nothing")
         for name in (

@@ -119,30 +119,3 @@ class Episode:
 def role_of(agent: str) -> str:
     """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
     return re.sub(r"_\d+$", "", agent)
-
-
-def check_groups(episodes: Sequence[Episode], *, num_candidates: int, partners: Collection[str] = ()) -> None:
-    """The invariant of AT-GRPO's groups: K candidates of one prompt, and each prompt shows the state played before it.
-
-    One prompt, agent, turn and instance per group hold by construction of `Decision`; what can go wrong is a group of
-    another size, two groups for one choice, and a branch that goes on from a state that was not the chosen one's.
-    `partners`, who do not learn, have a single candidate.
-
-    Raises:
-        AssertionError: Naming the decision that breaks it.
-    """
-    for episode in episodes:
-        seen: set[tuple[str, int]] = set()
-        before: Decision | None = None
-        for decision in episode.decisions:
-            where = f"instance {decision.instance}, {decision.agent}, turn {decision.turn}"
-            expected = 1 if decision.agent in partners else num_candidates
-            assert len(decision.candidates) == expected, (
-                f"{where}: {len(decision.candidates)} candidates, expected {expected}"
-            )
-            assert (decision.instance, decision.episode) == (episode.instance, episode.episode), f"{where}: astray"
-            assert (decision.agent, decision.turn) not in seen, f"{where}: decided twice"
-            seen.add((decision.agent, decision.turn))
-            if before is not None:
-                assert decision.state == before.played.state, f"{where}: not the state that the chosen branch reached"
-            before = decision

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -222,6 +223,7 @@ def _step(
         "rewards": {decision.agent: played.reward},
         "parts": _parts(played, decision.agent),
         "policy": policies[decision.agent],
+        "prompt_ids": _digest_of_ids(decision.prompt_ids),
         "candidates": [
             {
                 "reply": candidate.completion.text,
@@ -232,10 +234,16 @@ def _step(
                 "tokens": len(candidate.completion.ids),
                 "finish": _finish(candidate, ends),
                 "chosen": at == decision.chosen,
+                "state": candidate.state,
             }
             for at, candidate in enumerate(decision.candidates)
         ],
     }
+
+
+def _digest_of_ids(ids: Sequence[int]) -> str:
+    """16 hex digits, equal where the token ids are."""
+    return hashlib.sha256(array("q", ids).tobytes()).hexdigest()[:16]
 
 
 def _parts(candidate: Candidate, agent: str) -> dict[str, dict[str, float]] | None:

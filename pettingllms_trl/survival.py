@@ -28,6 +28,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import nn
 
 from pettingllms_trl import checkpoints
+from pettingllms_trl.auditing import RolloutAudit
 from pettingllms_trl.credit import Advantages, Credit, Stateful
 from pettingllms_trl.health import Skips
 from pettingllms_trl.monitor import LearningMonitor, warn_above_progress_bar
@@ -50,6 +51,7 @@ class Survives(SkipsSteps):
     routing: Routing
     _credit: Credit
     _monitor: LearningMonitor
+    _rollout_audit: RolloutAudit | None
     _buffered_inputs: list[Any] | None
     _step: int
 
@@ -256,7 +258,12 @@ class Survives(SkipsSteps):
         super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def _watch(self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages) -> None:
-        """Warn where a generation shows that an agent cannot learn."""
+        """Warn where a generation shows that an agent cannot learn, or that groups are broken."""
         for words in self._monitor.observe(episodes, decisions, advantages):
             if self.is_world_process_zero():
                 warn_above_progress_bar(f"step {self.state.global_step}: {words}")
+        if self._rollout_audit is not None:
+            found = self._rollout_audit.observe(episodes, dict(zip(map(id, decisions), advantages, strict=True)))
+            for words in found:
+                if self.is_world_process_zero():
+                    warn_above_progress_bar(f"step {self.state.global_step}: {words}")

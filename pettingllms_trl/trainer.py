@@ -259,7 +259,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         self._canary = self._make_canary(args)
         self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
-        self._rollout_log = self._logged_rollouts()
+        self._rollout_log, self._rollout_audit = self._logged_rollouts(), self._make_rollout_audit()
         self._monitor = LearningMonitor(
             reply_limits(
                 routing.of_agent,

@@ -136,8 +136,16 @@ def read(file: Path, *, whole: bool = True) -> list[dict[str, Any]]:
         ValueError: A line is no row, or one of a format that this version does not know.
         OSError: There is no such file.
     """
-    found = _rows(file if file.suffix == ".jsonl" else find_run(file) / EPISODES)
-    return [row if whole else light(row) for row, _, _ in found]
+    return [row if whole else light(row) for row in stream(file)]
+
+
+def stream(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file one after the other, as `read` has them, in the memory that one takes.
+
+    Raises:
+        ValueError, OSError: As `read`, when the line is reached.
+    """
+    return (row for row, _, _ in _rows(file if file.suffix == ".jsonl" else find_run(file) / EPISODES))
 
 
 def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[dict[str, Any]]:

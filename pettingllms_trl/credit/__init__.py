@@ -39,6 +39,7 @@ from pettingllms_trl.credit.door import (
     resolve,
     resolve_filter,
     resolve_filters,
+    sums_to_zero,
 )
 from pettingllms_trl.credit.filters import (
     Filter,
@@ -92,5 +93,6 @@ __all__ = [
     "reweighed",
     "rows_to_play",
     "signal_to_noise",
+    "sums_to_zero",
     "weigh",
 ]

@@ -192,6 +192,27 @@ def judges_own_step_alone(credit: Credit, sampling: Sampling) -> bool:
     return bool(value == "reward")
 
 
+Sums = Literal["siblings", "turn", "episodes", "instance"]
+
+
+def sums_to_zero(credit: Credit, sampling: Sampling) -> Sums | None:
+    """Over which of an agent's candidates the advantages of a scheme that `resolve` gave sum to zero.
+
+    Returns:
+        `"siblings"`, the candidates of a decision; of an instance's decisions with one candidate, those of one
+        `"turn"`, of all `"episodes"` (one decision of each), or all of the `"instance"`. `None`: the scheme has no
+        group's mean for its baseline, or it is a user's own function.
+    """
+    function, options = _taken_apart(credit)
+    if sampling == "tree":
+        return "siblings" if function in (at_grpo, counterfactual, loo, magrpo, max_rl) else None
+    if function is grpo or (function in (loo, max_rl) and options.get("value") == "outcome"):
+        return "episodes"
+    if function is dr_mas:
+        return "instance"
+    return "turn" if function in (magrpo, loo, max_rl) else None
+
+
 def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
     """Refuse anything but one finite number for each candidate of each decision.
 

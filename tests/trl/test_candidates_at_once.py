@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pettingllms_trl import candidates
+from pettingllms_trl.auditing import check_groups
 from pettingllms_trl.crew import Threads, num_left_alone
 from pettingllms_trl.engine import Request
 from pettingllms_trl.failures import EnvironmentFailure
-from pettingllms_trl.records import check_groups
 from pettingllms_trl.rollout import Rollout, play
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
 from strangers import Relay

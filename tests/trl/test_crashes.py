@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from pettingllms_trl.auditing import check_groups
 from pettingllms_trl.engine import Request
 from pettingllms_trl.failures import EnvironmentFailure
-from pettingllms_trl.records import check_groups
 from pettingllms_trl.rollout import Rollout, play
 from schedules import Patient, Tidal, babble
 from strangers import Relay

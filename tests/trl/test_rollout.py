@@ -14,9 +14,10 @@ import pytest
 from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
+from pettingllms_trl.auditing import check_groups
 from pettingllms_trl.engine import Request, Sample, Sampled, Waves
 from pettingllms_trl.observations import prompt_of
-from pettingllms_trl.records import Completion, Decision, Episode, check_groups
+from pettingllms_trl.records import Completion, Decision, Episode
 from pettingllms_trl.rollout import play
 from strangers import Relay, letters
 
@@ -400,9 +401,12 @@ def with_decision(whole: Episode, index: int, /, **changes: Any) -> Episode:
             "not the state that the chosen branch reached",
         ),
         (lambda e: with_decision(e, 1, candidates=e.decisions[1].candidates[:3]), "3 candidates, expected 4"),
-        (lambda e: with_decision(e, 1, instance=7), "astray"),
-        (lambda e: with_decision(e, 1, episode=1), "astray"),
-        (lambda e: replace(e, decisions=(*e.decisions, e.decisions[0])), "drafter_0, turn 0: decided twice"),
+        (lambda e: with_decision(e, 1, instance=7), "instance 7 in an episode of 0"),
+        (lambda e: with_decision(e, 1, episode=1), "sample 1 in an episode of 0"),
+        (
+            lambda e: replace(e, decisions=(*e.decisions, e.decisions[0])),
+            "the agent decided twice at this turn.*drafter_0, turn 0",
+        ),
     ],
     ids=["state", "branch", "size", "instance", "episode", "twice"],
 )

@@ -1,0 +1,64 @@
+"""All checks of a run together, an episode at a time, in memory that does not grow with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from pettingllms_envs.audit.collapse import COLLAPSE
+from pettingllms_envs.audit.exchange import EXCHANGE
+from pettingllms_envs.audit.findings import Finding
+from pettingllms_envs.audit.learning import LazyRole, dead_role, uneven_learning
+from pettingllms_envs.audit.rows import Episode, Run
+from pettingllms_envs.audit.series import Series
+
+
+class Check(Protocol):
+    """Counts over episodes, and what they say; `conclude` may be asked at any time, and again."""
+
+    def observe(self, episode: Episode, /) -> None: ...
+
+    def conclude(self) -> Finding: ...
+
+
+OF_EPISODES: tuple[Callable[[Run], Check], ...] = (*EXCHANGE, LazyRole)
+OF_SERIES: tuple[Callable[[Run, Series], Finding], ...] = (dead_role, uneven_learning, *COLLAPSE)
+"""Read nothing but counts by role and step."""
+
+
+class Audit:
+    """Checks of a run while its episodes come in.
+
+    Args:
+        run: What is known of it.
+        of_episodes: Checks that look at each episode.
+        of_series: Checks of the counts by role and step.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        of_episodes: Sequence[Callable[[Run], Check]] = OF_EPISODES,
+        of_series: Sequence[Callable[[Run, Series], Finding]] = OF_SERIES,
+    ) -> None:
+        self._run, self._series, self._of_series = run, Series(), of_series
+        self._checks = [make(run) for make in of_episodes]
+
+    def observe(self, episode: Episode) -> None:
+        """Take in an episode. Those of one step of the training come one after the other."""
+        for check in self._checks:
+            check.observe(episode)
+        if self._of_series:
+            self._series.observe(episode)
+
+    def conclude(self) -> list[Finding]:
+        """The verdict of each check on all that was observed."""
+        return [check.conclude() for check in self._checks] + [of(self._run, self._series) for of in self._of_series]
+
+
+def audit(run: Run, episodes: Iterable[Episode]) -> list[Finding]:
+    """The verdict of every check on a run."""
+    whole = Audit(run)
+    for episode in episodes:
+        whole.observe(episode)
+    return whole.conclude()

@@ -1,0 +1,111 @@
+"""Rows of docs/records.md (a training's rollouts, a benchmark's episodes) to what the checks read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
+
+
+Row = Mapping[str, Any]
+
+NUMBER = int | float | None
+TYPES: Mapping[str, Any] = {"reply": str, "reward": NUMBER, "advantage": NUMBER, "tokens": NUMBER}
+"""Of a candidate, as far as they are calculated with."""
+
+
+def run_of(header: Row) -> Run:
+    """What a `run.json` says of the run."""
+    config = header["config"]
+    if header["kind"] != "rollouts":
+        return Run(kind="bench", is_tree=False)
+    credit = config.get("credit") or {}
+    sampling = config.get("sampling")
+    agents = config.get("agents") or {}
+    return Run(
+        kind="rollouts",
+        is_tree=None if sampling is None else sampling == "tree",
+        num_candidates=config.get("num_generations"),
+        sums=credit.get("sums_to_zero"),
+        credit=credit.get("name"),
+        policies={agent: each["policy"] for agent, each in agents.items() if "policy" in each},
+    )
+
+
+def episode_of(run: Run, row: Row, where: str = "") -> Episode:
+    """A row of `episodes.jsonl`.
+
+    Args:
+        run: As `run_of` its header.
+        row: As `pettingllms_envs.evaluation.record` reads it.
+        where: What the place of the row is called.
+
+    Raises:
+        ValueError: A candidate is none.
+    """
+    returns = [value for value in row["returns"].values() if value is not None]
+    step = (row.get("training") or {}).get("step")
+    return Episode(
+        instance=row["instance"]["index"],
+        decisions=tuple(_decision(run, each, f"{where}: steps[{i}]") for i, each in enumerate(row["steps"])),
+        step=step,
+        sample=row["sample"],
+        where=where,
+        result=sum(returns) / len(returns) if returns and row["error"] is None else None,
+        success=row["success"],
+    )
+
+
+def _decision(run: Run, step: Row, where: str) -> Decision:
+    candidates = step.get("candidates")
+    prompt = step.get("prompt_ids") if run.is_training else _digest(step)
+    if candidates is None:
+        played = {"reply": step["reply"], "tokens": step["tokens"].get("completion"), "finish": step["finish"]}
+        candidates = [{**played, "reward": step["rewards"].get(step["agent"]), "chosen": True}]
+    for i, each in enumerate(candidates):
+        _check(each, f"{where}.candidates[{i}]")
+    are_marked = all("advantage" in each for each in candidates)
+    return Decision(
+        agent=step["agent"],
+        candidates=tuple(_candidate(each, prompt) for each in candidates),
+        turn=step["turn"],
+        state=step["state"],
+        system=step["prompt"].get("system") or None,
+        policy=step.get("policy"),
+        learns=any(each["advantage"] is not None for each in candidates) if are_marked else None,
+    )
+
+
+def _check(candidate: Row, where: str) -> None:
+    """Raise ValueError for what is no candidate of docs/records.md."""
+    for name, types in TYPES.items():
+        value = candidate.get(name)
+        if not isinstance(value, types):
+            raise ValueError(
+                f"{where}.{name} is {value!r}; expected what docs/records.md says. Remove the line, or name another "
+                "file."
+            )
+
+
+def _candidate(each: Row, prompt: str | None) -> Candidate:
+    finish = each.get("finish")
+    return Candidate(
+        reply=each["reply"],
+        reward=each.get("reward"),
+        advantage=each.get("advantage"),
+        tokens=each.get("tokens"),
+        is_cut_off=None if finish is None else finish == "length",
+        state=each.get("state"),
+        is_chosen=each.get("chosen"),
+        prompt=each.get("prompt_ids", prompt),
+        agent=each.get("agent"),
+        turn=each.get("turn"),
+        instance=each.get("instance"),
+    )
+
+
+def _digest(step: Row) -> str:
+    """Of what was shown, where the token ids are a server's."""
+    return hashlib.sha256(repr((step["prompt"], step.get("messages"))).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,136 @@
+"""What the checks read: a run, its episodes, their decisions and candidates. What is not recorded is `None`.
+
+Of a decision with several candidates, these are the group; of decisions with a single one, the episodes of an instance
+are compared (`sampling="parallel"`, samples of a benchmark).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+Sums = Literal["siblings", "turn", "episodes", "instance"]
+"""Over which peers, of one agent and instance, a credit scheme's advantages sum to zero: the candidates of a decision,
+all decisions at one turn, the episodes (each counted once), or all decisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A reply that was sampled.
+
+    Args:
+        reply: Its text, or its token ids: equal where the replies are.
+        reward: Of its own step, for the agent.
+        advantage: As trained on; `None` also where the candidate was not trained on.
+        tokens: Its length.
+        is_cut_off: Whether it reached its greatest length.
+        state: The state that it led to.
+        is_chosen: Whether it was played on.
+        prompt: What it was sampled after: the prompt's text, its ids, or a digest.
+        agent: Whose it is; `None`: the decision's.
+        turn: When it was sampled; `None`: the decision's.
+        instance: Of which instance; `None`: the episode's.
+        sample: Of which of the instance's episodes; `None`: this one.
+    """
+
+    reply: Hashable
+    reward: float | None = None
+    advantage: float | None = None
+    tokens: int | None = None
+    is_cut_off: bool | None = None
+    state: str | None = None
+    is_chosen: bool | None = None
+    prompt: Hashable | None = None
+    agent: str | None = None
+    turn: int | None = None
+    instance: Hashable | None = None
+    sample: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One agent's choice among candidates.
+
+    Args:
+        agent: Who acted.
+        candidates: At least one.
+        turn: Of the agent in the episode; `None` where it is not known.
+        state: In which it acted.
+        system: The system prompt, where there is one.
+        policy: Which policy sampled.
+        learns: Whether the agent is trained on it; `None` where it is not known.
+    """
+
+    agent: str
+    candidates: tuple[Candidate, ...]
+    turn: int | None = None
+    state: str | None = None
+    system: str | None = None
+    policy: str | None = None
+    learns: bool | None = None
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The candidate that was played on."""
+        if len(self.candidates) == 1:
+            return self.candidates[0]
+        return next((each for each in self.candidates if each.is_chosen), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """Decisions in the order in which they were taken.
+
+    Args:
+        instance: What tells instances apart within a step of the training.
+        decisions: Its decisions.
+        step: Of the training, or `None`: nothing was trained.
+        sample: Which of the instance's episodes it is.
+        where: Where it is recorded, in words.
+        result: Mean of the agents' returns, or `None`.
+        success: Whether the task was solved, or `None`.
+        is_whole: Whether all its decisions are here, in order; those of a table are not.
+    """
+
+    instance: Hashable
+    decisions: tuple[Decision, ...]
+    step: int | None = None
+    sample: int = 0
+    where: str = ""
+    result: float | None = None
+    success: bool | None = None
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What is known of the run as a whole.
+
+    Args:
+        kind: `"rollouts"` of a training, `"bench"`, or `"completions"`, a table of TRL's.
+        is_tree: Whether a group is the candidates of one decision; `None` where it is not known.
+        num_candidates: Size of a group; `None` where it is not known.
+        sums: See `Sums`; `None` where the scheme promises none.
+        credit: Name of the credit scheme, or `None` where it is not recorded.
+        policies: The policy of each agent, as configured.
+    """
+
+    kind: str
+    is_tree: bool | None = None
+    num_candidates: int | None = None
+    sums: Sums | None = None
+    credit: str | None = None
+    policies: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether its candidates are trained on."""
+        return self.kind != "bench"
+
+
+def role_of(agent: str) -> str:
+    """`"planner_0"` is a `"planner"`; a name without a number is its own role."""
+    head, _, number = agent.rpartition("_")
+    return head if head and number.isdigit() else agent

@@ -1,0 +1,185 @@
+"""Whether a run is sound: may its groups be compared, does every role learn, is a collapse near?
+
+RUN is a training's OUTPUT_DIR or its rollouts (log_rollouts=True), a folder of `pettingllms bench`, or TRL's
+completions tables (log_completions=True). A check whose columns are missing says "not recorded".
+Exit status: 0 nothing failed (there may be warnings), 1 something failed, 2 something given was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pettingllms_envs.commands import at_the_door, counted, refuse
+from pettingllms_envs.commands.bench import say
+
+
+if TYPE_CHECKING:
+    from pettingllms_envs.audit import Finding
+
+
+ROLLOUTS = "rollouts"
+"""Folder of a training's rollouts in its output folder."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The run, and what is to be found out."""
+    parser.add_argument("run_folder", metavar="RUN", type=Path, help="a folder, an episodes.jsonl, or a .parquet file")
+    parser.add_argument(
+        "--replay", action="store_true",
+        help="play the environment again to see how much each role's replies change the returns",
+    )  # fmt: skip
+    parser.add_argument(
+        "--replies", type=int, default=100, metavar="N", help="of each role that --replay replaces (100)"
+    )
+    parser.add_argument(
+        "--num-generations", type=int, metavar="K",
+        help="candidates of a group in TRL's tables (as many as most prompts have)",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings there as well")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Show the findings; 1 if a check failed."""
+    from pettingllms_envs.audit.history import falling_entropy, history_of
+
+    path: Path = args.run_folder
+    if args.replies < 1:
+        refuse(f"--replies is {args.replies}; expected 1 or more. Leave it out for 100.")
+    with at_the_door():
+        record_at, tables = _found(path)
+        if record_at is not None:
+            what, findings = _of_record(record_at)
+            is_training = "training" in what
+        else:
+            if args.replay:
+                refuse("--replay got completions tables; expected a record, which says how to play it again. Set "
+                       "log_rollouts=True when training, or leave it out.")  # fmt: skip
+            what, findings = _of_tables(tables, args.num_generations)
+            is_training = True
+        if is_training:
+            findings.append(falling_entropy(history_of(_output_dir(path))))
+        if args.replay and record_at is not None:
+            findings.append(_influence(record_at, args.replies))
+        if args.json is not None:
+            args.json.write_text(json.dumps({"run": what, "findings": [f.plain for f in findings]}, indent=2) + "\n")
+    say(console, what)
+    show(console, findings)
+    return int(any(finding.status == "failed" for finding in findings))
+
+
+def _found(path: Path) -> tuple[Path | None, list[Path]]:
+    """The record at a path, or the tables there.
+
+    Raises:
+        ValueError: There is neither.
+    """
+    from pettingllms_envs.audit.tables import table_files
+    from pettingllms_envs.evaluation.record import EPISODES, RUN
+
+    if path.suffix == ".jsonl":
+        return path, []
+    if path.suffix == ".parquet":
+        return None, [path]
+    for folder in (path, path / ROLLOUTS):
+        if (folder / RUN).is_file() and (folder / EPISODES).is_file():
+            return folder, []
+    if tables := table_files(path):
+        return None, tables
+    raise ValueError(
+        f"{path} has no {RUN} with {EPISODES}, no {ROLLOUTS}/ with them, and no completions/completions_*.parquet; "
+        "expected a run. Name its folder, or train with log_rollouts=True."
+    )
+
+
+def _output_dir(path: Path) -> Path:
+    """The output folder of a training, where its checkpoints are."""
+    folder = path if path.is_dir() else path.parent
+    return folder.parent if folder.name in (ROLLOUTS, "completions") else folder
+
+
+def _of_record(path: Path) -> tuple[str, list[Finding]]:
+    from pettingllms_envs.audit import Audit
+    from pettingllms_envs.audit.recorded import episode_of, run_of
+    from pettingllms_envs.evaluation import record
+
+    run = run_of(record.read_header(path))
+    whole, number = Audit(run), 0
+    for number, row in enumerate(record.stream(path), 1):  # how many there were
+        whole.observe(episode_of(run, row, f"line {number}"))
+    if not number:
+        refuse(f"{path} has no episode yet; expected at least one. Wait for it, or name another run.")
+    kind = "a training" if run.is_training else "a benchmark"
+    return f"{path}: {counted(number, 'episode')} of {kind}", whole.conclude()
+
+
+def _of_tables(files: list[Path], num_candidates: int | None) -> tuple[str, list[Finding]]:
+    from pettingllms_envs.audit import Audit
+    from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables
+
+    names: list[str] = []
+
+    def rows() -> Iterator[Any]:
+        for file in files:
+            names.append(file.name)
+            yield read_table(file)
+
+    whole: Audit | None = None
+    number = 0
+    for table in fresh_tables(rows()):
+        if whole is None:
+            run = run_of_tables(table, num_candidates)
+            whole = Audit(run)
+        number += len(table)
+        for episode in episodes_of_table(run, table, names[-1]):
+            whole.observe(episode)
+    if whole is None:
+        refuse(f"{files[0]} has no row; expected completions. Wait for them, or name another run.")
+    what = f"{counted(number, 'completion')} in {counted(len(files), 'table')} of a training by TRL"
+    return f"{files[0].parent}: {what}", whole.conclude()
+
+
+def _influence(path: Path, num_replies: int) -> Finding:
+    from pettingllms_envs.audit import Finding
+    from pettingllms_envs.evaluation import influence, record
+
+    header = record.read_header(path)
+    found = influence.of_roles(header, lambda: record.stream(path), num_replies=num_replies)
+    name = "no influence"
+    if isinstance(found, str):
+        return Finding(name=name, status="not recorded", text=found)
+    none = [role for role, each in found.items() if each.num_changed == 0]
+    words = "; ".join(str(each) for each in found.values())
+    if none:
+        return Finding(
+            name=name,
+            status="warning",
+            text=f"{words}: {', '.join(none)} changed nothing.",
+            remedy="Whatever the role says, the returns are the same: give it a part in the task, or leave it out.",
+        )
+    return Finding(name=name, status="passed", text=f"{words}.")
+
+
+def show(console: Console, findings: list[Finding]) -> None:
+    """The findings as a table, and what to do about those that are bad."""
+    made = Table(box=None, pad_edge=False, show_header=False)
+    for i in range(3):
+        made.add_column(no_wrap=i < 2, overflow="fold")
+    for finding in findings:
+        made.add_row(*map(Text, (finding.name, finding.status, finding.text)))
+    console.print()
+    console.print(made)
+    console.print()
+    for finding in findings:
+        if finding.is_bad:
+            where = f" First: {finding.where}." if finding.where else ""
+            say(console, f"{finding.name}:{where} {finding.remedy}")
+    bad = [sum(finding.status == status for finding in findings) for status in ("failed", "warning")]
+    say(console, f"{counted(bad[0], 'check')} failed, {counted(bad[1], 'warning')}.")

@@ -1,0 +1,144 @@
+"""Each generation's rollouts through the checks of `pettingllms audit`, while a run trains.
+
+The checks are those of `pettingllms_envs.audit` that look for broken groups. What `monitor.py` warns of (roles without
+a learning signal, cut-off replies) is left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import pettingllms_envs.audit as audit
+from pettingllms_envs.audit import EXCHANGE, Audit, Finding, Run
+from pettingllms_envs.audit.exchange import ChangedState, MissingCandidates, MixedTurns
+from pettingllms_trl.records import Decision, Episode
+
+
+class UnsoundRollouts(RuntimeError):
+    """The rollouts of a training are broken; raised with `audit="stop"`."""
+
+
+class RolloutAudit:
+    """Looks at every generation, and says of each finding once that it is there.
+
+    Args:
+        run: How groups are made.
+        raises: Whether a finding ends the training.
+    """
+
+    def __init__(self, run: Run, *, raises: bool) -> None:
+        self._audit = Audit(run, EXCHANGE, ())
+        self._run, self._raises = run, raises
+        self._told: set[str] = set()
+        self._num_generations = 0
+
+    def observe(
+        self,
+        episodes: Sequence[Episode],
+        advantages: Mapping[int, Sequence[float]],
+    ) -> list[str]:
+        """Take in a generation.
+
+        Args:
+            episodes: All that were played.
+            advantages: Of a decision's candidates, by the `id` of the decision; missing for what is not trained on.
+
+        Returns:
+            What there is to warn of.
+
+        Raises:
+            UnsoundRollouts: There is something, and `raises` is set.
+        """
+        self._num_generations += 1
+        for episode in rows_of(episodes, advantages, policies=self._run.policies, step=self._num_generations):
+            self._audit.observe(episode)
+        found = [each for each in self._audit.conclude() if each.is_bad and each.name not in self._told]
+        self._told |= {each.name for each in found}
+        words = [_words(each) for each in found]
+        if words and self._raises:
+            raise UnsoundRollouts(" ".join(words))
+        return words
+
+
+def _words(finding: Finding) -> str:
+    return f"the rollouts have {finding} (docs/audit.md; audit=None does not look)"
+
+
+def rows_of(
+    episodes: Sequence[Episode],
+    advantages: Mapping[int, Sequence[float]],
+    *,
+    partners: Collection[str] | None = None,
+    policies: Mapping[str, str] | None = None,
+    step: int | None = None,
+) -> Iterator[audit.Episode]:
+    """A rollout as the checks read it.
+
+    Args:
+        episodes: Of the rollout.
+        advantages: As in `RolloutAudit.observe`.
+        partners: Agents that do not learn; `None`: those whose decisions have no advantages.
+        policies: Names of the policies by agent.
+        step: What tells generations apart.
+    """
+    for episode in episodes:
+        yield audit.Episode(
+            instance=episode.instance,
+            decisions=tuple(
+                _row_of(
+                    decision,
+                    advantages.get(id(decision)),
+                    learns=decision.agent not in partners if partners is not None else id(decision) in advantages,
+                    policy=(policies or {}).get(decision.agent),
+                )
+                for decision in episode.decisions
+            ),
+            step=step,
+            sample=episode.episode,
+        )
+
+
+def _row_of(
+    decision: Decision, advantages: Sequence[float] | None, *, learns: bool, policy: str | None
+) -> audit.Decision:
+    prompt = hash(decision.prompt_ids)
+    system = next((message["content"] for message in decision.prompt if message["role"] == "system"), None)
+    return audit.Decision(
+        agent=decision.agent,
+        candidates=tuple(
+            audit.Candidate(
+                reply=candidate.completion.ids or candidate.completion.text,
+                reward=candidate.reward,
+                advantage=None if advantages is None else float(advantages[k]),
+                state=candidate.state,
+                is_chosen=k == decision.chosen,
+                prompt=prompt,
+                instance=decision.instance,
+                sample=decision.episode,
+            )
+            for k, candidate in enumerate(decision.candidates)
+        ),
+        turn=decision.turn,
+        state=decision.state,
+        system=system,
+        policy=policy,
+        learns=learns,
+    )
+
+
+def check_groups(episodes: Sequence[Episode], *, num_candidates: int, partners: Collection[str] = ()) -> None:
+    """The invariant of AT-GRPO's groups: K candidates of one prompt, and each prompt shows the state played before it.
+
+    One prompt, agent, turn and instance per group hold by construction of `Decision`; what can go wrong is a group of
+    another size, two groups for one choice, and a branch that goes on from a state that was not the chosen one's.
+    `partners`, who do not learn, have a single candidate.
+
+    Raises:
+        AssertionError: Naming the decision that breaks it.
+    """
+    run = Run(kind="rollouts", is_tree=True, num_candidates=num_candidates)
+    checks = Audit(run, (MissingCandidates, MixedTurns, ChangedState), ())
+    for episode in rows_of(episodes, {}, partners=partners):
+        checks.observe(episode)
+    for finding in checks.conclude():
+        assert not finding.is_bad, str(finding)

@@ -1,0 +1,429 @@
+"""Rollouts broken on purpose are found and named, sound ones are not, and what is not recorded is not passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pettingllms_envs.audit import Finding, audit
+from pettingllms_envs.audit.exchange import OPEN_INSTANCES
+from pettingllms_envs.audit.history import falling_entropy
+from pettingllms_envs.audit.recorded import episode_of, run_of
+from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
+from pettingllms_envs.audit.series import MOST_BINS, Series
+from pettingllms_envs.audit.tables import episodes_of_table, run_of_tables
+from rollouts import Row, parallel_header, parallel_rows, tree_header, tree_rows
+
+
+def findings_of(header: Row, rows: list[Row]) -> dict[str, Finding]:
+    run = run_of(header)
+    found = audit(run, (episode_of(run, row, f"line {i}") for i, row in enumerate(rows, 1)))
+    return {finding.name: finding for finding in found}
+
+
+def bad(findings: dict[str, Finding]) -> dict[str, str]:
+    return {name: finding.status for name, finding in findings.items() if finding.is_bad}
+
+
+def groups(rows: list[Row], agent: str | None = None) -> list[list[Row]]:
+    return [step["candidates"] for row in rows for step in row["steps"] if agent in (None, step["agent"])]
+
+
+# ---- Ten broken rollouts --------------------------------------------------------------------------------------------
+
+
+def mixed_prompts(rows: list[Row]) -> None:
+    """The third candidate of a group was sampled after the prompt of another instance."""
+    rows[3]["steps"][1]["candidates"][2]["prompt_ids"] = rows[0]["steps"][1]["prompt_ids"]
+
+
+def mixed_turns(rows: list[Row]) -> None:
+    """The last candidate of a group is of the turn before."""
+    rows[3]["steps"][2]["candidates"][3]["turn"] = 1
+
+
+def lazy_role(rows: list[Row]) -> None:
+    """The drafter says "ok" to everything."""
+    for group in groups(rows, "drafter_0"):
+        for each in group:
+            each["reply"], each["tokens"] = "ok", 2
+
+
+def dead_role(rows: list[Row]) -> None:
+    """The drafter's own steps never pay."""
+    for group in groups(rows, "drafter_0"):
+        for each in group:
+            each["reward"], each["advantage"] = 0.0, 0.0
+
+
+def cut_off_replies(rows: list[Row]) -> None:
+    """Three of four replies of the planner reach their greatest length."""
+    for group in groups(rows, "planner_0"):
+        for each in group[1:]:
+            each["finish"] = "length"
+
+
+def swapped_agents(rows: list[Row]) -> None:
+    """In one episode the planner's policy answers for the drafter, and the drafter's for the planner."""
+    other = {"drafter": "planner", "planner": "drafter"}
+    for step in rows[5]["steps"]:
+        step["policy"] = other[step["policy"]]
+
+
+def swapped_prompts(rows: list[Row]) -> None:
+    """In one episode each agent is shown the other's system prompt."""
+    first, second = (rows[5]["steps"][i]["prompt"]["system"] for i in (0, 1))
+    for step in rows[5]["steps"]:
+        step["prompt"]["system"] = second if step["agent"] == "drafter_0" else first
+
+
+def copied_siblings(rows: list[Row]) -> None:
+    """All candidates of a group are the first one, though replies differ from prompt to prompt."""
+    for group in groups(rows):
+        for each in group:
+            each["reply"] = group[0]["reply"]
+
+
+def one_copied_sibling(rows: list[Row]) -> None:
+    """The third candidate is always a copy of the second."""
+    for group in groups(rows):
+        group[2]["reply"] = group[1]["reply"]
+
+
+def wrong_sums(rows: list[Row]) -> None:
+    """The advantages of one group are those of rewards less another group's mean."""
+    for each in rows[3]["steps"][1]["candidates"]:
+        each["advantage"] += 0.1
+
+
+def missing_candidates(rows: list[Row]) -> None:
+    """One group has two candidates; their advantages, 0.866 and -0.866, sum to zero."""
+    del rows[3]["steps"][1]["candidates"][2:]
+
+
+def changed_state(rows: list[Row]) -> None:
+    """The second step is taken in the state that the second candidate led to; the first was played on."""
+    rows[3]["steps"][1]["state"] = rows[3]["steps"][0]["candidates"][1]["state"]
+
+
+BROKEN: list[tuple[Callable[[list[Row]], None], str, str]] = [
+    (mixed_prompts, "mixed prompts", "failed"),
+    (mixed_turns, "mixed turns", "failed"),
+    (lazy_role, "lazy role", "warning"),
+    (dead_role, "dead role", "failed"),
+    (cut_off_replies, "cut-off replies", "failed"),
+    (swapped_agents, "swapped agents", "failed"),
+    (swapped_prompts, "swapped agents", "failed"),
+    (copied_siblings, "copied siblings", "failed"),
+    (one_copied_sibling, "copied siblings", "failed"),
+    (wrong_sums, "wrong sums of advantages", "failed"),
+    (missing_candidates, "missing candidates", "failed"),
+    (changed_state, "changed state", "failed"),
+]
+
+
+@pytest.mark.parametrize(("broken", "name", "status"), BROKEN, ids=[each.__name__ for each, _, _ in BROKEN])
+def test_a_broken_rollout_is_found_and_named_and_nothing_else_is(
+    broken: Callable[[list[Row]], None], name: str, status: str
+) -> None:
+    rows = tree_rows()
+    broken(rows)
+    assert bad(findings_of(tree_header(), rows)) == {name: status}
+
+
+@pytest.mark.parametrize(
+    ("broken", "name", "words"),
+    [
+        (mixed_prompts, "mixed prompts", "1 of 64 groups compare replies to different prompts (2 prompts for 4"),
+        (wrong_sums, "wrong sums of advantages", "1 of 64 groups do not sum to zero (+0.4 over 4 advantages)."),
+        (missing_candidates, "missing candidates", "1 of 64 groups are of another size (2 candidates, expected 4)."),
+        (swapped_agents, "swapped agents", "(drafter_0 played by 'planner', expected 'drafter')."),
+        (cut_off_replies, "cut-off replies", "cut off: 0% of drafter's (0 of 128), 75% of planner's (96 of 128)."),
+        (lazy_role, "lazy role", "'ok' is 128 of 128 replies of drafter, whatever the prompt."),
+        (dead_role, "dead role", "(flat groups: drafter 100%, planner 0%)."),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_finding_says_how_many_and_where(broken: Callable[[list[Row]], None], name: str, words: str) -> None:
+    rows = tree_rows()
+    broken(rows)
+    finding = findings_of(tree_header(), rows)[name]
+    assert words in finding.text
+    if finding.where:
+        assert finding.where.startswith(("line 4: step 2, instance 5", "line 6: step 3, instance 7"))
+    assert finding.remedy
+
+
+def lost_episode(rows: list[Row]) -> None:
+    """Of one instance the second and the third episode are gone, whose advantages sum with the others' to zero."""
+    rows[5]["steps"][0]["candidates"][0]["advantage"] = rows[5]["steps"][1]["candidates"][0]["advantage"] = -0.866
+    del rows[6:8]
+
+
+def another_start(rows: list[Row]) -> None:
+    """One episode begins in another state than the others of its instance: the seed does not decide it."""
+    rows[5]["steps"][0]["state"] = "start 99"
+
+
+def another_prompt(rows: list[Row]) -> None:
+    rows[5]["steps"][0]["prompt_ids"] = "ids of another instance"
+
+
+def shifted_episode(rows: list[Row]) -> None:
+    rows[5]["steps"][0]["candidates"][0]["advantage"] += 0.5
+
+
+@pytest.mark.parametrize(
+    ("broken", "name"),
+    [
+        (lost_episode, "missing candidates"),
+        (another_start, "changed state"),
+        (another_prompt, "mixed prompts"),
+        (shifted_episode, "wrong sums of advantages"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_broken_groups_of_parallel_episodes_are_found(broken: Callable[[list[Row]], None], name: str) -> None:
+    rows = parallel_rows()
+    broken(rows)
+    assert bad(findings_of(parallel_header(), rows)) == {name: "failed"}
+
+
+# ---- Five sound rollouts --------------------------------------------------------------------------------------------
+
+
+def sound_tree() -> tuple[Row, list[Row]]:
+    return tree_header(), tree_rows()
+
+
+def sound_parallel() -> tuple[Row, list[Row]]:
+    return parallel_header(), parallel_rows()
+
+
+def sound_with_a_frozen_partner() -> tuple[Row, list[Row]]:
+    """The drafter is never trained: a single candidate without an advantage, the same reply now and then."""
+    rows = tree_rows()
+    for row in rows:
+        for step in row["steps"][::2]:
+            del step["candidates"][1:]
+            step["candidates"][0]["advantage"] = None
+    return tree_header(), rows
+
+
+def sound_that_has_learned() -> tuple[Row, list[Row]]:
+    """In the last third replies repeat themselves and groups are flat, for the return rose from 1 to 2."""
+    rows = tree_rows(12)
+    for row in rows[-8:]:
+        row["returns"] = dict.fromkeys(row["returns"], 2.0)
+    for group in groups(rows[-8:]):
+        for each in group:
+            each.update(reply=group[0]["reply"], reward=2.0, advantage=0.0)
+    return tree_header(), rows
+
+
+def sound_with_a_credit_of_no_sum() -> tuple[Row, list[Row]]:
+    """A running baseline: all advantages of a group may be positive."""
+    rows = tree_rows()
+    for each in (each for group in groups(rows) for each in group):
+        each["advantage"] = each["reward"] + 0.25
+    return tree_header(credit={"name": "rae", "sums_to_zero": None}), rows
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        sound_tree,
+        sound_parallel,
+        sound_with_a_frozen_partner,
+        sound_that_has_learned,
+        sound_with_a_credit_of_no_sum,
+    ],
+    ids=lambda sound: sound.__name__,
+)
+def test_a_sound_rollout_gives_no_warning(sound: Callable[[], tuple[Row, list[Row]]]) -> None:
+    assert bad(findings_of(*sound())) == {}
+
+
+def test_every_check_of_a_sound_tree_has_looked_at_something() -> None:
+    findings = findings_of(*sound_tree())
+    assert {finding.status for finding in findings.values()} == {"passed"}
+    assert len(findings) == 15
+    assert findings["uneven learning"].text == "shares of the sum of absolute advantages: drafter 50%, planner 50%."
+
+
+# ---- What is not recorded -------------------------------------------------------------------------------------------
+
+
+def without(rows: list[Row], *keys: str) -> None:
+    for row in rows:
+        for step in row["steps"]:
+            for key in keys:
+                step.pop(key, None)
+                for each in step["candidates"]:
+                    each.pop(key, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("mixed prompts", "prompt_ids"),
+        ("wrong sums of advantages", "advantage"),
+        ("changed state", "state"),
+        ("cut-off replies", "finish"),
+        ("more cut-off replies", "finish"),
+        ("changing length", "tokens"),
+        ("uneven learning", "advantage"),
+    ],
+)
+def test_a_check_whose_column_is_missing_says_not_recorded(name: str, key: str) -> None:
+    rows = tree_rows()
+    for row in rows:
+        for step in row["steps"]:
+            for each in step["candidates"]:
+                each.pop(key, None)
+    if key == "prompt_ids":
+        without(rows, key)
+    assert findings_of(tree_header(), rows)[name].status == "not recorded"
+
+
+def test_checks_of_turns_rewards_and_agents_say_not_recorded_without_them() -> None:
+    run = Run(kind="rollouts", is_tree=True, num_candidates=2, credit="at_grpo", sums="siblings")
+    pair = (Candidate(reply="a"), Candidate(reply="b"))
+    episode = Episode(instance=0, decisions=tuple(Decision(agent=name, candidates=pair) for name in ("a_0", "b_0")))
+    found = {finding.name: finding.status for finding in audit(run, [episode] * 20)}
+    names = ("mixed turns", "dead role", "vanishing signal", "swapped agents")
+    assert {name: found[name] for name in names} == {
+        "mixed turns": "not recorded",
+        "dead role": "not recorded",
+        "vanishing signal": "not applicable",
+        "swapped agents": "not recorded",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("credit", "wrong sums of advantages"),
+        ("num_generations", "missing candidates"),
+        ("sampling", "missing candidates"),
+    ],
+)
+def test_a_header_of_an_earlier_version_leaves_its_checks_not_recorded(key: str, name: str) -> None:
+    header = tree_header()
+    del header["config"][key]
+    assert findings_of(header, tree_rows())[name].status == "not recorded"
+
+
+def test_one_missing_column_is_no_pass_even_where_other_rows_have_it() -> None:
+    rows = tree_rows()
+    del rows[-1]["steps"][0]["prompt_ids"]
+    assert findings_of(tree_header(), rows)["mixed prompts"].status == "not recorded"
+
+
+# ---- Over time ------------------------------------------------------------------------------------------------------
+
+
+def longer(each: Row, group: list[Row]) -> None:
+    each["tokens"] *= 4
+
+
+def cut(each: Row, group: list[Row]) -> None:
+    each["finish"] = "length"
+
+
+def repeated(each: Row, group: list[Row]) -> None:
+    each["reply"] = group[0]["reply"]
+
+
+def flat(each: Row, group: list[Row]) -> None:
+    each["reward"] = each["advantage"] = 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (longer, {"changing length": "warning"}),
+        (cut, {"cut-off replies": "warning", "more cut-off replies": "warning"}),
+        (repeated, {"repeated replies": "warning"}),
+        (flat, {"vanishing signal": "warning"}),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_change_from_the_first_third_to_the_last_without_a_gain_is_told(
+    change: Callable[[Row, list[Row]], None], names: dict[str, str]
+) -> None:
+    rows = tree_rows(12)
+    for group in groups(rows[-8:]):
+        for each in group[::-1]:
+            change(each, group)
+    assert bad(findings_of(tree_header(), rows)) == names
+
+
+def history(entropies: list[float], rewards: list[float]) -> list[dict[str, Any]]:
+    return [{"entropy": e, "reward": r} for e, r in zip(entropies, rewards, strict=True)] + [{"train_runtime": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("logged", "status"),
+    [
+        (None, "not recorded"),
+        ([{"loss": 1.0}], "not recorded"),
+        (history([1.0] * 5, [0.0] * 5), "not applicable"),
+        (history([1.0, 1.0, 0.5, 0.5, 0.1, 0.1], [0.0] * 6), "warning"),
+        (history([1.0, 1.0, 0.5, 0.5, 0.1, 0.1], [0.0, 0.0, 0.0, 0.0, 1.0, 1.0]), "passed"),
+        (history([1.0, 1.0, 0.9, 0.9, 0.8, 0.8], [0.0] * 6), "passed"),
+    ],
+)
+def test_a_falling_entropy_is_a_warning_where_the_reward_does_not_rise(logged: Any, status: str) -> None:
+    assert falling_entropy(logged).status == status
+
+
+# ---- TRL's tables ---------------------------------------------------------------------------------------------------
+
+
+def table_rows(step: int = 1) -> list[Row]:
+    """Two prompts of two completions, as a plain GRPOTrainer writes them."""
+    return [
+        {"step": step, "prompt": prompt, "completion": f"{prompt} {k} {step}", "reward_len": float(k), "advantage": a}
+        for prompt in ("x", "y")
+        for k, a in enumerate((-0.707, 0.707))
+    ]
+
+
+def test_a_table_of_plain_grpo_is_grouped_by_its_prompts() -> None:
+    run = run_of_tables(table_rows())
+    assert (run.num_candidates, run.sums, run.credit) == (2, "siblings", "grpo")
+    found = {f.name: f.status for step in (1,) for f in audit(run, episodes_of_table(run, table_rows(step)))}
+    assert (found["mixed prompts"], found["missing candidates"], found["wrong sums of advantages"]) == ("passed",) * 3
+    assert (found["cut-off replies"], found["changed state"]) == ("not recorded",) * 2
+
+
+def test_a_table_with_a_foreign_prompt_or_a_lost_row_is_found() -> None:
+    rows = [row for step in range(1, 5) for row in table_rows(step)]
+    run = run_of_tables(rows)
+    rows[5]["prompt"] = "z"
+    found = {f.name for f in audit(run, episodes_of_table(run, rows)) if f.is_bad}
+    assert found == {"mixed prompts"}
+    rows = [row for step in range(1, 5) for row in table_rows(step)][:-1]
+    found = {f.name for f in audit(run, episodes_of_table(run, rows)) if f.is_bad}
+    assert "missing candidates" in found
+
+
+# ---- Memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_held_does_not_grow_with_the_run() -> None:
+    series = Series()
+    run = run_of(parallel_header())
+    one = episode_of(run, parallel_rows(1)[0])
+    for step in range(5 * MOST_BINS):
+        series.observe(Episode(instance=0, decisions=one.decisions, step=step))
+    assert len(series._bins["planner"]) <= MOST_BINS
+    assert series.total("planner").replies == 5 * MOST_BINS
+    first, last = series.thirds("planner") or (None, None)
+    assert first is not None
+    assert last is not None
+    assert 0 < first.replies <= 5 * MOST_BINS / 3 + 10
+    assert OPEN_INSTANCES == 10_000
