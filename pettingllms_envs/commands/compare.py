@@ -86,7 +86,7 @@ def show(console: Console, comparison: Any) -> None:
         for pair in comparison.pairs
     ]
     p = "p (Holm)" if len(rows) > 1 else "p (exact)"
-    table(console, ("left - right", "points [interval]", "won left:right", p, "problems needed", "verdict"), rows)
+    table(console, ("left - right", "points [interval]", "won left:right", p, "needed", "verdict"), rows)
     test = " and ".join(dict.fromkeys(pair.test for pair in comparison.pairs))
     of = ""
     if len(rows) > 1:
@@ -95,7 +95,7 @@ def show(console: Console, comparison: Any) -> None:
     if comparison.num_uneven:
         exact = f"not quite exact (of {comparison.num_uneven} problems the runs have different numbers of samples), "
     say(console, f"\np: two-sided, {exact}by {test}.{of}")
-    say(console, "problems needed: so many would show a difference of this size, if it is real, four times in five.")
+    say(console, "needed: problems that would show a difference of this size, if it is real, four times in five.")
     if comparison.budgets:
         heads = ("success within so many tokens an episode", *comparison.success)
         budgets = [

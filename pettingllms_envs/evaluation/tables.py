@@ -68,7 +68,7 @@ def empty_replies(agents: Mapping[str, Figures]) -> list[str]:
                 f" their text is played, and {num:,} replies had none. Turn off tool calling on the server, or say in"
                 " the prompt that the answer is text."
             )
-        elif num:
+        elif num and own["completion_tokens"] is not None:  # a model's: an agent without one may mean to say nothing
             lines.append(
                 f"warning: {num:,} of {own['calls']:,} replies of {name} were empty. Where a model thinks first, raise"
                 " --max-tokens or turn thinking off."

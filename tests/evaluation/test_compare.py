@@ -103,7 +103,7 @@ def test_the_tables_say_which_p_it_is_who_won_and_how_many_problems_would_tell()
     first, second = run_of("a", "1" + "0" * 9 + "11"), run_of("b", "0" + "1" * 9 + "11")
     commands.show(console, compare([first, second]))
     text = console.file.getvalue()
-    assert re.search(r"left - right +points \[interval\] +won left:right +p \(exact\) +problems needed", text)
+    assert re.search(r"left - right +points \[interval\] +won left:right +p \(exact\) +needed", text)
     # The differences are -1, nine of 1 and two of 0: variance (10 - 64 / 12) / 11 = 0.4242, so that
     # 2.801585^2 * 0.4242 / (8 / 12)^2 + 1.9207 = 9.413.
     assert re.search(r"b - a +\+66\.7 \[.*\] +9:1 +0\.021 +10 ", text)

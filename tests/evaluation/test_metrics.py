@@ -80,9 +80,10 @@ def test_empty_replies_and_calls_of_tools_are_counted_and_told(as_read: Callable
     assert tables.empty_replies(agents)[0].startswith(
         "warning: 2 of 4 replies of planner_0 called tools, which are not run here; only their text is played, and 2"
     )
-    agents = metrics.report(header(), [as_read(row(0, False, reply=""))])["agents"]
+    agents = metrics.report(header(), [as_read(row(0, False, reply="", tokens=9))])["agents"]
     assert tables.empty_replies(agents)[0].startswith("warning: 1 of 1 replies of planner_0 were empty.")
-    assert tables.empty_replies(metrics.report(header(), [as_read(row(0, True))])["agents"]) == []
+    for silent in (row(0, True, tokens=9), row(0, False, reply="")):  # and an agent that has no model
+        assert tables.empty_replies(metrics.report(header(), [as_read(silent)])["agents"]) == []
 
 
 def test_tokens_that_nobody_counted_are_not_zero() -> None:
