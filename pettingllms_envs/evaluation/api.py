@@ -25,7 +25,7 @@ from typing import Any
 import httpx2
 
 from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked, Reply
-from pettingllms_envs.evaluation.first_contact import SECONDS, FirstContact
+from pettingllms_envs.evaluation.first_contact import FirstContact
 from pettingllms_envs.evaluation.lineup import NO_MATTER, Opened, Spec
 
 
@@ -62,7 +62,8 @@ class Endpoint:
         send_seed: Whether each request has its `seed`. Without, two runs may differ.
         timeout: Seconds in which an answer must come.
         patience: Seconds after which a prompt that was not answered is given up.
-        first_patience: Seconds in which the server must answer for the first time.
+        first_patience: Seconds in which the server must answer for the first time, if more than
+            `first_contact.SECONDS`.
 
     Raises:
         ValueError: The URL is none, the variable is not set, or a number is out of its range.
@@ -76,7 +77,7 @@ class Endpoint:
     send_seed: bool = True
     timeout: float = 600.0
     patience: float = 1200.0
-    first_patience: float = SECONDS
+    first_patience: float = 0.0
 
     def __post_init__(self) -> None:
         if not re.match(r"https?://[^/]", self.base_url):
@@ -336,7 +337,7 @@ def endpoint_of(spec: Spec) -> Endpoint:
         sampling={name: options[name] for name in SENT if name in options},
         extra=options.get("extra", {}),
         send_seed=str(options.get("send_seed", True)).lower() == "true",
-        first_patience=options.get("patience", SECONDS),
+        first_patience=options.get("patience", 0.0),
         **{name: options[name] for name in NO_MATTER if name in options},
     )
 

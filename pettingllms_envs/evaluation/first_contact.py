@@ -55,19 +55,21 @@ class FirstContact:
     Args:
         endpoint: The server.
         client: Keeps the connections.
-        seconds: In which it must answer; at least `SECONDS`.
+        seconds: In which it must answer, if that is more than `SECONDS`.
         sleep: How a pause is made.
+        clock: Seconds since some time.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
         client: httpx2.Client,
-        seconds: float = SECONDS,
+        seconds: float = 0.0,
         *,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._endpoint, self._client, self._sleep = endpoint, client, sleep
+        self._endpoint, self._client, self._sleep, self._clock = endpoint, client, sleep, clock
         self._seconds = max(seconds, SECONDS)
         self._url = f"{endpoint.base_url.rstrip('/')}/models"
         self._lock = threading.Lock()
@@ -103,17 +105,17 @@ class FirstContact:
         return f" It serves: {', '.join(self.models[:MOST_NAMED])}{more}."
 
     def _reach(self) -> None:
-        ends, pause = time.monotonic() + self._seconds, FIRST_PAUSE
+        ends, pause = self._clock() + self._seconds, FIRST_PAUSE
         while True:
             try:
-                status, answer = self._get(max(ends - time.monotonic(), 0.1))
+                status, answer = self._get(max(ends - self._clock(), 0.1))
                 if status not in STARTING:
                     self.models = _listed(status, answer)
                     return
                 trouble = f"status {status}: {answer[:200].decode('utf-8', 'replace')}"
             except httpx2.RequestError as error:
                 trouble = f"{type(error).__name__}: {error}"
-            if time.monotonic() + pause > ends:
+            if self._clock() + pause > ends:
                 break
             self._sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -130,11 +132,11 @@ class FirstContact:
         Raises:
             httpx2.RequestError: There was none in time.
         """
-        ends, answer = time.monotonic() + seconds, bytearray()
+        ends, answer = self._clock() + seconds, bytearray()
         with self._client.stream("GET", self._url, headers=self._endpoint.headers, timeout=seconds) as response:
             for piece in response.iter_bytes():
                 answer += piece
-                if len(answer) > MOST_BYTES or time.monotonic() > ends:  # alive, and its list is not worth the wait
+                if len(answer) > MOST_BYTES or self._clock() > ends:  # alive, and its list is not worth the wait
                     return response.status_code, b""
         return response.status_code, bytes(answer)
 

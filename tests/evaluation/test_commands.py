@@ -19,7 +19,7 @@ import pettingllms_envs
 from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.commands import Refused, at_the_door
-from pettingllms_envs.evaluation import record
+from pettingllms_envs.evaluation import first_contact, record
 from pettingllms_envs.evaluation.bench import choose
 from pettingllms_envs.evaluation.runner import Folder
 
@@ -89,23 +89,30 @@ def test_a_run_of_nothing_but_errors_does_not_blame_the_environment(run: Run) ->
     assert not Path("none").exists()
 
 
-def test_a_server_that_is_not_there_ends_the_run_in_seconds_and_leaves_nothing(run: Run) -> None:
+def test_a_server_that_is_not_there_ends_the_run_in_seconds_and_leaves_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert first_contact.SECONDS == 5
+    monkeypatch.setattr(first_contact, "SECONDS", 0.5)
     began = time.monotonic()
     status, out, err = run("bench plan_path --model m --base-url http://127.0.0.1:1/v1 --limit 3 --output a/b")
-    assert 3 < time.monotonic() - began < 8
+    assert time.monotonic() - began < 4
     assert (status, out) == (2, "")
-    assert err.startswith("error: http://127.0.0.1:1/v1/models did not answer within 5 s (ConnectError: ")
+    assert err.startswith("error: http://127.0.0.1:1/v1/models did not answer within 0.5 s (ConnectError: ")
     assert "for one that is still starting, give the seconds to wait: --patience 600." in err
     assert err.count("\n") == 1
     assert list(Path().iterdir()) == []
 
 
-def test_patience_that_is_asked_for_holds_from_the_start(run: Run) -> None:
-    with serving(loading=5, skill=1.0) as server:  # 503 for 0.25 + 0.5 + 1 + 2 + 2 s
+def test_patience_that_is_asked_for_holds_from_the_start(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_contact, "SECONDS", 0.3)
+    with serving(loading=2, skill=1.0) as server:  # 503 for 0.25 + 0.5 s
         asked = f"bench plan_path --model tiny --base-url {server.url} --limit 1 --output a"
-        assert run(asked)[0] == 2
+        status, _, err = run(asked)
+        assert status == 2
+        assert "did not answer within 0.3 s (status 503: loading)" in err
         assert not Path("a").exists()
-        server.loading = 5
+        server.loading = 2
         assert run(f"{asked} --patience 60")[0] == 0
 
 

@@ -19,7 +19,7 @@ import pettingllms_envs
 from chat_server import ChatServer, Faults, serving
 from echo_env import Echo
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import metrics, record
+from pettingllms_envs.evaluation import first_contact, metrics, record
 from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Reply, Scripted
 from pettingllms_envs.evaluation.lineup import Spec
 from pettingllms_envs.evaluation.play import Instance, Rules
@@ -103,7 +103,10 @@ def test_a_wrong_model_ends_the_run_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_is(tmp_path: Path) -> None:
+def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_contact, "SECONDS", 0.5)
     with serving() as server:
         half = replace(bench(server), samples=1)
         benches.play(half, tmp_path / "a", concurrency=4)
@@ -112,7 +115,7 @@ def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_i
     record.write_rows(file, rows[:5])
     played = benches.play(half, tmp_path / "a", concurrency=4)
     assert (played.ended.refused, played.ended.num_missing, played.is_kept) == (True, 7, True)
-    assert played.ended.why.startswith(f"{server.url}/models did not answer within 5 s (ConnectError: ")
+    assert played.ended.why.startswith(f"{server.url}/models did not answer within 0.5 s (ConnectError: ")
     assert record.read(file) == rows[:5]
 
 

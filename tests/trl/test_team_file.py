@@ -95,6 +95,7 @@ def test_a_team_of_adapters_plays_by_its_folder_as_by_its_parts(model_path: str,
     assert [row["success"] for row in mixed] == [True, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("plug_in")
 @pytest.mark.parametrize("layout", ["shared", "shared adapter", "full"])
 def test_a_team_of_whole_models_plays_by_its_folder(layout: str, model_path: str, tmp_path: Path) -> None:
@@ -138,6 +139,7 @@ def test_the_file_says_who_plays_what_on_which_base_and_how_it_was_sampled(model
     }
 
 
+@pytest.mark.slow
 def test_a_checkpoint_has_the_file_and_counts_it_among_its_own(model_path: str, tmp_path: Path) -> None:
     trainer = saved(tmp_path, model_path, "lora", peft_config=adapter(), save_strategy="steps", save_steps=1)
     trainer.train()
