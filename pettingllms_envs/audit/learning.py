@@ -28,6 +28,10 @@ def dead_role(run: Run, series: Series) -> Finding:
         return Finding(name="dead role", status="not recorded", text="the rows have no groups with rewards.")
     shares = ", ".join(f"{role} {counts.flat / counts.groups:.0%}" for role, counts in learning.items())
     dead = [role for role, c in learning.items() if c.groups >= FEW_GROUPS and c.flat == c.groups]
+    few = [role for role, c in learning.items() if c.groups < FEW_GROUPS and c.flat == c.groups]
+    if few and not dead:
+        text = f"fewer than {FEW_GROUPS} groups of {', '.join(few)}, all flat: too few to tell."
+        return Finding(name="dead role", status="not applicable", text=text)
     if not dead:
         text = f"share of groups in which nothing tells replies apart: {shares}."
         return Finding(name="dead role", status="passed", text=text)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pettingllms_envs.audit import Finding
 
 
+FEW_REPLIES = 5
+"""Below that it is not said of a role that its replies change nothing."""
 ROLLOUTS = "rollouts"
 """Folder of a training's rollouts in its output folder."""
 
@@ -155,7 +157,7 @@ def _influence(path: Path, num_replies: int) -> Finding:
     name = "no influence"
     if isinstance(found, str):
         return Finding(name=name, status="not recorded", text=found)
-    none = [role for role, each in found.items() if each.num_changed == 0]
+    none = [role for role, each in found.items() if each.num_changed == 0 and each.num >= FEW_REPLIES]
     words = "; ".join(str(each) for each in found.values())
     if none:
         return Finding(

@@ -322,6 +322,16 @@ def test_one_missing_column_is_no_pass_even_where_other_rows_have_it() -> None:
     assert findings_of(tree_header(), rows)["mixed prompts"].status == "not recorded"
 
 
+def test_a_few_flat_groups_are_neither_a_pass_nor_a_failure() -> None:
+    rows = tree_rows(2)
+    dead_role(rows)
+    finding = findings_of(tree_header(), rows)["dead role"]
+    assert (finding.status, finding.text) == (
+        "not applicable",
+        "fewer than 16 groups of drafter, all flat: too few to tell.",
+    )
+
+
 # ---- Over time ------------------------------------------------------------------------------------------------------
 
 
