@@ -253,6 +253,7 @@ def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) ->
 
 def spoken(reply: Reply, seed: int) -> dict[str, Any]:
     """What a step's record says of a reply."""
+    num_tool_calls = getattr(reply, "num_tool_calls", 0)  # replies of plug-ins are classes of their own
     return {
         "reply": reply.text,
         "reasoning": reply.reasoning,
@@ -260,5 +261,5 @@ def spoken(reply: Reply, seed: int) -> dict[str, Any]:
         "finish": reply.finish,
         "model": reply.model,
         "seed": seed,
-        **({"tool_calls": reply.num_tool_calls} if reply.num_tool_calls else {}),
+        **({"tool_calls": num_tool_calls} if num_tool_calls else {}),
     }
