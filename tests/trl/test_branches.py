@@ -197,7 +197,10 @@ class Masked(RestorableCount):
 
 
 class Number(BaseWrapper):
-    """A text becomes a number."""
+    """A text becomes a number, and the mask of legal numbers is for the wrapper below alone."""
+
+    def observe(self, agent: str) -> Any:
+        return super().observe(agent)["text"]
 
     def step(self, action: str | None) -> None:
         super().step(None if action is None else int(action))
