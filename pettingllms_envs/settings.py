@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import json
 import math
 import types
 import typing
@@ -45,7 +46,7 @@ def check_survives(settings: Mapping[str, Any], *kinds: Any) -> None:
         settings: Of an environment.
         kinds: As of `restored`.
     """
-    again = restored(to_json(settings), *kinds)
+    again = restored(json.loads(json.dumps(to_json(settings))), *kinds)
     for name, value in settings.items():
         if repr(again[name]) != repr(value):
             raise ValueError(

@@ -49,7 +49,7 @@ MAX_TOKENS = 256
 
 SMALLEST_NOISE = 1e-6
 """Nats. What two float32 programs differ by at least; measured as 0 where both start with adapters that do nothing."""
-LARGEST_AT_START = {"float32": 1e-2, "other": 0.5}
+LARGEST_AT_START = {"float32": 1e-4, "other": 0.5}
 """Nats, root mean square: beyond it engine and trainer do not have the same model, however each rounds."""
 MARGIN = 8.0
 """How often the noise of the start a difference may be."""

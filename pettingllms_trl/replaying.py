@@ -32,7 +32,7 @@ NO_ADVANTAGE = 1e-10
 """Largest size of an advantage that counts as 0."""
 LARGEST_ROUNDING = 1e-2
 """The same in a group whose rewards are equal: in single precision, which is TRL's, equal rewards less their mean may
-leave a last bit, which a deviation of 1e-4 makes larger."""
+leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose baseline is the mean of siblings."""
 
 
 class Replays(SharesPrefixes, Collects):
@@ -105,12 +105,14 @@ class Replays(SharesPrefixes, Collects):
             or self.top_entropy_quantile < 1.0
         ):
             return frozenset()
+        has_means = credits.sums_to_zero(self._credit, self.args.sampling) == "siblings"
         left_out: set[int] = set()
         first = 0
         for decision in decisions:
             group = range(first, first + len(decision.candidates))
             first = group.stop
-            most = LARGEST_ROUNDING if _is_flat(decision, [advantages[row] for row in group]) else NO_ADVANTAGE
+            is_flat = has_means and _is_flat(decision, [advantages[row] for row in group])
+            most = LARGEST_ROUNDING if is_flat else NO_ADVANTAGE
             left_out.update(row for row in group if abs(advantages[row]) <= most)
         return frozenset(left_out)
 

@@ -46,7 +46,8 @@ def dead_role(run: Run, series: Series) -> Finding:
         text=f"in all {number} of {', '.join(dead)} all candidates are worth the same, so nothing is learnt there "
         f"(flat groups: {shares}).",
         remedy="Where the role is paid at later steps, set credit={'at_grpo': {'value': 'return_to_go'}}, "
-        "credit='counterfactual' or sampling='parallel'; else look at its replies (`pettingllms view`).",
+        "credit='counterfactual', or sampling='parallel' with credit='grpo'; else look at its replies (`pettingllms "
+        "view`).",
     )
 
 

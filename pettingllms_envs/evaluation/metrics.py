@@ -48,7 +48,7 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
         "episodes": {"planned": num, "ended": len(ended), "errors": dict(errors), "missing": num - len(rows)},
         "success": success(told, num_errors=num - len(ended)) if told else None,
         "samples": samples(told),
-        "outcome": {name: _mean(ended, _outcome(name)) for name in _numeric(ended)},
+        "outcome": {name: _mean(ended, _outcome(name), is_share=_is_share(ended, name)) for name in _numeric(ended)},
         "turns": _mean(ended, lambda row: row["turns"]),
         "ends": dict(Counter(row["end"] for row in ended)),
         "tokens": _mean(ended, tokens),
@@ -194,17 +194,23 @@ def _outcome(name: str) -> Callable[[Row], float | None]:
     return value
 
 
-def _mean(rows: Sequence[Row], value: Callable[[Row], float | None]) -> Figures | None:
+def _is_share(rows: Sequence[Row], name: str) -> bool:
+    """Whether a figure of the outcome is yes or no."""
+    found = ((row["outcome"] or {}).get(name) for row in rows)
+    return all(isinstance(value, bool) for value in found if value is not None)
+
+
+def _mean(rows: Sequence[Row], value: Callable[[Row], float | None], *, is_share: bool = False) -> Figures | None:
     """The mean over problems of a figure, with its interval; rows without it are left out.
 
-    Shares of problems (an outcome of yes and no) have the interval of success, other figures a studentized bootstrap,
-    which holds for heavy tails too.
+    Of a share (an outcome of yes or no) that of success; of other figures a studentized bootstrap, which holds for
+    heavy tails too.
     """
     known = [row for row in rows if value(row) is not None]
     if not known:
         return None
     means = by_problem(known, lambda row: float(value(row) or 0.0))
-    return _figure(means, mean_interval if set(means) <= {0.0, 1.0} else studentized_bootstrap)
+    return _figure(means, mean_interval if is_share else studentized_bootstrap)
 
 
 def _figure(values: Sequence[float], interval: Callable[[Sequence[float]], Interval] = mean_interval) -> Figures:

@@ -36,7 +36,7 @@ NUM_KNOWN = 4
 TOLERANCE = 1e-9
 REMEDIES = (
     "pay the role for its own step, or declare metadata['delayed_roles'] and train with credit={'at_grpo': {'value': "
-    "'return_to_go'}}, credit='counterfactual' or sampling='parallel'"
+    "'return_to_go'}}, credit='counterfactual', or sampling='parallel' with credit='grpo'"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,10 @@ class Fields:
     plain: list[int] = dataclasses.field(default_factory=list)
 
 
+class Mode(str, Enum):  # noqa: UP042  # whose `str()` is its name, which is what changes
+    HARD = "hard"
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -117,6 +122,7 @@ def test_settings_come_back_from_json_as_they_were(given: dict[str, Any]) -> Non
         ({"pairs": {1, 2}}, r"the setting pairs has \{1, 2\}, a set; expected what JSON holds"),
         ({"plain": float("nan")}, r"the setting plain has nan, a float; expected what JSON holds: texts, finite"),
         ({"table": {1: 2}}, r"the setting table has \{1: 2\}, a dict"),
+        ({"plain": Mode.HARD}, r"plain is <Mode.HARD: 'hard'>, and would come back from a file as 'hard'"),
         ({"plain": (1, 2)}, r"plain is \(1, 2\), and would come back from a file as \[1, 2\]; expected one that JSON"),
     ],
 )

@@ -86,6 +86,15 @@ def test_empty_replies_and_calls_of_tools_are_counted_and_told(as_read: Callable
         assert tables.empty_replies(metrics.report(header(), [as_read(silent)])["agents"]) == []
 
 
+def test_an_outcome_of_yes_and_no_has_the_interval_of_a_share_and_a_count_has_not() -> None:
+    rows = [row(i, True) for i in range(8)]
+    for each in rows:
+        each["outcome"] = {"success": True, "agreed": True, "moves": 1}
+    outcome = metrics.report(header(), rows)["outcome"]
+    assert (outcome["agreed"]["low"], outcome["agreed"]["high"]) == wilson(8, 8)
+    assert (outcome["moves"]["low"], outcome["moves"]["high"]) == (1.0, 1.0)
+
+
 def test_tokens_that_nobody_counted_are_not_zero() -> None:
     report = metrics.report(header(), [row(0, True)])
     assert report["tokens"] is None

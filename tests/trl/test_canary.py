@@ -185,7 +185,7 @@ def test_other_weights_at_the_start_are_found(
         for parameter in engine.model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
     engine.deaf = True
-    with pytest.raises(StaleWeights, match=r"step 0: .* differ by [\d.]+ nats .*, expected at most 0.01\. What was"):
+    with pytest.raises(StaleWeights, match=r"step 0: .* differ by [\d.]+ nats .*, expected at most 0.0001\. What was"):
         trainer.play([{"seed": 1}])
 
 

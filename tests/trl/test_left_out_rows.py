@@ -219,6 +219,15 @@ def test_the_rounding_of_equal_rewards_is_no_advantage(model_path: str, tmp_path
     assert trainer._left_out(policy, decisions, [7e-5, 7e-5, 7e-5, 7e-5, 7e-5, -7e-5, 7e-5]) == {0, 1}
 
 
+def test_small_advantages_of_a_credit_function_without_a_mean_are_no_rounding(model_path: str, tmp_path: Path) -> None:
+    def slight(decisions: Sequence[Decision]) -> list[list[float]]:
+        return [[0.005] * len(each.candidates) for each in decisions]
+
+    trainer = made(MultiAgentGRPOTrainer, OneShot, model_path, tmp_path, {"credit": slight})
+    (policy,) = trainer.routing.trained
+    assert trainer._left_out(policy, [paid(1, 1)], [0.005, 0.005]) == set()
+
+
 def test_the_kl_term_is_the_policys_own(model_path: str, tmp_path: Path) -> None:
     policies = {"opener": Policy(adapter="opener", beta=0.1), "closer": Policy(adapter="closer")}
     trainer = made(MultiAgentGRPOTrainer, Relay, model_path, tmp_path, {"policies": policies})

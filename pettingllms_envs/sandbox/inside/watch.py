@@ -28,7 +28,6 @@ _TOO_MUCH = 2  # from the supervisor: this job holds more
 _SLICE = 0.01
 """Seconds that others are taken to run whenever a process has to make way; only for kernels that do not count them."""
 _LEAST_SLICE = 0.003
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -97,7 +96,9 @@ def answer(channel: socket.socket, server: int) -> None:
 def _holds_too_much(server: int, bound: float) -> bool:
     """Whether the job's programs are too many, or hold too much together; a single one has a limit of its own."""
     programs = [pid for pid, depth in below(server) if depth > 1]
-    return len(programs) > 1 and (len(programs) > MOST_PROCESSES or sum(map(resident, programs)) > bound)
+    if len(programs) < 2:
+        return False
+    return len(programs) > MOST_PROCESSES or (sum(map(resident, programs)) > bound and sum(map(own, programs)) > bound)
 
 
 def below(parent: int) -> Iterator[tuple[int, int]]:
@@ -126,9 +127,19 @@ def children_by_parent(parent: int) -> list[int]:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process holds, without files. What it shares with its parent since a fork is counted."""
-    fields = _read(f"/proc/{pid}/statm").split()
-    return (int(fields[1]) - int(fields[2])) * _PAGE if fields else 0
+    """Bytes of memory that a process holds, without files; what it shares with others is counted whole."""
+    return _sizes(f"/proc/{pid}/status", b"RssAnon:", b"RssShmem:")
+
+
+def own(pid: int) -> int:
+    """The same, of shared pages its share alone; `resident` where that may not be read. Takes longer."""
+    return _sizes(f"/proc/{pid}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or resident(pid)
+
+
+def _sizes(path: str, *names: bytes) -> int:
+    """The sum of some lines of a file of /proc, which gives them in kB; 0 where it cannot be read."""
+    lines = (line.split() for line in _read(path).splitlines())
+    return sum(int(words[1]) << 10 for words in lines if words and words[0] in names)
 
 
 def waited(pid: int) -> float:
