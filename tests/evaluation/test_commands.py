@@ -204,10 +204,10 @@ def test_compare_tells_what_it_can(run: Run) -> None:
     assert status == 0
     assert "20 problems that every run has a result for." in out
     assert "bad - good -100.0 [-100.0, -" in out
-    assert "0:20 5.7e-06 good is better" in out
+    assert "0:20 5.7e-06 3 good is better" in out
     assert "also - bad +0.0 [" in out
-    assert "0:0 1 cannot tell" in out
-    assert "All 3 verdicts hold together" in out
+    assert "0:0 1 - cannot tell" in out
+    assert "Adjusted by Holm, so that all 3 verdicts hold together" in out
     assert [pair["verdict"] for pair in json.loads(Path("c.json").read_text())["pairs"]] == [
         "good is better",
         "good is better",

@@ -172,7 +172,7 @@ def test_a_mistake_of_the_callers_is_refused_at_the_door(settings, error, messag
 
 
 class Broken:
-    """Stands in for a sandbox: what it is asked ends like this."""
+    """Stands in for a sandbox: what it is asked ends like this, after so many seconds of waiting for a core."""
 
     num_slots = 1
 
@@ -180,8 +180,8 @@ class Broken:
         self.endings = list(endings)
 
     def run(self, program: str, stdin: str, limits: object) -> Result:
-        ending, cpu = self.endings.pop(0)
-        return Result(verdict=ending, cpu=cpu, isolation="none", detail="broken")
+        ending, waited = self.endings.pop(0)
+        return Result(verdict=ending, waited=waited, isolation="none", detail="broken")
 
 
 def broken(*endings: tuple[Ending, float]) -> tuple[MathGrader, Broken]:
@@ -193,19 +193,18 @@ def broken(*endings: tuple[Ending, float]) -> tuple[MathGrader, Broken]:
 
 def test_a_sandbox_that_fails_is_an_error_and_never_a_verdict():
     grader, _ = broken((Ending.SANDBOX_ERROR, 0.0), (Ending.TIMEOUT, 1.6))
-    with pytest.raises(GraderFailed, match="could not be asked, twice"):
+    with pytest.raises(GraderFailed, match="could not be asked"):
         grader.grade(r"\sqrt{8}", r"2\sqrt{2}")
     assert grader.grade(r"\sqrt{8}", r"2\sqrt{2}").verdict == Verdict.TIMEOUT  # it was not remembered
 
 
-def test_the_clock_on_the_wall_alone_is_no_verdict():
-    grader, sandbox = broken((Ending.TIMEOUT, 0.0), (Ending.TIMEOUT, 0.0))
-    with pytest.raises(GraderFailed):
+def test_a_question_that_waited_a_minute_for_a_core_has_no_verdict():
+    grader, _ = broken((Ending.TIMEOUT, 60.0))
+    with pytest.raises(GraderFailed, match="after 60 s of waiting for a core"):
         grader.grade(r"\sqrt{8}", r"2\sqrt{2}")
-    assert sandbox.endings == []
 
 
 @pytest.mark.parametrize("ending", [Ending.MEMORY, Ending.RUNTIME_ERROR, Ending.VIOLATION, Ending.FINISHED])
 def test_an_answer_that_breaks_the_process_is_unparsed(ending):
-    grader, _ = broken((ending, 0.1))
+    grader, _ = broken((ending, 0.0))
     assert grader.grade(r"\sqrt{8}", r"2\sqrt{2}") == Grade(Verdict.UNPARSED, "math_verify")
