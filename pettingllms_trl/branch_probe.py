@@ -196,8 +196,11 @@ class _Decision:
     def of(cls, env: AECEnv) -> _Decision:
         return cls(env, view_of(env), _saved(env), random.getstate(), np.random.get_state())  # noqa: NPY002
 
-    def play(self, reply: str, *, is_first: bool = False) -> AECEnv:
-        """The environment after a reply, played on a branch; as in training, the first is not put back before."""
+    def play(self, reply: str, *, is_first: bool = False, is_last: bool = False) -> AECEnv:
+        """The environment after a reply.
+
+        As in training, it is not put back before the first reply, and, if it is copied, the last is played on itself.
+        """
         random.setstate(self.random)
         np.random.set_state(self.numpy_random)  # noqa: NPY002
         if self.saved is not None:
@@ -207,15 +210,18 @@ class _Decision:
                 _restore(self.env, self.saved, self.view)
             _step(self.env, reply)
             return self.env
+        if is_last:
+            _step(self.env, reply)
+            return self.env
         twin = _copied(self.env, self.view)
         _step(twin, reply)
         _compare(self.env, self.view, "when its copy is stepped, it moves with it, so both share a state or a session")
         return twin
 
-    def replay(self, reply: str, expected: View) -> AECEnv:
+    def replay(self, reply: str, expected: View, *, is_last: bool) -> AECEnv:
         """The same where that reply was played before: it is to lead to the same."""
-        for _ in range(REPLAYS):
-            later = self.play(reply)
+        for k in range(REPLAYS):
+            later = self.play(reply, is_last=is_last and k == REPLAYS - 1)
             _compare(
                 later,
                 expected,
@@ -251,7 +257,7 @@ def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) ->
     in_order = list(ends) if len(ends) == 1 or not has_ended else list(reversed(ends))  # the last is played on from
     for reply in in_order:
         actions.append(reply)
-        later = decision.replay(reply, ends[reply])
+        later = decision.replay(reply, ends[reply], is_last=reply == in_order[-1])
         if reply != in_order[-1]:
             actions.pop()
     return later, has_ended or len(ends) > 1
