@@ -2,18 +2,19 @@
 
 A branch that is not exact gives candidates wrong rewards without any error: a copy that restarts the game, a client
 whose copy talks to the same session, a wrapper that is not put back. So a short episode is played, and at each of its
-decisions the environment is branched as in training and compared with what it was before.
+decisions the environment is branched as in training and compared with what it was before, and with what the same reply
+led to when it was first played.
 """
 
 from __future__ import annotations
 
 import copy
 import random
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,21 @@ from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo import AECEnv
 
 from pettingllms_trl.env_state import SavedState, copy_env, save_state
+from pettingllms_trl.env_view import View, is_other, look, read, short, told, view_of
 
 
 ATTEMPTS = 8
 """Episodes that are tried where, with `crash_reward`, a reply may crash the environment."""
 REPLIES = ("0", "1", "a", "")
 """What agents reply in every second episode, the others being of samples of their action spaces."""
+SAMPLES, NUMBERS, WORDS = 3, 4, 8
+"""How many replies are tried for one that makes a difference: samples, numbers and words that the agent is shown."""
+REPLAYS = 2
+"""How often a reply is played again: a state that is shared with its snapshot shows the second time."""
+FRESH = 5
+"""Fresh environments that tell chance from a state that is not put back."""
 
 EPISODES = 'sampling="parallel" (with credit="grpo", or another that compares episodes)'
-
-View = Mapping[str, Any]
-"""What can be seen of an environment's state, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,10 @@ class _NotBranched(Exception):
     """Why an environment cannot be branched."""
 
 
+class _Differs(_NotBranched):
+    """A reply led elsewhere when it was played again."""
+
+
 class _Crash(Exception):
     """What an environment raised when it was stepped."""
 
@@ -74,11 +83,16 @@ def check_branching(env: AECEnv, renew: Callable[[], AECEnv], branching: Branchi
     """Play a short episode; check at each decision that a branch begins in its state, and moves nothing but itself.
 
     A reply is a sample of the agent's action space: a `str` as it is, anything else (the number of a move) written as
-    one, since replies are text. The environment is left as it was, and so are Python's and NumPy's random numbers.
+    one, since replies are text. Until two replies lead to different states, further samples are tried, and where they
+    are `str` the last numbers and words that the agent is shown. The environment is left as it was, and so are
+    Python's and NumPy's random numbers.
+
+    Warns where no reply made a difference, and where fresh environments differ after the same replies: then chance
+    cannot be told from a branch that is not exact.
 
     Args:
         env: Just reset.
-        renew: Makes another one, just reset, where a reply has crashed this one.
+        renew: Makes another one, just reset alike, where this one is not to be played on.
         branching: What it is branched for. With a `crash_reward`, replies that crash it are passed over.
 
     Returns:
@@ -90,9 +104,19 @@ def check_branching(env: AECEnv, renew: Callable[[], AECEnv], branching: Branchi
     name = env.metadata.get("name", type(env.unwrapped).__name__)
     with _same_random_numbers_afterwards():
         for attempt in range(ATTEMPTS):
+            actions: list[str | None] = []
             try:
-                _play(env, attempt)
+                has_moved = _play(env, attempt, actions)
             except _NotBranched as error:
+                if isinstance(error, _Differs) and _is_random(renew, actions):
+                    _warn(
+                        f"the environment {name!r} leads elsewhere when the same replies are played again, even when "
+                        f"it is made anew and reset with the same seed, so whether it can be branched was not fully "
+                        f"checked, and the replies that {branching.settings} compares are not equally lucky. Draw all "
+                        "random numbers from a generator that reset(seed) seeds and that its state includes, or set "
+                        f"{branching.remedy}."
+                    )
+                    return _renewed(env, renew)
                 raise ValueError(
                     f"the environment {name!r} cannot be branched, which {branching.settings} needs: {error}. Set "
                     f"{branching.remedy}, or give the environment snapshot() and restore() (or the wrapper that keeps "
@@ -105,61 +129,186 @@ def check_branching(env: AECEnv, renew: Callable[[], AECEnv], branching: Branchi
                         "to a number below any return, which a reply that crashes the environment is then given; or "
                         "have the environment accept every text."
                     ) from crash.__cause__
-                with suppress(Exception):  # it may fail in this, too
-                    env.close()
-                env = renew()
+                env = _renewed(env, renew)
             else:
+                if not has_moved:
+                    _warn(
+                        f"the check could not see the environment {name!r} move: all replies that it tried led to the "
+                        f"same, so a state or session that branches share would go unseen. Set {branching.remedy}, or "
+                        "give it an action_space whose sample() is a legal reply."
+                    )
                 return env
-    warnings.warn(
+    _warn(
         f"the environment {name!r} raised in each of {ATTEMPTS} short episodes, so whether it can be branched was not "
-        "checked. Give it an action_space whose samples it accepts.",
-        stacklevel=2,
+        "checked. Give it an action_space whose samples it accepts."
     )
     return env
 
 
-def _play(env: AECEnv, attempt: int) -> None:
-    """An episode of a decision more than there are agents, so that all of them have acted before the last branch."""
-    first, view = _saved(env), _view(env)
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
+
+
+def _renewed(env: AECEnv, renew: Callable[[], AECEnv]) -> AECEnv:
+    with suppress(Exception):  # it may have crashed, and fail in this, too
+        env.close()
+    return renew()
+
+
+def _play(env: AECEnv, attempt: int, actions: list[str | None]) -> bool:
+    """An episode of a decision more than there are agents, so that all of them have acted before the last branch.
+
+    Args:
+        env: Just reset.
+        attempt: From which the replies follow.
+        actions: To be filled with what is stepped, up to the error if one is raised.
+
+    Returns:
+        Whether a reply was seen to make a difference.
+    """
+    first, view = _saved(env), view_of(env)
     now = env if first is not None else _copied(env, view)
+    has_moved = False
     for _ in range(len(env.possible_agents) + 1):
         while now.agents and _is_done(now, now.agent_selection):
+            actions.append(None)
             _step(now, None)
         if not now.agents:
             break
-        reply = REPLIES[attempt // 2 % len(REPLIES)] if attempt % 2 else _sample(now, seed=attempt)
-        now = _branched(now, reply)
+        now, moved = _branched(now, _replies(now, attempt), actions)
+        has_moved = has_moved or moved
     if first is not None:
         _restore(env, first, view)
+    return has_moved
 
 
-def _branched(env: AECEnv, reply: str) -> AECEnv:
-    """The environment after a reply, played on a branch."""
-    view = _view(env)
-    saved = _saved(env)
-    if saved is not None:
-        _step(env, reply)
-        _restore(env, saved, view)
-        _step(env, reply)
-        return env
-    twin = _copied(env, view)
-    _step(twin, reply)
-    _compare(env, view, "when its copy is stepped, it moves with it, so both share a state or a session")
-    return twin
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """The state of an environment in which replies are played, and the random numbers that each of them then meets."""
+
+    env: AECEnv
+    view: View
+    saved: SavedState | None
+    random: Any
+    numpy_random: Any
+
+    @classmethod
+    def of(cls, env: AECEnv) -> _Decision:
+        return cls(env, view_of(env), _saved(env), random.getstate(), np.random.get_state())  # noqa: NPY002
+
+    def play(self, reply: str, *, is_first: bool = False, is_last: bool = False) -> AECEnv:
+        """The environment after a reply.
+
+        As in training, it is not put back before the first reply, and, if it is copied, the last is played on itself.
+        """
+        random.setstate(self.random)
+        np.random.set_state(self.numpy_random)  # noqa: NPY002
+        if self.saved is not None:
+            if is_first:
+                _compare(self.env, self.view, "saving its state changes it")
+            else:
+                _restore(self.env, self.saved, self.view)
+            _step(self.env, reply)
+            return self.env
+        if is_last:
+            _step(self.env, reply)
+            return self.env
+        twin = _copied(self.env, self.view)
+        _step(twin, reply)
+        _compare(self.env, self.view, "when its copy is stepped, it moves with it, so both share a state or a session")
+        return twin
+
+    def replay(self, reply: str, expected: View, *, is_last: bool) -> AECEnv:
+        """The same where that reply was played before: it is to lead to the same."""
+        for k in range(REPLAYS):
+            later = self.play(reply, is_last=is_last and k == REPLAYS - 1)
+            _compare(
+                later,
+                expected,
+                f"the reply {short(reply)} leads elsewhere when it is played again, so a part of the state is left "
+                "out, or shared with the snapshot or the copy: a list that restore() does not copy, a wrapper's "
+                "reference into the environment, a generator of random numbers",
+                _Differs,
+            )
+        return later
+
+
+def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) -> tuple[AECEnv, bool]:
+    """The environment after one of the replies, and whether they make a difference.
+
+    They are played until one ends the episode or leads elsewhere than the first. A later reply that crashes the
+    environment is passed over.
+    """
+    decision = _Decision.of(env)
+    ends: dict[str, View] = {}
+    has_ended = False
+    for reply in replies:
+        try:
+            later = decision.play(reply, is_first=not ends)
+        except _Crash:
+            if not ends:
+                raise
+            continue
+        after, has_ended = view_of(later), all(_is_done(later, agent) for agent in later.agents)
+        if not ends or is_other(after, next(iter(ends.values()))):
+            ends[reply] = after
+        if has_ended or len(ends) > 1:
+            break
+    in_order = list(ends) if len(ends) == 1 or not has_ended else list(reversed(ends))  # the last is played on from
+    for reply in in_order:
+        actions.append(reply)
+        later = decision.replay(reply, ends[reply], is_last=reply == in_order[-1])
+        if reply != in_order[-1]:
+            actions.pop()
+    return later, has_ended or len(ends) > 1
+
+
+def _is_random(renew: Callable[[], AECEnv], actions: Sequence[str | None]) -> bool:
+    """Whether environments that are made and stepped alike, and never branched, differ."""
+    first: View | None = None
+    before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    for _ in range(FRESH):
+        random.setstate(before)
+        np.random.set_state(numpy_before)  # noqa: NPY002
+        env = renew()
+        try:
+            for action in actions:
+                env.step(action)
+        except Exception:  # noqa: BLE001  # the environment is not ours, and took these actions before
+            return True
+        view = view_of(env)
+        env.close()
+        if first is not None and is_other(view, first):
+            return True
+        first = view
+    return False
+
+
+def _replies(env: AECEnv, attempt: int) -> list[str]:
+    """Different replies of the acting agent, the first to be played in any case."""
+    samples = [_sample(env, seed=attempt + ATTEMPTS * k) for k in range(SAMPLES)]
+    replies = [str(sample) for sample in samples]
+    if attempt % 2:
+        replies.insert(0, REPLIES[attempt // 2 % len(REPLIES)])
+    if isinstance(samples[0], str):
+        shown = str(read(lambda: env.observe(env.agent_selection)))
+        for pattern, count in ((r"\d+", NUMBERS), (r"[^\W\d_]+", WORDS)):
+            replies += list(dict.fromkeys(reversed(re.findall(pattern, shown))))[:count]
+    return list(dict.fromkeys(replies))
 
 
 def _saved(env: AECEnv) -> SavedState | None:
     try:
         return save_state(env)
     except Exception as error:  # the environment is not ours: it may raise anything
-        raise _NotBranched(f"saving its state raised {_told(error)}") from error
+        raise _NotBranched(f"saving its state raised {told(error)}") from error
 
 
 def _restore(env: AECEnv, saved: SavedState, view: View) -> None:
     try:
         saved.restore(env)
     except Exception as error:  # the environment is not ours
-        raise _NotBranched(f"restoring its state raised {_told(error)}") from error
+        raise _NotBranched(f"restoring its state raised {told(error)}") from error
     _compare(env, view, "it is not put back into a state that it was in")
 
 
@@ -167,7 +316,7 @@ def _copied(env: AECEnv, view: View) -> AECEnv:
     try:
         twin = copy_env(env)
     except Exception as error:  # the environment is not ours
-        raise _NotBranched(f"it has no snapshot(), and copying it raised {_told(error)}") from error
+        raise _NotBranched(f"it has no snapshot(), and copying it raised {told(error)}") from error
     _compare(twin, view, "its copy is in another state")
     return twin
 
@@ -177,60 +326,29 @@ def _step(env: AECEnv, reply: str | None) -> None:
     try:
         env.step(reply)
     except Exception as error:  # the environment is not ours
-        raise _Crash(f"{_told(error)} when {agent!r} replied {reply!r}") from error
+        raise _Crash(f"{told(error)} when {agent!r} replied {reply!r}") from error
 
 
-def _compare(env: AECEnv, expected: View, what: str) -> None:
-    """Raise `_NotBranched` where an environment is not as it is expected to be."""
-    found = _look(env)
+def _compare(env: AECEnv, expected: View, what: str, error: type[_NotBranched] = _NotBranched) -> None:
+    """Raise an error where an environment is not as it is expected to be."""
+    found = look(env)
     for name, value in expected.items():
         if not data_equivalence(found.get(name), value, exact=True):
-            raise _NotBranched(f"{what} ({name}: expected {_short(value)}, got {_short(found.get(name))})")
-
-
-def _view(env: AECEnv) -> View:
-    """What is to be seen of an environment's state, without what differs when it is looked at twice."""
-    first, second = _look(env), _look(env)
-    return {name: value for name, value in first.items() if data_equivalence(second.get(name), value, exact=True)}
-
-
-def _look(env: AECEnv) -> View:
-    agents = _read(lambda: list(env.agents))
-    view: dict[str, Any] = {
-        "agents": agents,
-        "agent_selection": _read(lambda: env.agent_selection),
-        "rewards": _read(lambda: {agent: float(reward) for agent, reward in env.rewards.items()}),
-        "terminations": _read(lambda: {agent: bool(done) for agent, done in env.terminations.items()}),
-        "truncations": _read(lambda: {agent: bool(done) for agent, done in env.truncations.items()}),
-    }
-    for agent in agents if isinstance(agents, list) else []:
-        view[f"observation of {agent!r}"] = _read(partial(env.observe, agent))
-    if hasattr(type(env.unwrapped), "state_hash"):
-        view["state_hash()"] = _read(env.unwrapped.state_hash)
-    return view
-
-
-def _read(read: Callable[[], Any]) -> Any:
-    """A copy of what is read; or what reading it raised, so that this is compared."""
-    try:
-        return copy.deepcopy(read())
-    except Exception as error:  # noqa: BLE001  # the environment is not ours
-        return _told(error)
+            raise error(f"{what} ({name}: expected {short(value)}, got {short(found.get(name))})")
 
 
 def _is_done(env: AECEnv, agent: str) -> bool:
     return bool(env.terminations[agent] or env.truncations[agent])
 
 
-def _sample(env: AECEnv, *, seed: int) -> str:
-    """A sample of the acting agent's action space, as text; its own random numbers are not used."""
+def _sample(env: AECEnv, *, seed: int) -> Any:
+    """A sample of the acting agent's action space; its own random numbers are not used."""
     try:
         space = copy.deepcopy(env.action_space(env.agent_selection))
         space.seed(seed)
-        sample = space.sample()
+        return space.sample()
     except Exception:  # noqa: BLE001  # it may have no such space, or none that can be sampled
         return REPLIES[seed % len(REPLIES)]
-    return sample if isinstance(sample, str) else str(sample)
 
 
 @contextmanager
@@ -241,12 +359,3 @@ def _same_random_numbers_afterwards() -> Iterator[None]:
     finally:
         random.setstate(before)
         np.random.set_state(numpy_before)  # noqa: NPY002
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _short(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 200 else f"{said[:200]}..."

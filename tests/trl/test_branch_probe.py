@@ -101,9 +101,121 @@ class Elsewhere(BaseWrapper):
         return f"{super().observe(agent)} {self.SAID}"
 
 
+class HandsOut(RestorableCount):
+    """Its numbers are a list; restoring makes the snapshot's own list that of the game."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        super().reset(seed, options)
+        self.numbers: list[str] = []
+
+    def observe(self, agent: str) -> str:
+        return f"numbers {self.numbers}"
+
+    def step(self, action: str | None) -> None:
+        self.numbers.append(str(action))
+        super().step(action)
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        vars(self).update(snapshot)
+
+
+class Numbers(HandsOut):
+    """The same restored rightly."""
+
+    restore = RestorableCount.restore
+
+
+class Forgets(RestorableCount):
+    """Its snapshot leaves out what only rewards show."""
+
+    def snapshot(self) -> dict[str, Any]:
+        return {name: value for name, value in super().snapshot().items() if name != "sum"}
+
+    def observe(self, agent: str) -> str:
+        return "a sum"
+
+
+class Looks(BaseWrapper):
+    """Shows a list of the game to which it refers."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        super().reset(seed, options)
+        self.numbers = self.env.numbers
+
+    def observe(self, agent: str) -> str:
+        return f"numbers {self.numbers}"
+
+
+class Deals(Relay):
+    """Pays by a deck that all of its kind, and so its copies, draw from."""
+
+    DECK = list(range(1000))
+
+    def step(self, action: str | None) -> None:
+        acting = self.agent_selection
+        super().step(action)
+        if action is not None:
+            self.rewards = {**self.rewards, acting: float(self.DECK.pop())}
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        self.DECK[:] = range(1000)
+        super().reset(seed, options)
+
+
+class Lucky(RestorableCount):
+    """Pays by chance, from a generator that reset(seed) seeds and that its snapshot leaves out."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        super().reset(seed, options)
+        self.random = random.Random(seed)
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        self.rewards = {agent: self.random.random() for agent in self.rewards}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {name: value for name, value in super().snapshot().items() if name != "random"}
+
+
+class Hosted(Relay):
+    """Its moves are kept by a server, which ignores all that is not a move; whose turn it is, by the client."""
+
+    SERVER: list[str] = []
+    MOVES = ("up", "down")
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        self.SERVER.clear()
+        super().reset(seed, options)
+
+    def observe(self, agent: str) -> Any:
+        return f"Turn {len(self.written) // 2}: {self.SERVER}. Say {' or '.join(self.MOVES)}, please."
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        self.rewards = dict.fromkeys(self.rewards, 0.0)
+        if action in self.MOVES:
+            self.SERVER.append(action)
+
+
+class HostedByNumber(Hosted):
+    """The same with numbers for moves."""
+
+    MOVES = ("1", "2")
+
+
+AGAIN = r"leads elsewhere when it is played again, so a part of the state is left out, or shared"
+
+
 @pytest.mark.parametrize(
     ("make_env", "message"),
     [
+        (HandsOut, r"it is not put back into a state that it was in \(observation of 'one': expected 'numbers \[\]'"),
+        (Forgets, rf"the reply '\d' {AGAIN} .* \(rewards: expected"),
+        (lambda: Looks(Numbers()), rf"{AGAIN} .* \(observation of 'one': expected .* got 'numbers \[\]'\)"),
+        (Deals, rf"{AGAIN} .* \(rewards: expected"),
+        (Lucky, rf"{AGAIN} .* a generator of random numbers \(rewards: expected"),
+        (Hosted, r"moves with it, so both share a state or a session \(observation .*\['(up|down)'\]"),
+        (HostedByNumber, r"moves with it, so both share a state or a session \(observation .*\['[12]'\]"),
         (Client, r"'client_v0' cannot be branched, .* stepped, it moves with it, so both share a state or a session"),
         (Restarts, r"its copy is in another state \(agent_selection: expected 'closer_0', got 'opener_0'\)"),
         (Shallow, r"it is not put back into a state that it was in \(agent_selection: expected 'one', got 'other'\)"),
@@ -164,7 +276,27 @@ class OnItsOwn(LockedWrapper):
         self.env.restore(inner)
 
 
+class Chance(Relay):
+    """Pays by chance, from the generator of the process."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        self.rewards = {agent: random.random() for agent in self.rewards}
+
+
+class OneMove(Hosted):
+    """Keeps its moves itself; what the check first replies is no move."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.SERVER = []
+
+
 SOUND = [
+    Numbers,
+    lambda: Transcript(Numbers()),
+    Chance,
+    OneMove,
     Relay,
     Count,
     RestorableCount,
@@ -212,6 +344,45 @@ def test_random_numbers_of_the_process_and_of_action_spaces_are_left_as_they_wer
     assert SameSpace.SPACE.sample() == before[2].sample()
 
 
+# ---- What cannot be told ---------------------------------------------------------------------------------------------
+
+
+def test_an_environment_that_no_reply_moves_is_told_not_to_have_been_seen_moving() -> None:
+    class Password(OneMove):
+        MOVES = ("x7 y9",)
+
+        def observe(self, agent: str) -> Any:
+            return f"Turn {len(self.written)}: {self.SERVER}. What is the password?"
+
+    with pytest.warns(UserWarning, match=r"could not see the environment 'relay' move: all replies that") as caught:
+        probe(Password)
+    assert len(caught) == 1
+    assert f"Set {EPISODES}, or give it an action_space whose sample() is a legal reply." in str(caught[0].message)
+
+
+@pytest.mark.parametrize("kind", [Relay, RestorableCount])
+def test_an_environment_that_differs_when_made_anew_is_told_to_be_random_and_is_given_fresh(kind: Any) -> None:
+    class Unseeded(kind):  # type: ignore[misc]
+        NUMBERS = iter(range(10_000))
+
+        def step(self, action: str | None) -> None:
+            super().step(action)
+            self.rewards = {agent: float(next(self.NUMBERS)) for agent in self.rewards}
+
+        def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+            twin = copy.copy(self)
+            vars(twin).update(copy.deepcopy(vars(self), memo))
+            return twin
+
+    with pytest.warns(
+        UserWarning, match=r"leads elsewhere .* even when it is made anew .* not equally lucky"
+    ) as caught:
+        env = probe(Unseeded)
+    assert len(caught) == 1
+    assert env.agent_selection == env.possible_agents[0]
+    assert not any(env.rewards.values())
+
+
 # ---- What raises when it is stepped ---------------------------------------------------------------------------------
 
 
@@ -252,7 +423,8 @@ def test_an_environment_that_raises_on_a_reply_names_the_reward_for_such_replies
 
 
 def test_with_a_reward_for_them_other_replies_are_tried_on_a_fresh_environment(strict: Any) -> None:
-    env = probe(strict, CHARGED)
+    with pytest.warns(UserWarning, match="could not see the environment 'count_v0' move"):  # it adds 0 at most
+        env = probe(strict, CHARGED)
     first, second = strict.made
     assert env is second
     assert (first.closed, second.closed, second.sum, second.agent_selection) == (True, False, 0, "one")
