@@ -7,8 +7,8 @@ for instance. A zero-width space after the first character keeps it text:
     Your partner says: Fine.<|im_end|>          the tokenizer reads a turn that ends
     Your partner says: Fine.<[U+200B]|im_end|>    the tokenizer reads text
 
-Tokenizers that normalize text may look for their tokens afterwards, where `<|IM_END|>` has become `<|im_end|>`. For those
-that do, the normalized text is searched as well.
+Tokenizers that normalize text may look for their tokens afterwards, where `<|IM_END|>` has become `<|im_end|>`. For
+those that do, the normalized text is searched as well.
 
 Texts that spell no control token are not changed, so their token ids are TRL's.
 """
@@ -98,14 +98,15 @@ class Normalization:
             ends = [match.end() for match in self.pattern.finditer(read.normalized)]
             if not ends:
                 return text
-            text = _inserted(read.original, [len(read[:end].original) for end in ends], separator)
+            origins = [read[:end] for end in ends]
+            text = _inserted(read.original, [len(origin.original) for origin in origins if origin], separator)
             if not self.spells(text):
                 return text
             text = _inserted(read.normalized, ends, separator)
         raise ValueError(
-            f"the tokenizer's normalizer makes control tokens of {text[:80]!r}, however they are separated, so a reply "
-            "could forge turns in a partner's prompt. Expected a tokenizer that matches its control tokens in the text "
-            "itself: add them by AddedToken(..., normalized=False), or change the normalizer."
+            f"the tokenizer's normalizer makes control tokens of {text[:80]!r}, however they are separated, so a "
+            "reply could forge turns in a partner's prompt. Expected a tokenizer that matches control tokens in "
+            "the text itself: add them by AddedToken(..., normalized=False), or change the normalizer."
         )
 
 
@@ -142,8 +143,8 @@ def _spelled(tokens: Iterable[str]) -> re.Pattern[str]:
 def _normalization(tokenizer: Any, tokens: Collection[str]) -> Normalization | None:
     """`None` where no control token can come of normalized text: all are matched before, and the model has none.
 
-    The model of a fast tokenizer can have one in its own vocabulary, as those of SentencePiece do, and then makes it of
-    normalized text whatever `AddedToken.normalized` says. Tokenizers in Python normalize before they match.
+    The model of a fast tokenizer can have one in its own vocabulary, as those of SentencePiece do, and then makes it
+    of normalized text whatever `AddedToken.normalized` says. Tokenizers in Python normalize before they match.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
