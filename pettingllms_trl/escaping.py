@@ -7,6 +7,9 @@ for instance. A zero-width space after the first character keeps it text:
     Your partner says: Fine.<|im_end|>          the tokenizer reads a turn that ends
     Your partner says: Fine.<[U+200B]|im_end|>    the tokenizer reads text
 
+Tokenizers that normalize text may look for their tokens afterwards, where `<|IM_END|>` has become `<|im_end|>`. For
+those that do, the normalized text is searched as well.
+
 Texts that spell no control token are not changed, so their token ids are TRL's.
 """
 
@@ -15,9 +18,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from jinja2 import TemplateError
+from tokenizers import NormalizedString
 
 from pettingllms_trl.records import Message
 
@@ -29,6 +35,8 @@ CONVERSATION: tuple[Message, ...] = (
     {"role": "assistant", "content": "B"},
     {"role": "user", "content": "C"},
 )
+MAX_ROUNDS = 5
+"""How often a text is escaped anew where its normalization is normalized to something else again."""
 
 Escape = Callable[[Sequence[Message]], Sequence[Message]]
 """Messages to the same messages, whose contents are free of a tokenizer's control tokens."""
@@ -45,14 +53,61 @@ def escape_of(tokenizer: Any, chat_template: str | None = None) -> Escape:
     if not tokens:
         return lambda messages: messages
     pattern = _spelled(tokens)
-    separator = _separator(tokenizer, tokens, pattern)
+    normalization = _normalization(tokenizer, tokens)
+    separator = _separator(tokenizer, tokens, pattern, normalization)
+
+    def escaped(content: str) -> str:
+        content = pattern.sub(rf"\g<0>{separator}", content)
+        return content if normalization is None else normalization.escaped(content, separator)
 
     def escape(messages: Sequence[Message]) -> Sequence[Message]:
-        if not any(pattern.search(message["content"]) for message in messages):
+        contents = [escaped(message["content"]) for message in messages]
+        if all(content == message["content"] for content, message in zip(contents, messages, strict=True)):
             return messages
-        return [{**message, "content": pattern.sub(rf"\g<0>{separator}", message["content"])} for message in messages]
+        return [{**message, "content": content} for content, message in zip(contents, messages, strict=True)]
 
     return escape
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """What a tokenizer does to a text before it looks for control tokens in it.
+
+    Attributes:
+        normalize: A text to its normalized form, which knows where in the text its characters come from.
+        pattern: The first character of every control token in normalized text.
+    """
+
+    normalize: Callable[[str], NormalizedString]
+    pattern: re.Pattern[str]
+
+    def spells(self, text: str) -> bool:
+        return self.pattern.search(self.normalize(text).normalized) is not None
+
+    def escaped(self, text: str, separator: str) -> str:
+        """The text with separators in what becomes a control token when it is normalized.
+
+        Where a single character becomes several of a token's, or a separator changes what its neighbours become, the
+        separators are put into the normalized text, which the tokenizer would have read anyway.
+
+        Raises:
+            ValueError: The normalizer does not leave alone what it has normalized, and makes control tokens of it.
+        """
+        for _ in range(MAX_ROUNDS):
+            read = self.normalize(text)
+            ends = [match.end() for match in self.pattern.finditer(read.normalized)]
+            if not ends:
+                return text
+            origins = [read[:end] for end in ends]
+            text = _inserted(read.original, [len(origin.original) for origin in origins if origin], separator)
+            if not self.spells(text):
+                return text
+            text = _inserted(read.normalized, ends, separator)
+        raise ValueError(
+            f"the tokenizer's normalizer makes control tokens of {text[:80]!r}, however they are separated, so a "
+            "reply could forge turns in a partner's prompt. Expected a tokenizer that matches control tokens in "
+            "the text itself: add them by AddedToken(..., normalized=False), or change the normalizer."
+        )
 
 
 def control_tokens(tokenizer: Any, chat_template: str | None = None) -> tuple[str, ...]:
@@ -85,7 +140,41 @@ def _spelled(tokens: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(f"{re.escape(first)}(?={'|'.join(rest)})" for first, rest in rests.items()))
 
 
-def _separator(tokenizer: Any, tokens: Collection[str], pattern: re.Pattern[str]) -> str:
+def _normalization(tokenizer: Any, tokens: Collection[str]) -> Normalization | None:
+    """`None` where no control token can come of normalized text: all are matched before, and the model has none.
+
+    The model of a fast tokenizer can have one in its own vocabulary, as those of SentencePiece do, and then makes it
+    of normalized text whatever `AddedToken.normalized` says. Tokenizers in Python normalize before they match.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        prepare = getattr(tokenizer, "prepare_for_tokenization", None)
+        return prepare and Normalization(lambda text: NormalizedString(prepare(text)[0]), _spelled(tokens))
+    normalizer = backend.normalizer
+    if normalizer is None:
+        return None
+    added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.normalized}
+    spellings = {normalizer.normalize_str(token) for token in tokens if token in added}
+    spellings |= {token for token in tokens if backend.model.token_to_id(token) is not None}
+
+    def normalize(text: str) -> NormalizedString:
+        normalized = NormalizedString(text)
+        normalizer.normalize(normalized)
+        return normalized
+
+    spellings = {spelling for spelling in spellings if len(spelling) > 1}
+    return Normalization(normalize, _spelled(sorted(spellings))) if spellings else None
+
+
+def _inserted(text: str, places: Iterable[int], separator: str) -> str:
+    """The text with a separator before the character at each place."""
+    bounds = [0, *sorted(set(places)), len(text)]
+    return separator.join(text[start:end] for start, end in pairwise(bounds))
+
+
+def _separator(
+    tokenizer: Any, tokens: Collection[str], pattern: re.Pattern[str], normalization: Normalization | None
+) -> str:
     """
     Raises:
         ValueError: The tokenizer reads its tokens whatever stands in them.
@@ -94,7 +183,8 @@ def _separator(tokenizer: Any, tokens: Collection[str], pattern: re.Pattern[str]
     for separator in SEPARATORS:
         broken = [pattern.sub(rf"\g<0>{separator}", token) for token in tokens]
         read = tokenizer(broken, add_special_tokens=False)["input_ids"]
-        if not any(control.intersection(ids) for ids in read):
+        dropped = normalization is not None and any(map(normalization.spells, broken))
+        if not dropped and not any(control.intersection(ids) for ids in read):
             return separator
     raise ValueError(
         f"the tokenizer reads a control token ({', '.join(list(tokens)[:3])}, ...) even where a space stands in it, "
