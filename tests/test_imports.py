@@ -54,7 +54,7 @@ ROOMS = {
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit"},
-    "datasets/problems.py": {"pettingllms_envs.sandbox.values"},
+    "datasets/problems.py": {"pettingllms_envs.datasets.judging", "pettingllms_envs.sandbox.values"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.
     "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
     | {"pettingllms_envs.boxes", "pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},

@@ -49,6 +49,8 @@ _TOLD = r"(?:printed|output|outputted|returned|listed|given|written|reported|dis
 _ORDER = r"\b(?:in|using) (?:any|arbitrary|whatever|whichever) order\b"
 _COMPUTED = r"(?:(?:min|max)im(?:um|al)|(?:short|long|few|small|larg)est|least|count|number of|whether)"
 _FINE = r"(?:accepted|allowed|acceptable)"
+_ONE = r"(?!\s*:)(?![^.]{0,60}\b(?:lexicographical\w*|\w+est|\w+er one|(?:min|max)im\w+|first|last)\b)"
+_FREE_ORDER = r"(?:is|can be|may be) (?:arbitrary|any|up to you|irrelevant|unimportant)\b"
 _NO_MATTER = r"(?:(?:does not|doesn['’]t|do not|don['’]t) matter|(?:is not|isn['’]t) important)"
 
 CHECKERS = (
@@ -70,6 +72,12 @@ CHECKERS = (
         rf"|\bany (?:valid|correct|possible|suitable|optimal|such|appropriate) {_WHAT}\b"
         rf"|\bany {_WHAT} (?:will be|is|are) {_FINE}"
         r"|\byou (?:can|may) (?:print|output|return|choose to print) (?:any|either|them in any)"
+        r"|\b(?:print|output|return) one (?:of (?:them|those)|such \w+)\b"
+        + _ONE
+        + rf"|\b(?:print|output|return) (?:a|some) (?:possible|valid|suitable|feasible) "
+        rf"(?:{_WHAT}|arrangements?|orderings?)\b"
+        rf"|\b{_SAY}\b[^.]{{0,40}}\b(?:whichever|whatever)\b(?: \w+)? "
+        rf"(?:you|it|they) (?:likes?|wants?|prefers?|wish(?:es)?)\b"
         r"|\bspecial (?:judge|checker)\b",
     ),
     (
@@ -80,7 +88,11 @@ CHECKERS = (
         rf"|\b(?:answers?|printed|returned|outputs?|solutions?|results?)\b"
         rf"(?:(?!\b{_COMPUTED}\b)[^.]){{0,60}}{_ORDER}"
         rf"|\border (?:of|in which)\b[^.]{{0,30}}\b(?:output|print(?:ed)?|answers?|returned|results?)\b[^.]{{0,30}}"
-        rf"\b{_NO_MATTER}",
+        rf"\b{_NO_MATTER}"
+        rf"|\b(?:print|output|return|list|report)\b(?:(?!\b{_COMPUTED}\b)[^.]){{0,80}}"
+        rf"(?:\bin the order you (?:like|want)\b|\border (?:of|in which)\b[^.]{{0,40}}\b{_FREE_ORDER})"
+        rf"|\b(?:print|output|return|list|report)\b(?:(?!\b{_COMPUTED}\b)[^.]){{0,60}}\b(\w{{3,}})\b[^.]{{0,60}}\. "
+        rf"The order of (?:the |these |those )?\1 {_FREE_ORDER}",
     ),
 )
 """Why a statement needs more than a comparison of text, and the pattern by which it says so."""
@@ -129,3 +141,29 @@ def ignore_case(statement: str) -> bool:
     """Whether a statement lets a program print words in letters of any case."""
     plain = " ".join(_MARKUP.sub(" ", statement).split())
     return not _SENSITIVE.search(plain) and bool(_CASED.search(plain) or _MIXED.search(plain))
+
+
+VERDICTS = frozenset(
+    {"yes", "no", "possible", "impossible", "true", "false", "alice", "bob", "first", "second", "win", "wins"}
+    | {"lose", "loses", "draw", "tie"}
+)
+"""Words of verdicts, in lower case, that may be of any case wherever a statement that allows it names one."""
+
+_QUOTED = re.compile(
+    r"``([^`']{1,40})''|`([^`]{1,40})`|\"([^\"]{1,40})\"|“([^”]{1,40})”|«([^»]{1,40})»|(?<!\w)'([^']{1,40})'(?!\w)"
+    r"|\\(?:texttt|text|mathtt)\s*\{([^{}]{1,40})\}|<(?:samp|code|tt|b|strong)>([^<>]{1,40})<|\*\*([^*]{1,40})\*\*"
+    r"|\b(YES|Yes|NO|No)\b"
+)
+_EXAMPLES = re.compile(r"^\W*(?:examples?|sample|note)\b.{0,20}$", re.I | re.M)
+
+
+def verdict_words(statement: str) -> frozenset[str]:
+    """The words, in lower case, that a statement which allows letters of any case allows it for.
+
+    They are what it quotes ahead of its examples, and `VERDICTS`. None if it quotes nothing: the answer itself, then,
+    may be of any case.
+    """
+    told = _EXAMPLES.split(statement.replace("&quot;", '"'), maxsplit=1)[0]
+    quoted = {word.lower() for found in _QUOTED.finditer(told) for word in found[found.lastindex or 0].split()}
+    named = {word for word in quoted if re.search("[a-z]", word)}
+    return frozenset(VERDICTS | named) if named else frozenset()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, fields
 
+from pettingllms_envs.datasets.judging import verdict_words
 from pettingllms_envs.sandbox.values import CallTest, StdinTest, ToleranceKind
 
 
@@ -71,7 +72,7 @@ class CodeProblem(Problem):
         tolerance: How far decimal numbers may be off; None for not at all. Two whole numbers are never close.
         tolerance_kind: Whether `tolerance` is `"absolute"`, `"relative"` to the expected number, or `"either"`, the
             larger of the two.
-        ignore_case: Whether words may be printed in letters of any case.
+        ignore_case: Whether words may be printed in letters of any case; `case_free` says which.
         packages: What programs may import besides the standard library, such as `("numpy",)`.
         cpu: Seconds for a test; None where the data set does not say.
         memory: Bytes; None where the data set does not say.
@@ -92,6 +93,11 @@ class CodeProblem(Problem):
     cpu: float | None = None
     memory: int | None = None
     date: str = ""
+
+    @property
+    def case_free(self) -> bool | frozenset[str]:
+        """The words that may be in letters of any case: those the statement names, all (True), or none (False)."""
+        return self.ignore_case and (verdict_words(self.statement) or True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

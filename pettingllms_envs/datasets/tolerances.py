@@ -34,7 +34,7 @@ _MARKUP = (
     (re.compile(r"\\(?:times|cdot)(?![a-z])|[×⋅·]"), "*"),
 )
 _RAISED = re.compile("⁻[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2}")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(\[\\])")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(\[\\])|;\s+")
 
 _NUMBER = re.compile(
     r"(?<![\d.^])(?:(?P<factor>[1-9](?:\.\d+)?)\s*\*\s*)?(?:"
@@ -55,10 +55,20 @@ _SPOKEN = re.compile(
     re.I,
 )
 _GRADED = re.compile(
-    rf"\b(?:your|{_ANSWER}|accepted|acceptable|allowed|permitted|tolerated|ignored|correct|print|printed|return"
-    r"|judged?|checker|exceed)\b",
+    r"\b(?:your|answers?|outputs?|solutions?|accepted|acceptable|allowed|permitted|tolerate[sd]?|ignored|print|printed"
+    r"|return|judged?|jury|checker|considered correct|exceed)\b"
+    r"|\b(?:errors?|results?|values?|precision|accuracy)\b[^.]{0,30}\b(?:must|should|shall)\b",
     re.I,
 )
+"""That a bound is one on answers. A value or a result alone may be one of the input."""
+_GIVEN = re.compile(
+    r"\b(?:measure(?:d|ments?)|readings?|sensors?|scales?|thermometers?|oracle)\b"
+    rf"|\b{_ERROR} (?:of|in) (?:(?:the|each|every|all|any) )?(?:inputs?|given|data|coordinates?)\b"
+    r"|\b(?:numbers|values|points|lines|strings)\b[^.]{0,20}\b(?:are|is) (?:called |considered )?"
+    r"(?:equal|the same|close)\b",
+    re.I,
+)
+"""That a bound is one on what is given, or defines a word of the task."""
 _INTRODUCED = re.compile(
     rf"(?:\b{_ERROR}(?:,| of| is)?|\b(?:margin|difference) (?:of|is)"
     r"|\b(?:exceed(?:s|ing)?|most|than|least|within|by|below|under|(?:up|equal|accurate) to)|[≤<(:=]|\\leq?(?:slant)?)"
@@ -118,7 +128,9 @@ def _power(match: re.Match[str]) -> str:
 
 
 def _bound(sentence: str) -> tuple[float, ToleranceKind] | None:
-    number = _WITHIN.search(sentence) or (_GRADED.search(sentence) and _spoken_of(sentence))
+    if not _GRADED.search(sentence) or _GIVEN.search(sentence):
+        return None
+    number = _WITHIN.search(sentence) or _spoken_of(sentence)
     size = _size(number) if number else None
     return None if size is None else (size, _kind(sentence))
 

@@ -270,7 +270,7 @@ def _as_tested(problem: CodeProblem, case: Case) -> bool | None:
             _bytes(same.expected),
             problem.tolerance,
             problem.tolerance_kind,
-            problem.ignore_case,
+            problem.case_free,
         )
     return same_values(ours.expected, same.expected, problem.tolerance, problem.tolerance_kind)
 

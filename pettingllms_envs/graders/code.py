@@ -160,7 +160,7 @@ def run_tests(
         prelude=problem.prelude,
         tolerance=problem.tolerance,
         tolerance_kind=problem.tolerance_kind,
-        ignore_case=problem.ignore_case,
+        ignore_case=problem.case_free,
         limits=limits,
         isolation=isolation,
     )

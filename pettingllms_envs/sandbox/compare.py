@@ -28,7 +28,7 @@ def same_tokens(
     expected: bytes,
     tolerance: float | None = None,
     kind: ToleranceKind = "either",
-    ignore_case: bool = False,
+    ignore_case: bool | frozenset[str] = False,
 ) -> bool:
     """Whether both have the same words, split at ASCII white space.
 
@@ -37,7 +37,7 @@ def same_tokens(
         expected: What it was to print.
         tolerance: Numbers may differ by so much, unless both are written as whole numbers. None: not at all.
         kind: What the tolerance bounds; see `ToleranceKind`.
-        ignore_case: Whether ASCII letters may be of any case.
+        ignore_case: Whether ASCII letters may be of any case: in all words, or in these, given in lower case.
     """
     ours, theirs = printed.split(), expected.split()
     if len(ours) != len(theirs):
@@ -45,12 +45,19 @@ def same_tokens(
     if ours == theirs:
         return True
     if ignore_case:
-        ours, theirs = [word.lower() for word in ours], [word.lower() for word in theirs]
+        free = None if ignore_case is True else {word.encode("utf-8", "surrogatepass") for word in ignore_case}
+        ours, theirs = [_cased(word, free) for word in ours], [_cased(word, free) for word in theirs]
     if tolerance is None:
         return ours == theirs
     return all(
         one == other or _close_words(one, other, tolerance, kind) for one, other in zip(ours, theirs, strict=True)
     )
+
+
+def _cased(word: bytes, free: set[bytes] | None) -> bytes:
+    """A word in lower case, if letters of any case are allowed in it (in all words where `free` is None)."""
+    lower = word.lower()
+    return lower if free is None or lower in free else word
 
 
 def _close_words(printed: bytes, expected: bytes, tolerance: float, kind: ToleranceKind) -> bool:

@@ -112,7 +112,7 @@ class Sandbox:
         prelude: str = "",
         tolerance: float | None = None,
         tolerance_kind: ToleranceKind = "either",
-        ignore_case: bool = False,
+        ignore_case: bool | frozenset[str] = False,
         limits: Limits = DEFAULT_LIMITS,
         isolation: str = "per_test",
         stop_at_timeout: bool = True,
@@ -126,7 +126,8 @@ class Sandbox:
             prelude: Source that runs before the program, such as `LEETCODE_PRELUDE`.
             tolerance: How far numbers may be off, unless both are whole numbers; None for not at all.
             tolerance_kind: `"absolute"`, `"relative"` to the expected number, or `"either"`, the larger of the two.
-            ignore_case: Whether what is printed may have letters of any case. What is returned may not.
+            ignore_case: Whether what is printed may have letters of any case, or the words, in lower case, that may.
+                What is returned may not.
             limits: Of time, memory and output.
             isolation: `"per_test"`: a process for each test. `"per_solution"`: one for all, five times as fast; the
                 same security and verdicts, but a test can see what the one before it left in the interpreter.

@@ -158,4 +158,4 @@ class Task:
     prelude: str = ""
     tolerance: float | None = None
     tolerance_kind: ToleranceKind = "either"
-    ignore_case: bool = False
+    ignore_case: bool | frozenset[str] = False

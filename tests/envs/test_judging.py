@@ -1,9 +1,13 @@
 """What a statement says about comparing answers: a table of phrasings, each recognised or rightly refused."""
 
+from dataclasses import replace
+
 import pytest
 
-from pettingllms_envs.datasets import judging
+from pettingllms_envs.datasets import CodeProblem, judging
 from pettingllms_envs.datasets.judging import Rules
+from pettingllms_envs.sandbox import StdinTest
+from pettingllms_envs.sandbox.compare import same_tokens
 
 
 ANY = Rules(unjudged="it accepts any of several answers")
@@ -62,6 +66,21 @@ TOLERANCES = (
     ("Print the price, rounded to exactly 2 digits after the decimal point.", EXACT),
     ("The relative error is small. Print 10 - 6.", EXACT),
     ("Each sensor has an error of 0.01 metres. Print the number of sensors.", EXACT),
+    ("Each measured value has an absolute error of at most 0.1. Print the sum with two decimals.", EXACT),
+    ("The absolute error of each reading does not exceed 0.1. Print the sum with two decimals.", EXACT),
+    ("Each measured value is within 0.1 of the true value. Print the sum of the readings.", EXACT),
+    ("The sensor's result has a relative error of at most 0.05. Print the interval with 3 decimals.", EXACT),
+    ("The scale shows the weight with an absolute error of at most 0.1; print the smallest total.", EXACT),
+    ("It is guaranteed that the answer is unique; the error of the input is at most 0.1.", EXACT),
+    ("Print the mean of the values, where the error of the input is at most 0.1.", EXACT),
+    ("Two values are equal if they differ from the true value by less than 0.01. Print the equal ones.", EXACT),
+    ("Two numbers are considered equal if the difference of their values is less than 0.01.", EXACT),
+    ("A value is good if it differs from the answer of the oracle by at most 0.05.", EXACT),
+    # which speaks of the answer all the same
+    ("An absolute error of at most 0.001 is tolerated by the checker.", absolute(1e-3)),
+    ("The result must have a relative error of at most 1e-6.", relative(1e-6)),
+    ("Print the area; the absolute error must be at most 1e-6.", absolute(1e-6)),
+    ("It is considered correct if it differs from the value of the jury by less than 1e-6.", absolute(1e-6)),
 )
 
 LETTERS = (
@@ -92,7 +111,21 @@ SEVERAL = (
     ("The lines of the output may appear in any order.", ORDER),
     ("Print the indices of the chosen books, in arbitrary order.", ORDER),
     ("The order of the edges in the output does not matter.", ORDER),
+    ("There may be multiple optimal routes; output one of them.", ANY),
+    ("Output one such permutation.", ANY),
+    ("Print a possible arrangement.", ANY),
+    ("If there is more than one solution, your program can print whichever it likes.", ANY),
+    ("If the answer is not unique, print whichever one you like.", ANY),
+    ("Print the edges; the order of edges is arbitrary.", ORDER),
+    ("Print the chosen edges, one on a line. The order of the edges is arbitrary.", ORDER),
+    ("Print the indices in the order you like.", ORDER),
     # and what only sounds like it
+    ("Print one of these: YES, NO.", EXACT),
+    ("There are two such strings. Output one of them, the lexicographically smaller one.", EXACT),
+    ("Output one such permutation: the lexicographically smallest.", EXACT),
+    ("Alice takes whichever pile she likes. Print the winner.", EXACT),
+    ("You are given m edges; the order of edges is arbitrary. Print the length of the path.", EXACT),
+    ("Print the number of paths; the order of the edges is arbitrary.", EXACT),
     ("The roads are given in any order. Print the length of the shortest path.", EXACT),
     ("You may remove the stones in any order. Print the least number of moves.", EXACT),
     ("Return the minimum cost to cut the bars in any order.", EXACT),
@@ -121,3 +154,36 @@ def test_a_phrasing_says_the_same_within_a_statement(statement, said):
 def test_of_several_bounds_the_smallest_counts():
     statement = "The absolute error must not exceed 0.01. Your answer may have a relative error of at most 1e-6."
     assert judging.rules(statement) == relative(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ('Print "RED" or "BLUE" (you can print each letter in any case).', {"red", "blue"}),
+        ("Print 'Red' or “BLUE”, or `Gold`, in any letter case; it's Bob's turn.", {"red", "blue", "gold"}),
+        (r"Print $\texttt{Red}$, <samp>Blue</samp> or **GOLD** in any letter case.", {"red", "blue", "gold"}),
+        ("Print \"Red wins\" or `` Blue''. You can print each letter in any case.", {"red", "wins", "blue"}),
+        ('Print "RED" in any letter case.\n\nExamples\n\nInput\n"aB"\n\nNote\n\nIt is "bA".', {"red"}),
+        # None is named: it is the answer itself, whatever it is.
+        ("Print the number in base 16. You can print each letter in any case.", set()),
+    ],
+)
+def test_letters_may_be_of_any_case_in_the_words_that_the_statement_names(statement, words):
+    assert judging.verdict_words(statement) == (judging.VERDICTS | words if words else set())
+
+
+@pytest.mark.parametrize("verdict", ["YES", '"YES"', "`Yes`"])
+def test_the_letter_case_of_what_is_printed_beside_a_verdict_counts(verdict):
+    statement = f"First print {verdict} (you can print each letter in any case), then print the string itself."
+    problem = CodeProblem(
+        source="s", id="1", statement=statement, tests=(StdinTest("", "YES\naBBa"),), ignore_case=True
+    )
+    assert same_tokens(b"yEs\naBBa", b"YES\naBBa", ignore_case=problem.case_free)
+    assert not same_tokens(b"YES\nABBA", b"YES\naBBa", ignore_case=problem.case_free)
+
+
+def test_without_a_named_word_letters_of_all_words_may_be_of_any_case():
+    statement = "Print the number in base 16. You can print each letter in any case."
+    problem = CodeProblem(source="s", id="1", statement=statement, tests=(StdinTest("", "ff"),), ignore_case=True)
+    assert problem.case_free is True
+    assert replace(problem, ignore_case=False).case_free is False
