@@ -23,13 +23,13 @@ class RolloutAudit:
 
     Args:
         run: How groups are made.
-        raises: Whether a finding ends the training.
+        raises: Whether a failed check ends the training; a warning does not.
     """
 
     def __init__(self, run: Run, *, raises: bool) -> None:
         self._audit = Audit(run, EXCHANGE, ())
         self._run, self._raises = run, raises
-        self._told: set[str] = set()
+        self._told: set[tuple[str, str]] = set()
         self._num_generations = 0
 
     def observe(
@@ -47,17 +47,17 @@ class RolloutAudit:
             What there is to warn of.
 
         Raises:
-            UnsoundRollouts: There is something, and `raises` is set.
+            UnsoundRollouts: A check failed, and `raises` is set.
         """
         self._num_generations += 1
         for episode in rows_of(episodes, advantages, policies=self._run.policies, step=self._num_generations):
             self._audit.observe(episode)
-        found = [each for each in self._audit.conclude() if each.is_bad and each.name not in self._told]
-        self._told |= {each.name for each in found}
-        words = [_words(each) for each in found]
-        if words and self._raises:
-            raise UnsoundRollouts(" ".join(words))
-        return words
+        found = [each for each in self._audit.conclude() if each.is_bad and (each.name, each.status) not in self._told]
+        self._told |= {(each.name, each.status) for each in found}
+        failed = [each for each in found if each.status == "failed"]
+        if failed and self._raises:
+            raise UnsoundRollouts(" ".join(map(_words, failed)))
+        return [_words(each) for each in found]
 
 
 def _words(finding: Finding) -> str:
@@ -95,6 +95,7 @@ def rows_of(
             ),
             step=step,
             sample=episode.episode,
+            result=sum(episode.returns.values()) / len(episode.returns) if episode.returns else None,
         )
 
 
@@ -110,6 +111,7 @@ def _row_of(
                 reply=candidate.completion.ids or candidate.completion.text,
                 reward=candidate.reward,
                 advantage=None if advantages is None else float(advantages[k]),
+                tokens=len(candidate.completion.ids) or None,
                 state=candidate.state,
                 is_chosen=k == decision.chosen,
                 prompt=prompt,

@@ -211,9 +211,12 @@ class Collects(Survives, Plays):
             "model": str(getattr(self.model.config, "_name_or_path", "")),
             "sampling": self.args.sampling,
             "num_generations": self.num_generations,
+            "temperature": self.temperature,
             "credit": {
                 "name": credits.name_of(self._credit),
                 "sums_to_zero": credits.sums_to_zero(self._credit, self.args.sampling),
+                "judges_own_step": credits.judges_own_step_alone(self._credit, self.args.sampling),
+                "scale": credits.scale_of(self._credit),
             },
             "learning_rate": self.args.learning_rate,
             "loss_type": self.loss_type,
@@ -234,6 +237,9 @@ class Collects(Survives, Plays):
             sums=credits.sums_to_zero(self._credit, self.args.sampling),
             credit=credits.name_of(self._credit),
             policies=self.routing.of_agent,
+            judges_own_step=credits.judges_own_step_alone(self._credit, self.args.sampling),
+            scale=credits.scale_of(self._credit),
+            temperature=self.temperature,
         )
         return RolloutAudit(run, raises=self.args.audit == "stop")
 

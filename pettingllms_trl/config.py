@@ -122,9 +122,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             noticed. What to do then: `"stop"` raises `StaleWeights`, `"warn"` warns. `None`: nothing is scored.
             `docs/generation.md` says what it can find. It costs a forward pass over the text on either side.
         audit (`str`, *optional*, defaults to `"warn"`):
-            Each generation's groups are checked: one prompt, agent, turn and instance, all candidates, sums of
-            advantages, copied candidates, states of the branches, swapped agents. What to do where one is broken:
-            `"warn"` warns once of each kind, `"stop"` raises `UnsoundRollouts`. `None`: they are not looked at.
+            Each generation's groups are checked: one prompt, agent, turn and instance, all candidates and one of
+            them chosen, finite numbers, advantages that follow from the rewards, copied candidates, states of the
+            branches, swapped agents. What to do where one is broken: `"warn"` warns once of each kind, `"stop"`
+            raises `UnsoundRollouts` where a check failed. `None`: they are not looked at.
             `docs/audit.md` says what is found; `pettingllms audit` finds more in the files of a run.
         canary_steps (`int`, *optional*, defaults to `10`):
             Optimizer steps from one comparison to the next. Frozen policies are compared once, and after a load.

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from pettingllms_envs.audit.advantages import NonFiniteNumbers, WrongAdvantages, WrongSums
 from pettingllms_envs.audit.collapse import COLLAPSE
-from pettingllms_envs.audit.exchange import EXCHANGE
+from pettingllms_envs.audit.exchange import (
+    ChangedState,
+    MissingCandidates,
+    MixedPrompts,
+    MixedTurns,
+    SwappedAgents,
+)
 from pettingllms_envs.audit.findings import Finding
 from pettingllms_envs.audit.learning import LazyRole, dead_role, uneven_learning
 from pettingllms_envs.audit.rows import Episode, Run
 from pettingllms_envs.audit.series import Series
+from pettingllms_envs.audit.siblings import CopiedSiblings, WrongChoice
 
 
 class Check(Protocol):
@@ -21,6 +29,19 @@ class Check(Protocol):
     def conclude(self) -> Finding: ...
 
 
+EXCHANGE: tuple[Callable[[Run], Check], ...] = (
+    MixedPrompts,
+    MixedTurns,
+    MissingCandidates,
+    WrongChoice,
+    NonFiniteNumbers,
+    WrongSums,
+    WrongAdvantages,
+    CopiedSiblings,
+    ChangedState,
+    SwappedAgents,
+)
+"""Of groups; a training runs them, too."""
 OF_EPISODES: tuple[Callable[[Run], Check], ...] = (*EXCHANGE, LazyRole)
 OF_SERIES: tuple[Callable[[Run, Series], Finding], ...] = (dead_role, uneven_learning, *COLLAPSE)
 """Read nothing but counts by role and step."""

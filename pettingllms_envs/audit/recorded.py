@@ -31,6 +31,9 @@ def run_of(header: Row) -> Run:
         sums=credit.get("sums_to_zero"),
         credit=credit.get("name"),
         policies={agent: each["policy"] for agent, each in agents.items() if "policy" in each},
+        judges_own_step=credit.get("judges_own_step"),
+        scale=credit.get("scale"),
+        temperature=config.get("temperature"),
     )
 
 
@@ -75,6 +78,7 @@ def _decision(run: Run, step: Row, where: str) -> Decision:
         system=step["prompt"].get("system") or None,
         policy=step.get("policy"),
         learns=any(each["advantage"] is not None for each in candidates) if are_marked else None,
+        reply=step["reply"],
     )
 
 

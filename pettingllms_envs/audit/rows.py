@@ -61,6 +61,7 @@ class Decision:
         system: The system prompt, where there is one.
         policy: Which policy sampled.
         learns: Whether the agent is trained on it; `None` where it is not known.
+        reply: What was played; `None`: the chosen candidate's reply, by construction.
     """
 
     agent: str
@@ -70,6 +71,7 @@ class Decision:
     system: str | None = None
     policy: str | None = None
     learns: bool | None = None
+    reply: Hashable | None = None
 
     @property
     def chosen(self) -> Candidate | None:
@@ -115,6 +117,11 @@ class Run:
         sums: See `Sums`; `None` where the scheme promises none.
         credit: Name of the credit scheme, or `None` where it is not recorded.
         policies: The policy of each agent, as configured.
+        judges_own_step: Whether the scheme judges candidates by the reward of their own step alone; `None` where it is
+            not known.
+        scale: What it divides by: the deviation of the `"group"` or of the `"batch"`, the group's `"mean"`, nothing
+            (`"none"`); `None` where it is not known.
+        temperature: At which replies were sampled; `None` where it is not known.
     """
 
     kind: str
@@ -123,6 +130,9 @@ class Run:
     sums: Sums | None = None
     credit: str | None = None
     policies: Mapping[str, str] = field(default_factory=dict)
+    judges_own_step: bool | None = None
+    scale: str | None = None
+    temperature: float | None = None
 
     @property
     def is_training(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -129,7 +130,10 @@ def _candidate(row: Row) -> Candidate:
     rewards = [
         float(value)
         for name, value in row.items()
-        if name not in NOT_REWARDS and isinstance(value, int | float) and not isinstance(value, bool)
+        if name not in NOT_REWARDS
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and not math.isnan(value)  # the reward function was not for this row
     ]
     return Candidate(
         reply=_text(row["completion"]),

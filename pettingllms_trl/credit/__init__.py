@@ -39,6 +39,7 @@ from pettingllms_trl.credit.door import (
     resolve,
     resolve_filter,
     resolve_filters,
+    scale_of,
     sums_to_zero,
 )
 from pettingllms_trl.credit.filters import (
@@ -92,6 +93,7 @@ __all__ = [
     "resolve_filters",
     "reweighed",
     "rows_to_play",
+    "scale_of",
     "signal_to_noise",
     "sums_to_zero",
     "weigh",

@@ -213,6 +213,23 @@ def sums_to_zero(credit: Credit, sampling: Sampling) -> Sums | None:
     return "turn" if function in (magrpo, loo, max_rl) else None
 
 
+def scale_of(credit: Credit) -> str | None:
+    """What a scheme that `resolve` gave divides by.
+
+    Returns:
+        `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"`, the group's. `None`: it has no such option,
+        or it is a user's own function.
+    """
+    function, options = _taken_apart(credit)
+    if function is max_rl:
+        return "mean"
+    if not any(function is scheme.function for scheme in _SCHEMES.values()):
+        return None
+    default = inspect.signature(function).parameters.get("scale")
+    scale = options.get("scale", None if default is None else default.default)
+    return scale if isinstance(scale, str) else None
+
+
 def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
     """Refuse anything but one finite number for each candidate of each decision.
 

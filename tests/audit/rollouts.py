@@ -23,7 +23,8 @@ def tree_header(**config: Any) -> Row:
             "agents": {agent: {"policy": role} for agent, role in ROLES.items()},
             "sampling": "tree",
             "num_generations": 4,
-            "credit": {"name": "at_grpo", "sums_to_zero": "siblings"},
+            "temperature": 1.0,
+            "credit": {"name": "at_grpo", "sums_to_zero": "siblings", "judges_own_step": True, "scale": "group"},
             **config,
         },
         "versions": {},
@@ -123,4 +124,5 @@ def parallel_rows(num_steps: int = 8) -> list[Row]:
 
 
 def parallel_header(**config: Any) -> Row:
-    return tree_header(sampling="parallel", credit={"name": "grpo", "sums_to_zero": "episodes"}, **config)
+    credit = {"name": "grpo", "sums_to_zero": "episodes", "judges_own_step": False, "scale": "group"}
+    return tree_header(sampling="parallel", credit=credit, **config)

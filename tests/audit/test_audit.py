@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pettingllms_envs.audit import Finding, audit
-from pettingllms_envs.audit.exchange import OPEN_INSTANCES
+from pettingllms_envs.audit.advantages import fault_of
+from pettingllms_envs.audit.counting import OPEN_INSTANCES
 from pettingllms_envs.audit.history import falling_entropy
 from pettingllms_envs.audit.recorded import episode_of, run_of
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
@@ -31,7 +32,13 @@ def groups(rows: list[Row], agent: str | None = None) -> list[list[Row]]:
     return [step["candidates"] for row in rows for step in row["steps"] if agent in (None, step["agent"])]
 
 
-# ---- Ten broken rollouts --------------------------------------------------------------------------------------------
+def replay(rows: list[Row]) -> None:
+    """Each step's reply becomes that of its chosen candidate."""
+    for step in (step for row in rows for step in row["steps"]):
+        step["reply"] = next(each["reply"] for each in step["candidates"] if each["chosen"])
+
+
+# ---- Broken rollouts --------------------------------------------------------------------------------------------
 
 
 def mixed_prompts(rows: list[Row]) -> None:
@@ -49,6 +56,7 @@ def lazy_role(rows: list[Row]) -> None:
     for group in groups(rows, "drafter_0"):
         for each in group:
             each["reply"], each["tokens"] = "ok", 2
+    replay(rows)
 
 
 def dead_role(rows: list[Row]) -> None:
@@ -80,10 +88,19 @@ def swapped_prompts(rows: list[Row]) -> None:
 
 
 def copied_siblings(rows: list[Row]) -> None:
-    """All candidates of a group are the first one, though replies differ from prompt to prompt."""
+    """All candidates of a group are the first one, of 40 tokens, though replies differ from prompt to prompt."""
     for group in groups(rows):
         for each in group:
-            each["reply"] = group[0]["reply"]
+            each.update(reply=group[0]["reply"], tokens=40)
+    replay(rows)
+
+
+def forced_moves(rows: list[Row]) -> None:
+    """One reply is legal after each prompt, so that siblings are equal; it decides their reward only by chance."""
+    for number, group in enumerate(groups(rows)):
+        for each in group:
+            each.update(reply=f"move {number % 5}", tokens=3)
+    replay(rows)
 
 
 def one_copied_sibling(rows: list[Row]) -> None:
@@ -96,6 +113,76 @@ def wrong_sums(rows: list[Row]) -> None:
     """The advantages of one group are those of rewards less another group's mean."""
     for each in rows[3]["steps"][1]["candidates"]:
         each["advantage"] += 0.1
+
+
+def negated(rows: list[Row]) -> None:
+    """All advantages have the other sign: what is paid is unlearnt."""
+    for each in (each for group in groups(rows) for each in group):
+        each["advantage"] *= -1
+
+
+def rotated(rows: list[Row]) -> None:
+    """In one group each candidate has its neighbour's advantage."""
+    group = groups(rows)[13]
+    for each, advantage in zip(group, [each["advantage"] for each in group[1:] + group[:1]], strict=True):
+        each["advantage"] = advantage
+
+
+def all_zero(rows: list[Row]) -> None:
+    """The rewards of one group are 1, 0, 0, 1, its advantages 0."""
+    for each in groups(rows)[13]:
+        each["advantage"] = 0.0
+
+
+def too_large(rows: list[Row]) -> None:
+    """The advantages were not divided by the deviation, but multiplied by 1e4."""
+    for each in (each for group in groups(rows) for each in group):
+        each["advantage"] *= 1e4
+
+
+def too_small(rows: list[Row]) -> None:
+    """The advantages are a hundredth of what they are."""
+    for each in groups(rows)[13]:
+        each["advantage"] /= 100
+
+
+def other_differences(rows: list[Row]) -> None:
+    """Two candidates of the reward 0 have advantages that differ, with the same sum."""
+    group = groups(rows)[13]
+    group[1]["advantage"] += 0.2
+    group[2]["advantage"] -= 0.2
+
+
+def unequal_advantages_of_equal_rewards(rows: list[Row]) -> None:
+    """All rewards of a group are 1, and half of it is learnt, half unlearnt."""
+    for each in groups(rows)[13]:
+        each["reward"] = 1.0
+
+
+def nan_rewards(rows: list[Row]) -> None:
+    for each in (each for group in groups(rows)[:3] for each in group):
+        each["reward"] = float("nan")
+
+
+def nan_advantages(rows: list[Row]) -> None:
+    for each in groups(rows)[13]:
+        each["advantage"] = float("nan")
+
+
+def infinite_return(rows: list[Row]) -> None:
+    rows[3]["returns"]["planner_0"] = float("inf")
+
+
+def two_chosen(rows: list[Row]) -> None:
+    groups(rows)[13][1]["chosen"] = True
+
+
+def none_chosen(rows: list[Row]) -> None:
+    groups(rows)[13][0]["chosen"] = False
+
+
+def another_reply_played(rows: list[Row]) -> None:
+    rows[3]["steps"][1]["reply"] = "something else"
 
 
 def missing_candidates(rows: list[Row]) -> None:
@@ -119,6 +206,20 @@ BROKEN: list[tuple[Callable[[list[Row]], None], str, str]] = [
     (copied_siblings, "copied siblings", "failed"),
     (one_copied_sibling, "copied siblings", "failed"),
     (wrong_sums, "wrong sums of advantages", "failed"),
+    (forced_moves, "copied siblings", "warning"),
+    (negated, "wrong advantages", "failed"),
+    (rotated, "wrong advantages", "failed"),
+    (all_zero, "wrong advantages", "failed"),
+    (too_large, "wrong advantages", "failed"),
+    (too_small, "wrong advantages", "failed"),
+    (other_differences, "wrong advantages", "failed"),
+    (unequal_advantages_of_equal_rewards, "wrong advantages", "failed"),
+    (nan_rewards, "non-finite numbers", "failed"),
+    (nan_advantages, "non-finite numbers", "failed"),
+    (infinite_return, "non-finite numbers", "failed"),
+    (two_chosen, "wrong choice", "failed"),
+    (none_chosen, "wrong choice", "failed"),
+    (another_reply_played, "wrong choice", "failed"),
     (missing_candidates, "missing candidates", "failed"),
     (changed_state, "changed state", "failed"),
 ]
@@ -138,6 +239,30 @@ def test_a_broken_rollout_is_found_and_named_and_nothing_else_is(
     [
         (mixed_prompts, "mixed prompts", "1 of 64 groups compare replies to different prompts (2 prompts for 4"),
         (wrong_sums, "wrong sums of advantages", "1 of 64 groups do not sum to zero (+0.4 over 4 advantages)."),
+        (
+            rotated,
+            "wrong advantages",
+            "1 of 64 groups have advantages that do not follow from their rewards (a higher",
+        ),
+        (
+            all_zero,
+            "wrong advantages",
+            "(the rewards differ, the advantages do not: rewards 1, 0, 0, 1, advantages 0,",
+        ),
+        (
+            too_small,
+            "wrong advantages",
+            "(0.01 times what scale 'group' gives: rewards 1, 0, 0, 1, advantages 0.00866",
+        ),
+        (other_differences, "wrong advantages", "(not in proportion: rewards 1, 0, 0, 1, advantages 0.866, -0.666,"),
+        (nan_advantages, "non-finite numbers", "4 of 528 numbers are not finite (the advantage is nan)."),
+        (
+            two_chosen,
+            "wrong choice",
+            "1 of 64 steps were not played by one chosen candidate (2 candidates are chosen).",
+        ),
+        (none_chosen, "wrong choice", "(no candidates are chosen)."),
+        (another_reply_played, "wrong choice", "(the reply is not the chosen candidate's)."),
         (missing_candidates, "missing candidates", "1 of 64 groups are of another size (2 candidates, expected 4)."),
         (swapped_agents, "swapped agents", "(drafter_0 played by 'planner', expected 'drafter')."),
         (cut_off_replies, "cut-off replies", "cut off: 0% of drafter's (0 of 128), 75% of planner's (96 of 128)."),
@@ -220,7 +345,16 @@ def sound_that_has_learned() -> tuple[Row, list[Row]]:
     for group in groups(rows[-8:]):
         for each in group:
             each.update(reply=group[0]["reply"], reward=2.0, advantage=0.0)
+    replay(rows)
     return tree_header(), rows
+
+
+def sound_judged_by_returns() -> tuple[Row, list[Row]]:
+    """Judged by what follows, the candidates' order by the reward of their step may be another."""
+    rows = tree_rows()
+    negated(rows)
+    credit = {"name": "at_grpo", "sums_to_zero": "siblings", "judges_own_step": False, "scale": "group"}
+    return tree_header(credit=credit), rows
 
 
 def sound_with_a_credit_of_no_sum() -> tuple[Row, list[Row]]:
@@ -228,7 +362,7 @@ def sound_with_a_credit_of_no_sum() -> tuple[Row, list[Row]]:
     rows = tree_rows()
     for each in (each for group in groups(rows) for each in group):
         each["advantage"] = each["reward"] + 0.25
-    return tree_header(credit={"name": "rae", "sums_to_zero": None}), rows
+    return tree_header(credit={"name": "rae", "sums_to_zero": None, "judges_own_step": True, "scale": "none"}), rows
 
 
 @pytest.mark.parametrize(
@@ -239,6 +373,7 @@ def sound_with_a_credit_of_no_sum() -> tuple[Row, list[Row]]:
         sound_with_a_frozen_partner,
         sound_that_has_learned,
         sound_with_a_credit_of_no_sum,
+        sound_judged_by_returns,
     ],
     ids=lambda sound: sound.__name__,
 )
@@ -249,7 +384,7 @@ def test_a_sound_rollout_gives_no_warning(sound: Callable[[], tuple[Row, list[Ro
 def test_every_check_of_a_sound_tree_has_looked_at_something() -> None:
     findings = findings_of(*sound_tree())
     assert {finding.status for finding in findings.values()} == {"passed"}
-    assert len(findings) == 15
+    assert len(findings) == 18
     assert findings["uneven learning"].text == "shares of the sum of absolute advantages: drafter 50%, planner 50%."
 
 
@@ -270,6 +405,7 @@ def without(rows: list[Row], *keys: str) -> None:
     [
         ("mixed prompts", "prompt_ids"),
         ("wrong sums of advantages", "advantage"),
+        ("wrong advantages", "advantage"),
         ("changed state", "state"),
         ("cut-off replies", "finish"),
         ("more cut-off replies", "finish"),
@@ -306,6 +442,7 @@ def test_checks_of_turns_rewards_and_agents_say_not_recorded_without_them() -> N
     ("key", "name"),
     [
         ("credit", "wrong sums of advantages"),
+        ("credit", "wrong advantages"),
         ("num_generations", "missing candidates"),
         ("sampling", "missing candidates"),
     ],
@@ -314,6 +451,49 @@ def test_a_header_of_an_earlier_version_leaves_its_checks_not_recorded(key: str,
     header = tree_header()
     del header["config"][key]
     assert findings_of(header, tree_rows())[name].status == "not recorded"
+
+
+def test_a_header_that_says_nothing_of_what_is_judged_leaves_the_advantages_not_recorded() -> None:
+    header = tree_header(credit={"name": "at_grpo", "sums_to_zero": "siblings"})
+    assert findings_of(header, tree_rows())["wrong advantages"].status == "not recorded"
+
+
+@pytest.mark.parametrize(
+    ("rewards", "advantages", "scale", "is_right"),
+    [
+        ((3, 0, 0), (3, -1.5, -1.5), "none", True),  # loo: less the mean of the others
+        ((3, 0, 0), (2, -1, -1), "none", True),  # at_grpo: less the mean
+        ((3, 0, 0), (6, -3, -3), "none", False),
+        ((1, 0, 0, 0), (3, -1, -1, -1), "mean", True),
+        ((1, 0, 0, 0), (0.75, -0.25, -0.25, -0.25), "mean", False),
+        ((1, 0, 0), (5, -2.5, -2.5), "batch", True),  # by a deviation that the group does not show
+        ((1, 0, 0), (-5, 2.5, 2.5), "batch", False),
+        ((1, 0.5, 0), (1, 0, -1), "group", True),
+        ((1, 0.5, 0), (0.5, 0.5, -1), "group", False),
+        ((1e-4, 0), (0.2929, -0.2929), "group", True),  # 5e-5 / (7.07e-5 + 1e-4)
+        ((0.1 + 0.2, 0.3), (0, 0), "group", True),  # equal but for rounding
+        ((2, 2), (0.001, 0.001), "group", True),
+        ((2, 2), (1, -1), "group", False),
+    ],
+)
+def test_advantages_are_right_for_the_scale_or_they_are_not(
+    rewards: tuple[float, ...], advantages: tuple[float, ...], scale: str, is_right: bool
+) -> None:
+    assert (fault_of(rewards, advantages, scale) is None) == is_right
+
+
+@pytest.mark.parametrize(
+    ("tokens", "temperature", "status"),
+    [(40, 1.0, "failed"), (40, None, "failed"), (40, 0.0, "warning"), (3, 1.0, "warning"), (None, 1.0, "warning")],
+)
+def test_equal_siblings_are_copies_where_they_are_long_and_sampled(
+    tokens: int | None, temperature: float | None, status: str
+) -> None:
+    rows = tree_rows()
+    copied_siblings(rows)
+    for each in (each for group in groups(rows) for each in group):
+        each["tokens"] = tokens
+    assert findings_of(tree_header(temperature=temperature), rows)["copied siblings"].status == status
 
 
 def test_one_missing_column_is_no_pass_even_where_other_rows_have_it() -> None:

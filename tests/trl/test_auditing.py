@@ -20,14 +20,22 @@ from pettingllms_envs.audit import Run
 from pettingllms_envs.cli import main
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.auditing import RolloutAudit, UnsoundRollouts, rows_of
-from pettingllms_trl.credit import resolve, sums_to_zero
+from pettingllms_trl.credit import judges_own_step_alone, resolve, scale_of, sums_to_zero
 from pettingllms_trl.credit.door import Sampling
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
 from short_runs import SHORT, settings
 
 
 AGENTS = ("drafter_0", "planner_0")
-TREE = Run(kind="rollouts", is_tree=True, num_candidates=4, credit="at_grpo", sums="siblings")
+TREE = Run(
+    kind="rollouts",
+    is_tree=True,
+    num_candidates=4,
+    credit="at_grpo",
+    sums="siblings",
+    judges_own_step=True,
+    scale="group",
+)
 ADVANTAGES = [0.866, -0.866, -0.866, 0.866]
 
 
@@ -88,7 +96,7 @@ def swapped(episodes: list[Episode]) -> None:
 def copied(episodes: list[Episode]) -> None:
     for i, episode in enumerate(episodes):
         for j, decision in enumerate(episode.decisions):
-            first = decision.candidates[0].completion
+            first = Completion(ids=(i, j, *range(38)), text="a long reply")
             changed(episodes, i, j, candidates=tuple(replace(c, completion=first) for c in decision.candidates))
 
 
@@ -125,6 +133,24 @@ def test_a_broken_generation_is_said_once_in_a_run(broken: Callable[[list[Episod
     assert watching.observe(episodes, worth(episodes)) == []
     with pytest.raises(UnsoundRollouts, match=name):
         RolloutAudit(TREE, raises=True).observe(episodes, worth(episodes))
+
+
+@pytest.mark.parametrize("factor", [-1.0, 0.0, 1e4])
+def test_advantages_that_do_not_follow_from_the_rewards_end_the_training(factor: float) -> None:
+    episodes = generation()
+    advantages = {key: [factor * a for a in values] for key, values in worth(episodes).items()}
+    with pytest.raises(UnsoundRollouts, match="the rollouts have wrong advantages: 16 of 16 groups"):
+        RolloutAudit(TREE, raises=True).observe(episodes, advantages)
+
+
+def test_forced_moves_are_warned_of_and_do_not_end_the_training() -> None:
+    episodes = generation()
+    for i, episode in enumerate(episodes):
+        for j, decision in enumerate(episode.decisions):
+            only = Completion(ids=(i, j, 0), text="move")
+            changed(episodes, i, j, candidates=tuple(replace(c, completion=only) for c in decision.candidates))
+    (words,) = RolloutAudit(TREE, raises=True).observe(episodes, worth(episodes))
+    assert words.startswith("the rollouts have copied siblings: ")
 
 
 def test_what_is_not_trained_on_is_no_group_with_missing_candidates() -> None:
@@ -204,7 +230,15 @@ def test_the_advantages_of_a_scheme_sum_to_zero_where_it_says_so_and_a_shift_is_
 ) -> None:
     scheme = resolve(credit, sampling=sampling, scale="group", num_candidates=4, num_continuations=1)
     assert sums_to_zero(scheme, sampling) == expected
-    run = Run(kind="rollouts", is_tree=sampling == "tree", num_candidates=4, credit="it", sums=expected)
+    run = Run(
+        kind="rollouts",
+        is_tree=sampling == "tree",
+        num_candidates=4,
+        credit="it",
+        sums=expected,
+        judges_own_step=judges_own_step_alone(scheme, sampling),
+        scale=scale_of(scheme),
+    )
     episodes = drawn(sampling)
     decisions = [decision for episode in episodes for decision in episode.decisions]
     advantages = [list(values) for values in scheme(decisions)]
@@ -213,8 +247,15 @@ def test_the_advantages_of_a_scheme_sum_to_zero_where_it_says_so_and_a_shift_is_
     advantages[0][0] += 0.1
     shifted = dict(zip(map(id, decisions), advantages, strict=True))
     found = RolloutAudit(run, raises=False).observe(episodes, shifted)
-    assert [words.split(":")[0] for words in found] == (
-        [] if expected is None else ["the rollouts have wrong sums of advantages"]
+    names = [words.removeprefix("the rollouts have ").split(":")[0] for words in found]
+    assert "wrong advantages" in names or not (run.judges_own_step and expected)
+    assert [name for name in names if name != "wrong advantages"] == (
+        [] if expected is None else ["wrong sums of advantages"]
+    )
+    negated = dict(zip(map(id, decisions), [[-a for a in values] for values in scheme(decisions)], strict=True))
+    found = RolloutAudit(run, raises=False).observe(episodes, negated)
+    assert any("wrong advantages" in words for words in found) == (
+        credit in ("at_grpo", "loo", "max_rl") and sampling == "tree"
     )
 
 
