@@ -344,7 +344,7 @@ def test_random_numbers_of_the_process_and_of_action_spaces_are_left_as_they_wer
     assert SameSpace.SPACE.sample() == before[2].sample()
 
 
-# ---- What cannot be told ---------------------------------------------------------------------------------------------
+# ---- What cannot be told -------------------------------------------------------------------------------------------
 
 
 def test_an_environment_that_no_reply_moves_is_told_not_to_have_been_seen_moving() -> None:

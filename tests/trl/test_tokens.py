@@ -294,7 +294,13 @@ def test_a_trainer_plays_without_asking_the_template_and_its_prompts_are_those_o
     model_path: str, tmp_path: Path
 ) -> None:
     args = MultiAgentGRPOConfig(
-        str(tmp_path), use_cpu=True, bf16=False, report_to="none", per_device_train_batch_size=8, num_generations=2
+        str(tmp_path),
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        per_device_train_batch_size=8,
+        num_generations=2,
+        max_completion_length=32,
     )
     trainer = MultiAgentGRPOTrainer(model_path, Relay, args, Dataset.from_dict({"seed": range(8)}))
     ask, asked = trainer._tokenize_prompts, []
