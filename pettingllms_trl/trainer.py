@@ -185,7 +185,6 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         _refuse(unsupported)
         self._make_env = env_makers(env)
         args = _config(args)
-        check_num_rows(train_dataset, args)
         branching = Branching.of(
             sampling=args.sampling,
             num_continuations=args.num_continuations,
@@ -227,6 +226,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
                 "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
                 "trainable=True."
             )
+        check_num_rows(train_dataset, args)
         self._logged_passes: list[Pass] = []
         self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
         self._judgements = {}
