@@ -194,7 +194,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         r"a row has no environment",
     ),
     "empty": ({"env": {}, "data": GOOD}, r"env has the names \[\]; expected texts"),
-    "unknown environment": ({"env": {"a": "pettingllms/sokobann-v0"}}, r"Did you mean 'pettingllms/sokoban-v0'\?"),
+    "unknown environment": ({"env": {"a": "pettingllms/sokobann-v0"}}, r"Did you mean 'sokoban'\?"),
     "a made environment": ({"env": {"a": Relay()}}, r"env is a Relay, expected an id .*or a dict of them by name"),
     "unknown agent": ({"data": GOOD, "policies": {"drafter": "d", "planer": "p"}}, r"Did you mean 'planner'\?"),
     "one curriculum": (

@@ -67,7 +67,7 @@ class Shop(AECEnv):
         if action is None:
             self._was_dead_step(action)
         else:
-            self._set((*self.said, int(action or 0)))
+            self._set((*self.said, int(action) if action.removeprefix("-").isdecimal() else 0))
 
     def snapshot(self) -> tuple[int, ...]:
         return self.said
