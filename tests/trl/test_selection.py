@@ -21,6 +21,7 @@ from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.selection import metrics_of, num_tokens, select, shifted
 from pettingllms_trl.stock import ONLY
 from pettingllms_trl.trees import trees
+from short_runs import keep_all_rows
 from strangers import OneShot, Relay
 
 
@@ -231,6 +232,7 @@ def test_the_normaliser_of_the_loss_follows_what_is_left(loss_type: str, model_p
     """A group that is dropped has advantage 0: it adds nothing to the gradient but its size to the denominator."""
     options = {"loss_type": loss_type, "gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}
     whole = made(model_path, tmp_path / "whole", **options)
+    keep_all_rows(whole)
     whole.train()
     filtered = made(model_path, tmp_path / "filtered", filters="nonzero_variance", **options)
     filtered.train()
