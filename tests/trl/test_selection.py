@@ -368,6 +368,7 @@ def test_rows_that_an_environment_failed_in_are_played_for(model_path: str, tmp_
         per_device_train_batch_size=16,  # 8 rows of 2
         dataset=Dataset.from_dict({"seed": range(16)}),
     )
+    keep_all_rows(trainer)
     with pytest.warns(UserWarning, match="an instance was dropped, its environment having failed three times"):
         trainer.train()
     # 7 of 8 rows are there: 1 * 8 / 7 = 1.1, so 2 more, of which one is more than enough.

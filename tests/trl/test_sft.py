@@ -202,7 +202,7 @@ def test_adapters_learn_their_own_roles_and_reinforcement_learning_starts_from_t
         MultiAgentGRPOConfig(
             output_dir=str(tmp_path / "rl"), num_generations=2, use_cpu=True, bf16=False, report_to="none"
         ),
-        Dataset.from_dict({"seed": [0]}),
+        Dataset.from_dict({"seed": [0] * 4}),
         policies="lora",
     )
     after = {name: p for name, p in trainer.model.named_parameters() if "lora_" in name}

@@ -297,6 +297,13 @@ def test_models_attend_as_they_did_afterwards() -> None:
 # ---- Runs -----------------------------------------------------------------------------------------------------------
 
 
+class AllRows(MultiAgentGRPOTrainer):
+    """Ours, of which also the sequences that cannot move a weight go through the model, so that they are logged."""
+
+    def _left_out(self, *_: Any) -> frozenset[int]:
+        return frozenset()
+
+
 class RowByRow(MultiAgentGRPOTrainer):
     """Ours, with the same passes, each prompt read for every row, by TRL's own method."""
 
@@ -403,7 +410,7 @@ def test_the_correction_of_a_samplers_log_probabilities_is_that_of_rows_read_one
     monkeypatch.setattr(pettingllms_trl.playing, "Serving", test_equals_trl_sampler.OurEngine)
     monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: True)
     options = {**test_equals_trl_sampler.CASES[case], "use_vllm": True}
-    runs = [of_run(each, model_path, tmp_path, options) for each in (MultiAgentGRPOTrainer, RowByRow)]
+    runs = [of_run(each, model_path, tmp_path, options) for each in (AllRows, RowByRow)]
     assert_alike(*runs)
     if options.get("vllm_importance_sampling_correction", True):
         assert runs[0].log[0]["sampling/importance_sampling_ratio/min"] != 1.0
