@@ -304,7 +304,7 @@ class AllRows(MultiAgentGRPOTrainer):
         return frozenset()
 
 
-class RowByRow(MultiAgentGRPOTrainer):
+class RowByRow(AllRows):
     """Ours, with the same passes, each prompt read for every row, by TRL's own method."""
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
