@@ -192,7 +192,9 @@ def test_a_mixture_on_two_processes_is_what_it_is_on_one(model_path: str, tmp_pa
     one, other = report(tmp_path / "one", "mixture"), report(tmp_path / "two", "mixture")
     check_same(one, other, "mixture")
     assert len(set(other["num_played"])) == 2  # nobody waits: one had more to sample for than the other
-    assert sum(rows for _, rows in other["passes"][0]) * 2 == sum(rows for _, rows in one["passes"][0])
+    # Each has half of the rows that can move a weight; of an odd number one has a row that fills up.
+    alone = sum(rows for _, rows in one["passes"][0])
+    assert sum(rows for _, rows in other["passes"][0]) == -(-alone // 2)
 
 
 @pytest.fixture(scope="module")
