@@ -58,6 +58,7 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
         where=where,
         result=sum(returns) / len(returns) if returns and row["error"] is None else None,
         success=row["success"],
+        error=None if row["error"] is None else row["error"]["kind"],
     )
 
 

@@ -93,6 +93,7 @@ class Episode:
         where: Where it is recorded, in words.
         result: Mean of the agents' returns, or `None`.
         success: Whether the task was solved, or `None`.
+        error: The kind of the error that it ended with, or `None`.
         is_whole: Whether all its decisions are here, in order; those of a table are not.
     """
 
@@ -103,6 +104,7 @@ class Episode:
     where: str = ""
     result: float | None = None
     success: bool | None = None
+    error: str | None = None
     is_whole: bool = True
 
 

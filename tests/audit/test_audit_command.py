@@ -240,3 +240,30 @@ def test_a_damaged_table_is_one_error(run: Run) -> None:
     status, _, err = run("audit out")
     assert status == 2
     assert "error: out/completions_00001.parquet is no parquet file (" in err
+
+
+def failed(kind: str) -> Row:
+    return {"error": {"kind": kind, "message": "gone"}, "end": "error", "success": None, "outcome": None}
+
+
+@pytest.mark.parametrize(
+    ("num_failed", "status", "said"),
+    [
+        (0, 0, "episodes with errors passed 16 episodes: none ended with an error."),
+        (
+            7,
+            0,
+            "episodes with errors warning 7 of 16 episodes ended with an error (environment 7) and are in no rate.",
+        ),
+        (8, 1, "episodes with errors failed 8 of 16 episodes ended with an error (environment 8) and are in no rate."),
+    ],
+)
+def test_episodes_that_ended_with_an_error_are_told_and_half_of_them_fail(
+    run: Run, num_failed: int, status: int, said: str
+) -> None:
+    rows = tree_rows()
+    assert len(rows) == 16
+    write(Path("out"), [{**row, **failed("environment")} if i < num_failed else row for i, row in enumerate(rows)])
+    found, out, _ = run("audit out")
+    assert said in out
+    assert found == status
