@@ -113,7 +113,7 @@ class Team(AECEnv):
         if action is None:
             self.agents = []
         else:
-            self._take(self._taken + 1, float(action))
+            self._take(self._taken + 1, _number(action))
 
     def snapshot(self) -> int:
         """How many decisions were taken."""
@@ -130,6 +130,13 @@ class Team(AECEnv):
         self.rewards = dict.fromkeys(self.agents, reward)
         self.terminations = dict.fromkeys(self.agents, taken == self._decisions)
         self.truncations = dict.fromkeys(self.agents, False)
+
+
+def _number(reply: str) -> float:
+    try:
+        return float(reply)
+    except ValueError:
+        return 0.0
 
 
 class Instant:
@@ -192,9 +199,11 @@ def step_cost(load: Load, rounds: int) -> Cost:
     In a process forked for it, as what an earlier training left would blur its peak. What is allocated once, a tiny
     training has had before.
     """
-    from growing_team import train  # torch
+    import torch
+    from growing_team import train
 
     def measured() -> Cost:
+        torch.set_num_threads(1)  # a fork copies none of OpenMP's other threads, and would wait for them
         train(Load(instances=2, candidates=2, turns=1, prompt=8), Team, completion=COMPLETION, num_steps=1)
         before = _memory_given_back()
         seconds = train(load, Team, completion=COMPLETION, num_steps=rounds + 1)[1:]

@@ -77,7 +77,7 @@ def compare_flat(
     """
     decisions = decisions_of(shape, vocabulary, next(iter(trainer.routing.of_agent)))
     chosen = trainer._left_out
-    ways = {"all": lambda policy, advantages: frozenset[int](), "left out": chosen}
+    ways = {"all": lambda policy, decisions, advantages: frozenset[int](), "left out": chosen}
     model.train()
     trainer.current_gradient_accumulation_steps = 1
     figures = []

@@ -12,6 +12,7 @@ def two_words() -> PreTrainedTokenizerFast:
         tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0, "<end>": 1}, unk_token="<pad>")),
         pad_token="<pad>",
         eos_token="<end>",
+        unk_token="<pad>",
         padding_side="left",
     )
     made.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"

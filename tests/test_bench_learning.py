@@ -146,7 +146,7 @@ def test_all_that_is_sampled_in_training_counts_and_nothing_of_an_evaluation(tmp
             bf16=False,
             report_to="none",
         ),
-        Dataset.from_dict({"seed": [0]}),
+        Dataset.from_dict({"seed": range(4)}),
         processing_class=AutoTokenizer.from_pretrained(tmp_path),
     )
     trainer.play([{"seed": 0}])
