@@ -173,7 +173,7 @@ def _imported(tree: ast.AST, known: Iterable[str]) -> Iterator[str]:
 
 
 def classes_of_the_trainer() -> dict[str, Any]:
-    """Its classes of ours, their attributes that one writes and another reads, and TRL's methods that they override."""
+    """Its classes of ours, attributes that one writes and another reads, and TRL's methods that they override."""
     from trl import GRPOTrainer
 
     trainer = importlib.import_module("pettingllms_trl").MultiAgentGRPOTrainer

@@ -27,8 +27,8 @@ from transformers import TrainerCallback
 from transformers.utils import logging
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl import canary as canaries
-from pettingllms_trl.canary import Agreement, begin, compare
+from pettingllms_trl.engines import canary as canaries
+from pettingllms_trl.engines.canary import Agreement, begin, compare
 
 
 ENV = "pettingllms/plan_path-v0"

@@ -36,9 +36,9 @@ from growth import Fit, fit
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.records import Completion
-from pettingllms_trl.rollout import play
+from pettingllms_trl.rollout.play import play
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +148,11 @@ class Instant:
         self._rng, self._open = random.Random(0), list[tuple[int, Request]]()
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.engine.Engine`."""
+        """See `pettingllms_trl.engines.protocol.Engine`."""
         self._open.append((ticket, request))
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `pettingllms_trl.engine.Engine`."""
+        """See `pettingllms_trl.engines.protocol.Engine`."""
         requests, self._open = self._open, []
         return [(ticket, Sampled((0,), self._answers(request.num_candidates))) for ticket, request in requests]
 

@@ -27,7 +27,7 @@ from simulation import Game, InTurn, SimulatedClock, SimulatedEngine, SimulatedT
 from token_cost import token_costs
 
 from pettingllms_trl.records import Episode
-from pettingllms_trl.rollout import play
+from pettingllms_trl.rollout.play import play
 
 
 LARGE = Speed(name="8B", step_s=0.006, row_s=0.00003, prefill_s=0.020, max_num_seqs=256)

@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from figures import Figure, write
 from simulation import Game, SimulatedClock, Workload
 
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engines.protocol import Request, Sampled
+from pettingllms_trl.engines.vllm_params import Asked, Sampling, Tongue
 from pettingllms_trl.records import Completion, Episode
-from pettingllms_trl.rollout import play
-from pettingllms_trl.vllm_sampling import Asked, Sampling, Tongue
+from pettingllms_trl.rollout.play import play
 
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ GOAL = 1.2
 
 
 class Inner(Protocol):
-    """What is asked of the engine that samples: `pettingllms_trl.vllm_engine.ColocatedEngine`."""
+    """What is asked of the engine that samples: `pettingllms_trl.engines.vllm_colocated.ColocatedEngine`."""
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
         """Requests are sampled between its ends."""
@@ -82,7 +82,7 @@ class Apart:
         self._open: dict[int, dict[int, Sampled]] = {}
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.engine.Engine`."""
+        """See `pettingllms_trl.engines.protocol.Engine`."""
         assert request.num_candidates == self._num_candidates, "a request of another size"
         self._open[ticket] = {}
         for k in range(self._num_candidates):
@@ -219,7 +219,7 @@ class Team:
 
     def __init__(self, folder: Path) -> None:
         from pettingllms_trl import MultiAgentGRPOConfig
-        from pettingllms_trl.vllm_engine import ColocatedEngine
+        from pettingllms_trl.engines.vllm_colocated import ColocatedEngine
 
         self._adapted = _make_model(folder / "model")
         agents = Game.possible_agents

@@ -32,8 +32,8 @@ from transformers.utils import logging
 
 import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.engine import Request
-from pettingllms_trl.run import prompt_of
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.rollout.episode import prompt_of
 
 
 ENV = "pettingllms/plan_path-v0"

@@ -37,8 +37,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.prefix_attention import attending, configs_of
-from pettingllms_trl.prefixes import pack
+from pettingllms_trl.update.packed_attention import attending, configs_of
+from pettingllms_trl.update.packing import pack
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from functools import partial
 
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, Workload
 
-from pettingllms_trl.dealing import share_of
-from pettingllms_trl.rollout import play
+from pettingllms_trl.rollout.play import play
+from pettingllms_trl.update.assignment import share_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from figures import Figure
 
 from pettingllms_trl import Candidate, Completion, Decision, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import Kept
-from pettingllms_trl.selection import Selection
+from pettingllms_trl.credit.selection import Selection
 
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.records import Completion, Episode
-from pettingllms_trl.rollout import play
+from pettingllms_trl.rollout.play import play
 
 
 class Instant:
@@ -27,11 +27,11 @@ class Instant:
         self._open: list[tuple[int, Request]] = []
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.engine.Engine`."""
+        """See `pettingllms_trl.engines.protocol.Engine`."""
         self._open.append((ticket, request))
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `pettingllms_trl.engine.Engine`."""
+        """See `pettingllms_trl.engines.protocol.Engine`."""
         requests, self._open = self._open, []
         return [(ticket, Sampled((0,), tuple(self._rng.choices(self._replies, k=8)))) for ticket, _ in requests]
 

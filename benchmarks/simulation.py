@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Protocol
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from pettingllms_trl.crew import Done, Job, Threads
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.records import Completion
+from pettingllms_trl.rollout.workers import Done, Job, Threads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class SimulatedClock:
 
 
 class SimulatedThreads:
-    """A crew of so many workers on a simulated clock; see `pettingllms_trl.crew.Crew`.
+    """A crew of so many workers on a simulated clock; see `pettingllms_trl.rollout.workers.Crew`.
 
     A job is done as it comes, and said to be done when a worker would have been free for it and finished it.
 
@@ -190,7 +190,7 @@ class InTurn(Threads):
 
 
 class SimulatedEngine:
-    """Continuous batching; see `pettingllms_trl.engine.Engine`.
+    """Continuous batching; see `pettingllms_trl.engines.protocol.Engine`.
 
     Args:
         clock: On which it works.

@@ -13,7 +13,7 @@ import trl
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_trl.tokens import Writer, reader
+from pettingllms_trl.policies.prompt_encoder import Writer, reader
 
 
 ROOT = Path(__file__).parents[1]

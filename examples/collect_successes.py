@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.demonstrations import FIRST_SEED, of_episodes, write
+from pettingllms_trl.trainer.demonstrations import FIRST_SEED, of_episodes, write
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Training teams of language-model agents on TRL: AT-GRPO over any PettingZoo AEC environment that speaks text.
 
-A name is looked up when it is first used, so that playing (`rollout.py`, `records.py`) loads neither torch nor TRL.
+A name is looked up when it is first used, so that playing (`rollout/`, `records.py`) loads neither torch nor TRL.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pettingllms_trl.config import MultiAgentGRPOConfig
-    from pettingllms_trl.curriculum import Curriculum
-    from pettingllms_trl.policies import Policy
+    from pettingllms_trl.policies.routing import Policy
+    from pettingllms_trl.policies.schedule import Alternate
     from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-    from pettingllms_trl.schedules import Alternate
-    from pettingllms_trl.trainer import MultiAgentGRPOTrainer
+    from pettingllms_trl.rollout.curriculum import Curriculum
+    from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 __all__ = [
     "Alternate",
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Alternate": "schedules",
+    "Alternate": "policies.schedule",
     "Candidate": "records",
     "Completion": "records",
-    "Curriculum": "curriculum",
+    "Curriculum": "rollout.curriculum",
     "Decision": "records",
     "Episode": "records",
     "MultiAgentGRPOConfig": "config",
-    "MultiAgentGRPOTrainer": "trainer",
-    "Policy": "policies",
+    "MultiAgentGRPOTrainer": "trainer.trainer",
+    "Policy": "policies.routing",
 }
 
 if not TYPE_CHECKING:  # a type checker that sees it takes every misspelt name for an Any

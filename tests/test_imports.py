@@ -126,7 +126,7 @@ def test_the_walk_sees_every_way_to_import() -> None:
 
 def test_the_rollout_can_be_used_without_loading_torch() -> None:
     program = (
-        "import pettingllms_trl.rollout; from pettingllms_trl import Episode\n"
+        "import pettingllms_trl.rollout.play; from pettingllms_trl import Episode\n"
         f"import sys; print(*sorted({MODEL_LIBRARIES!r} & set(sys.modules)))"
     )
     clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}

@@ -5,7 +5,7 @@ status. An installed package brings commands of its own by entry points of the g
 function from the arguments after the command's name to the exit status:
 
     [project.entry-points."pettingllms.commands"]
-    train = "pettingllms_trl.cli:train"
+    train = "pettingllms_trl.cli.__main__:train"
 
 It is imported when its command is called.
 """

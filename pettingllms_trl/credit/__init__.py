@@ -27,7 +27,19 @@ Beside them: `filters.py` says which groups are worth training on (`filters=`), 
 worth once its parts are weighed anew (`alpha`, `reward_parts`).
 """
 
-from pettingllms_trl.credit.door import (
+from pettingllms_trl.credit.filters import (
+    Filter,
+    Kept,
+    check_kept,
+    first_rows,
+    nonzero_variance,
+    rows_to_play,
+    signal_to_noise,
+)
+from pettingllms_trl.credit.grouping import Advantages, Scale
+from pettingllms_trl.credit.in_episodes import dr_mas, gigpo, grpo
+from pettingllms_trl.credit.rae import RunningBaseline, rae
+from pettingllms_trl.credit.registry import (
     AnyFilter,
     Credit,
     Named,
@@ -42,22 +54,10 @@ from pettingllms_trl.credit.door import (
     scale_of,
     sums_to_zero,
 )
-from pettingllms_trl.credit.filters import (
-    Filter,
-    Kept,
-    check_kept,
-    first_rows,
-    nonzero_variance,
-    rows_to_play,
-    signal_to_noise,
-)
-from pettingllms_trl.credit.in_episodes import dr_mas, gigpo, grpo
-from pettingllms_trl.credit.in_trees import at_grpo, counterfactual
-from pettingllms_trl.credit.peers import Advantages, Scale
-from pettingllms_trl.credit.running import RunningBaseline, rae
+from pettingllms_trl.credit.reward_weights import check_weights, reweighed, weigh
+from pettingllms_trl.credit.schemes import at_grpo, counterfactual
 from pettingllms_trl.credit.turnwise import loo, magrpo, max_rl
 from pettingllms_trl.credit.values import Value
-from pettingllms_trl.credit.weighing import check_weights, reweighed, weigh
 
 
 __all__ = [

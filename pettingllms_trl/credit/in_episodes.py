@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pettingllms_trl.credit.peers import Advantages, Scale, compare, episodes, same_instance, same_state
+from pettingllms_trl.credit.grouping import Advantages, Scale, compare, episodes, same_instance, same_state
 from pettingllms_trl.credit.values import numbers_of
 from pettingllms_trl.records import Decision
 

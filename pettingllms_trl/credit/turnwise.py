@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from pettingllms_trl.credit.peers import (
+from pettingllms_trl.credit.grouping import (
     Advantages,
     Scale,
     compare,

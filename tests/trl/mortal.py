@@ -14,7 +14,7 @@ import torch
 from datasets import Dataset
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.checkpoints import newest
+from pettingllms_trl.checkpoints.atomic import newest
 from short_runs import KeepsRollouts, adapter, settings
 from strangers import Relay
 

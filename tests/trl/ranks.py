@@ -30,7 +30,7 @@ from transformers import TrainerCallback
 
 from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Kept
-from pettingllms_trl.processes import gathered
+from pettingllms_trl.trainer.distributed import gathered
 from strangers import Relay
 
 

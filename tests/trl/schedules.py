@@ -7,9 +7,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from pettingllms_trl.crew import Done, Job
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.records import Completion
+from pettingllms_trl.rollout.workers import Done, Job
 
 
 Write = Callable[[int, Request, int], str]

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import Qwen3ForCausalLM
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
-from pettingllms_trl.engine import Request, Sampled, Scored
+from pettingllms_trl.engines.protocol import Request, Sampled, Scored
 from short_runs import settings
 from strangers import Relay
 
@@ -116,8 +116,8 @@ def shadowed(
         engines.append(Shadow(path, weights, options["adapters"], options["sampling"], dtype))
         return engines[-1]
 
-    monkeypatch.setattr("pettingllms_trl.serving._colocated", colocated)
-    monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: True)
+    monkeypatch.setattr("pettingllms_trl.engines.factory._colocated", colocated)
+    monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     own = {name: options.pop(name) for name in ("policies", "peft_config", "callbacks", "model") if name in options}
     rows = Dataset.from_dict({"seed": range(8)})
     args = settings(output_dir, use_vllm=True, seed=3, **options)

@@ -26,8 +26,8 @@ import pettingllms_envs
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import lineup, play, record
 from pettingllms_envs.evaluation.lineup import Spec
-from pettingllms_trl.agents import Gathering, Prompt, PromptTooLong
-from pettingllms_trl.transformers_agents import _Seeded, open_transformers
+from pettingllms_trl.cli.local_agents import Gathering, Prompt, PromptTooLong
+from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
 
 
 ROOT = Path(__file__).parents[2]
@@ -196,7 +196,7 @@ def test_a_benchmark_is_the_same_however_many_episodes_are_played_at_once(
     model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point = importlib.metadata.EntryPoint(
-        "transformers", "pettingllms_trl.transformers_agents:open_transformers", lineup.GROUP
+        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", lineup.GROUP
     )
     monkeypatch.setattr(lineup, "_plug_ins", lambda: {"transformers": point})
     bench = bench_of("transformers", model_path)
@@ -220,7 +220,7 @@ def test_vllm_of_this_process_plays_a_benchmark_with_an_adapter_a_role(
         config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
         get_peft_model(model, config).save_pretrained(tmp_path / f"adapter{seed}")
         adapters.append(str(tmp_path / f"adapter{seed}"))
-    point = importlib.metadata.EntryPoint("vllm", "pettingllms_trl.vllm_agents:open_vllm", lineup.GROUP)
+    point = importlib.metadata.EntryPoint("vllm", "pettingllms_trl.cli.vllm_agents:open_vllm", lineup.GROUP)
     monkeypatch.setattr(lineup, "_plug_ins", lambda: {"vllm": point})
     bench = bench_of("vllm", base_path, dtype="float32", max_model_len=1024)
     roles = zip(bench.agents, adapters, strict=True)

@@ -19,10 +19,10 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.audit import Run
 from pettingllms_envs.cli import main
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.auditing import RolloutAudit, UnsoundRollouts, rows_of
 from pettingllms_trl.credit import judges_own_step_alone, resolve, scale_of, sums_to_zero
-from pettingllms_trl.credit.door import Sampling
+from pettingllms_trl.credit.registry import Sampling
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+from pettingllms_trl.trainer.rollout_checks import RolloutAudit, UnsoundRollouts, rows_of
 from short_runs import SHORT, settings
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pettingllms_trl.batching import Batch, cut
+from pettingllms_trl.update.micro_batches import Batch, cut
 
 
 def batch_of(lengths: list[int], **extra: Any) -> Batch:

@@ -11,7 +11,7 @@ import trl
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_trl.between_turns import BetweenTurns
+from pettingllms_trl.policies.rendering import BetweenTurns
 
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"

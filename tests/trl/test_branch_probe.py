@@ -20,7 +20,7 @@ from classic_games import TextGame, connect_four, rock_paper_scissors, tictactoe
 from clients import Client, Count, RestorableCount, Transcript
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.branch_probe import EPISODES, Branching, check_branching
+from pettingllms_trl.rollout.branch_probe import EPISODES, Branching, check_branching
 from short_runs import settings
 from strangers import Relay
 

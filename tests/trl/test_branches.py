@@ -15,9 +15,9 @@ from pettingzoo.utils import BaseWrapper, OrderEnforcingWrapper, TerminateIllega
 
 from clients import Count, RestorableCount, Transcript
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl import candidates
-from pettingllms_trl.engine import Request
-from pettingllms_trl.rollout import Rollout, play
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.rollout import stepping
+from pettingllms_trl.rollout.play import Rollout, play
 from schedules import Patient, Tidal
 from strangers import Relay
 
@@ -147,7 +147,7 @@ GAMES = pytest.mark.parametrize(
 @pytest.fixture(params=["in turn", "at once"])
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of the rollout: with threads the candidates are played at once, on environments of their own."""
-    monkeypatch.setattr(candidates, "SLOW", 0.0)
+    monkeypatch.setattr(stepping, "SLOW", 0.0)
     return 3 if request.param == "at once" else 0
 
 

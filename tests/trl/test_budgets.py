@@ -8,9 +8,9 @@ import random
 import pytest
 import torch
 
-from pettingllms_trl.batching import Shared, cut
-from pettingllms_trl.budgets import Size, cost, deal_by_tokens
-from pettingllms_trl.dealing import Deal
+from pettingllms_trl.update.assignment import Deal
+from pettingllms_trl.update.micro_batches import Shared, cut
+from pettingllms_trl.update.token_budget import Size, cost, deal_by_tokens
 from test_batching import batch_of, rows_of
 
 

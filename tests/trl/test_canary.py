@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
-from pettingllms_trl.canary import Agreement, Own, begin, compare
-from pettingllms_trl.vllm_adapters import StaleWeights
+from pettingllms_trl.engines.canary import Agreement, Own, begin, compare
+from pettingllms_trl.engines.weight_store import StaleWeights
 from shadow import shadowed
 from short_runs import adapter
 
@@ -193,7 +193,7 @@ def test_other_weights_at_the_start_are_found(
 def test_nothing_is_scored_where_it_is_switched_off_or_the_trainers_own_weights_sample(
     options: dict[str, object], tmp_path: Path
 ) -> None:
-    from pettingllms_trl.playing import Plays
+    from pettingllms_trl.trainer.playing import Plays
 
     args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **{"use_vllm": True, **options})
     assert Plays._make_canary(object.__new__(Plays), args) is None

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pettingllms_trl import candidates
-from pettingllms_trl.auditing import check_groups
-from pettingllms_trl.crew import Threads, num_left_alone
-from pettingllms_trl.engine import Request
-from pettingllms_trl.failures import EnvironmentFailure
-from pettingllms_trl.rollout import Rollout, play
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.rollout import stepping
+from pettingllms_trl.rollout.failures import EnvironmentFailure
+from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout.workers import Threads, num_left_alone
+from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
 from strangers import Relay
 
 
 TIMEOUT = 20  # seconds; a test that waits so long has failed
-SLOWLY = 2 * candidates.SLOW
+SLOWLY = 2 * stepping.SLOW
 Step = Callable[["Room", str], None]
 
 
@@ -40,7 +40,7 @@ def slowly(room: Room, action: str) -> None:
 
 def now_and_then(room: Room, action: str) -> None:
     """Wait for a while of the reply's own: half of them count as slow."""
-    time.sleep(random.Random(f"{room.task}{room.written}{action}").uniform(0, 2 * candidates.SLOW))
+    time.sleep(random.Random(f"{room.task}{room.written}{action}").uniform(0, 2 * stepping.SLOW))
 
 
 class Room(Relay):
@@ -146,7 +146,7 @@ def by_prompt(ticket: int, request: Request, k: int) -> str:
 @pytest.fixture
 def all_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step counts as slow, however quick."""
-    monkeypatch.setattr(candidates, "SLOW", 0.0)
+    monkeypatch.setattr(stepping, "SLOW", 0.0)
 
 
 # ---- At once --------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_the_time_of_a_decision_is_that_of_a_step_and_not_of_all() -> None:
 
 
 def test_quick_environments_are_stepped_in_turn_and_no_more_of_them_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "SLOW", 2.0)  # a busy machine may stop a thread for longer than the real one
+    monkeypatch.setattr(stepping, "SLOW", 2.0)  # a busy machine may stop a thread for longer than the real one
     house = House()
     house.play(num_threads=8)
     assert (len(house.made), house.num_resets) == (3, 3)
@@ -211,7 +211,7 @@ def test_an_environment_that_was_slow_and_is_quick_again_is_stepped_in_turn_agai
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Slow in the first turn alone. In the second decision of four all are at once, and quick; the others in turn.
-    monkeypatch.setattr(candidates, "SLOW", 0.5)
+    monkeypatch.setattr(stepping, "SLOW", 0.5)
     house = House(lambda room, action: time.sleep(0 if room.written else 0.6))
     house.play(num_rows=1, num_threads=3)
     resets = house.num_resets

@@ -15,9 +15,10 @@ import pytest
 import torch
 import yaml
 
-from pettingllms_trl import Policy, cli
-from pettingllms_trl.chat_api import ChatApi
-from pettingllms_trl.scripts import arguments
+from pettingllms_trl import Policy
+from pettingllms_trl.cli import __main__ as cli
+from pettingllms_trl.cli import arguments
+from pettingllms_trl.engines.chat_api import ChatApi
 
 
 KEY = "s3cret-0123456789"

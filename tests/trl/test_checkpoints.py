@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl import checkpoints
-from pettingllms_trl.checkpoints import CorruptCheckpoint, NoManifest, newest, rotate, staged, sweep, verify
+from pettingllms_trl.checkpoints import atomic
+from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, NoManifest, newest, rotate, staged, sweep, verify
 
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +120,7 @@ def test_a_rename_that_fails_puts_the_older_checkpoint_back(tmp_path: Path, monk
 SAVE_AND_DIE = """
 import os, sys
 from pathlib import Path
-from pettingllms_trl.checkpoints import rotate, staged
+from pettingllms_trl.checkpoints.atomic import rotate, staged
 out, left = Path(sys.argv[1]), int(sys.argv[2])
 
 def die(event, arguments):  # at the file operation whose number was given, as kill -9 does: no `finally` runs
@@ -282,7 +282,7 @@ def test_a_checkpoint_without_manifest_is_passed_over_and_left_where_it_is(tmp_p
 
 def test_a_manifest_of_a_later_format_is_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as later:
-        later.setattr(checkpoints, "FORMAT", 2)
+        later.setattr(atomic, "FORMAT", 2)
         save(tmp_path / "checkpoint-7")
     with pytest.raises(ValueError, match=r"is of the format 2, expected 1. Resume with the version"):
         newest(tmp_path)
@@ -319,7 +319,7 @@ def test_rotation_keeps_the_newest_the_one_just_saved_and_the_protected(
     (tmp_path / "checkpoint-5.corrupt").mkdir()
     of = {step: tmp_path / f"checkpoint-{step}" for step in (9, 10, 20, 40)}
     rotate(tmp_path, saved=of[saved], keep=keep, protected=[of[step] for step in protected])
-    assert checkpoints.checkpoints(tmp_path) == [of[step] for step in left]
+    assert atomic.checkpoints(tmp_path) == [of[step] for step in left]
     assert len(names(tmp_path)) == len(left) + 1
 
 

@@ -11,7 +11,7 @@ from datasets import Dataset
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.aec import TextEnv
 from pettingllms_trl import Curriculum, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.curriculum import Progress
+from pettingllms_trl.rollout.curriculum import Progress
 from strangers import Relay
 
 

@@ -22,11 +22,12 @@ from transformers import TrainerCallback
 
 from pettingllms_envs import cli as host
 from pettingllms_envs.commands import Refused, plug_ins
-from pettingllms_trl import Policy, cli
-from pettingllms_trl.scripts import arguments
-from pettingllms_trl.scripts.instances import check_apart, in_turns, seeds_and_levels
-from pettingllms_trl.scripts.train import KINDS, make_trainer, run
-from pettingllms_trl.trees import trees
+from pettingllms_trl import Policy
+from pettingllms_trl.cli import __main__ as cli
+from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.datasets import check_apart, in_turns, seeds_and_levels
+from pettingllms_trl.cli.train import KINDS, make_trainer, run
+from pettingllms_trl.cli.trees import trees
 from picky import first
 
 
@@ -368,7 +369,7 @@ def test_a_model_that_cannot_be_loaded_is_refused_too(
 def test_the_entry_points_are_declared_and_lead_to_the_commands() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = project["entry-points"]["pettingllms.commands"]
-    assert declared == {name: f"pettingllms_trl.cli:{name}" for name in cli.COMMANDS}
+    assert declared == {name: f"pettingllms_trl.cli.__main__:{name}" for name in cli.COMMANDS}
     for name, target in declared.items():
         point = importlib.metadata.EntryPoint(name, target, "pettingllms.commands")
         assert point.load() is getattr(cli, name)
@@ -385,7 +386,7 @@ def installed(folder: Path, **commands: str) -> dict[str, str]:
 
 
 def test_help_names_the_commands_of_other_packages_and_loads_neither_them_nor_torch(tmp_path: Path) -> None:
-    environment = installed(tmp_path, train="pettingllms_trl.cli:train", dance="no_such_package:dance")
+    environment = installed(tmp_path, train="pettingllms_trl.cli.__main__:train", dance="no_such_package:dance")
     program = (
         "import sys; from pettingllms_envs.cli import main\n"
         "try: main(['--help'])\n"
@@ -435,7 +436,7 @@ def test_without_the_trainers_libraries_the_command_says_how_to_get_them(
 def test_a_misspelt_command_shows_those_of_other_packages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    point = importlib.metadata.EntryPoint("train", "pettingllms_trl.cli:train", "pettingllms.commands")
+    point = importlib.metadata.EntryPoint("train", "pettingllms_trl.cli.__main__:train", "pettingllms.commands")
     monkeypatch.setattr("pettingllms_envs.commands.entry_points", lambda group: [point])
     assert host.main(["trian"]) == 2
     assert "'train'" in capsys.readouterr().err

@@ -15,8 +15,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.scripts import arguments
-from pettingllms_trl.scripts.train import KINDS, make_trainer
+from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.train import KINDS, make_trainer
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

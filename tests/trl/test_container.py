@@ -9,9 +9,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, GraniteConfig, GraniteForCausalLM
 
-from pettingllms_trl.container import TeamModel
-from pettingllms_trl.policies import Policy, route
-from pettingllms_trl.weights import assemble, parameters_of
+from pettingllms_trl.policies.multi_model import TeamModel
+from pettingllms_trl.policies.routing import Policy, route
+from pettingllms_trl.policies.weights import assemble, parameters_of
 
 
 IDS = torch.tensor([[5, 6, 7, 8]])

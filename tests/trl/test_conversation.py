@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.conversation import check_conversations, num_begun_anew, remembering
-from pettingllms_trl.engine import Request, Sampled
+from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.records import Completion, Decision, Episode
-from pettingllms_trl.rollout import Rollout, play
+from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout.prompts import check_conversations, num_begun_anew, remembering
 from schedules import Dawdlers, Patient, Tidal, Whimsical
 from strangers import Relay
 

@@ -12,14 +12,16 @@ import torch
 from datasets import Dataset
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies import Policy
+from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.records import Decision
 from short_runs import KeepsRollouts, adapter, settings
 from strangers import Relay
 
 
 def team(model: Any, path: Path, *, env: Any = Relay, kind: Any = None, policies: Any = "lora", **options: Any) -> Any:
-    from pettingllms_trl.trainer import MultiAgentGRPOTrainer  # where vLLM is installed, importing TRL warns of much
+    from pettingllms_trl.trainer.trainer import (
+        MultiAgentGRPOTrainer,  # where vLLM is installed, importing TRL warns of much
+    )
 
     class Keeps(KeepsRollouts, kind or MultiAgentGRPOTrainer):
         pass
@@ -66,7 +68,7 @@ def test_what_the_generator_is_given_is_what_it_was_given_and_sampled_before(
 def test_log_probabilities_of_the_first_step_are_those_before_it_and_the_ratio_is_one(
     model_path: str, tmp_path: Path
 ) -> None:
-    from pettingllms_trl.trainer import MultiAgentGRPOTrainer
+    from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
     class Compares(MultiAgentGRPOTrainer):
         ratios: list[torch.Tensor] = []  # one run
@@ -169,7 +171,7 @@ def test_history_is_given_by_role_in_a_configuration_too(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("where", ["command line", "yaml"])
 def test_history_by_role_comes_from_the_command_line_and_from_yaml(where: str, tmp_path: Path) -> None:
-    from pettingllms_trl.scripts import arguments
+    from pettingllms_trl.cli import arguments
 
     given = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false"]
     if where == "yaml":

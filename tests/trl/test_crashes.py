@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.auditing import check_groups
-from pettingllms_trl.engine import Request
-from pettingllms_trl.failures import EnvironmentFailure
-from pettingllms_trl.rollout import Rollout, play
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.rollout.failures import EnvironmentFailure
+from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Patient, Tidal, babble
 from strangers import Relay
 

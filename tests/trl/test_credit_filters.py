@@ -16,7 +16,7 @@ from pettingllms_trl.credit import (
     rows_to_play,
     signal_to_noise,
 )
-from pettingllms_trl.credit.peers import same_turn
+from pettingllms_trl.credit.grouping import same_turn
 from pettingllms_trl.records import Candidate, Completion, Decision
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.curriculum import Curriculum, Progress
 from pettingllms_trl.records import Episode
+from pettingllms_trl.rollout.curriculum import Curriculum, Progress
 
 
 def ended(*successes: bool) -> list[Episode]:

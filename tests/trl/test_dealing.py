@@ -8,14 +8,13 @@ import random
 import pytest
 import torch
 
-from pettingllms_trl import dealing
-from pettingllms_trl.batching import Shared, cut
-from pettingllms_trl.dealing import deal, pick, share_of
-from pettingllms_trl.metrics import of_completions
+from pettingllms_trl.trainer.metrics import of_completions
+from pettingllms_trl.update.assignment import deal, pick, share_of
+from pettingllms_trl.update.micro_batches import Shared, cut
 
 
 def test_the_docstrings_examples_are_what_is_dealt() -> None:
-    assert doctest.testmod(dealing).attempted
+    assert doctest.testmod(assignment).attempted
     hands = deal([4, 0, 2, 3, 1], num_steps=2, num_processes=2).hands
     assert hands == (((4, 2), (0, None)), ((3,), (1,)))
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.engine import Request, Sampled, Waves
-from pettingllms_trl.engines import Several
-from pettingllms_trl.partners import Asking, in_turn
+from pettingllms_trl.engines.api import Asking, in_turn
+from pettingllms_trl.engines.protocol import Request, Sampled, Waves
+from pettingllms_trl.engines.router import Several
 from pettingllms_trl.records import Completion
-from pettingllms_trl.rollout import play
+from pettingllms_trl.rollout.play import play
 from schedules import Patient, Tidal, babble
 from strangers import Relay
 

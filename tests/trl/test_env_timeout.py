@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl import deadlines
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.crew import Threads, num_left_alone
-from pettingllms_trl.engine import Request
-from pettingllms_trl.failures import EnvironmentFailure
-from pettingllms_trl.rollout import Rollout, play
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.rollout import timeouts
+from pettingllms_trl.rollout.failures import EnvironmentFailure
+from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout.workers import Threads, num_left_alone
 from schedules import Patient, Tidal, babble
 from strangers import Relay
 
@@ -172,7 +172,7 @@ def test_a_rollout_that_ends_in_an_error_does_not_wait_for_who_hangs(clinic: Cli
 def test_with_too_many_left_alone_training_stops_and_says_what_to_do(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deadlines, "MOST_LEFT_ALONE", 2)
+    monkeypatch.setattr(timeouts, "MOST_LEFT_ALONE", 2)
     message = "3 environments have not come back, expected at most 2.*Mend the environment.*or raise env_timeout"
     with pytest.raises(EnvironmentFailure, match=message):
         clinic.play(lambda task, written: task == 2, Patient(by_prompt), num_rows=20)

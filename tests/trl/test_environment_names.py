@@ -12,7 +12,7 @@ from pettingllms_envs import registry
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.registry import Entry
 from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_trl.environment import env_maker
+from pettingllms_trl.rollout.env_checks import env_maker
 
 
 NAMES = ["sokoban", "sokoban_v0", "pettingllms/sokoban-v0"]

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import trl.trainer.grpo_trainer
 
-import pettingllms_trl.playing
-from pettingllms_trl.engine import Request, Sampled
+import pettingllms_trl.trainer.playing
+from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.records import Completion
 from twins import END, assert_equal, our_trainer, run, their_trainer
 
@@ -134,8 +134,8 @@ def test_with_the_same_samples_the_update_equals_plain_trl(
     case: str, policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trl.trainer.grpo_trainer, "VLLMGeneration", TheirEngine)
-    monkeypatch.setattr(pettingllms_trl.playing, "Serving", OurEngine)
-    monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: True)
+    monkeypatch.setattr(pettingllms_trl.trainer.playing, "Serving", OurEngine)
+    monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {**CASES[case], "use_vllm": True}
     peft = policies == "lora"
     theirs = run(their_trainer(model_path, tmp_path / "theirs", options, peft=peft))

@@ -25,7 +25,7 @@ def test_what_a_real_engine_sampled_gives_the_update_of_plain_trl(
 ) -> None:
     import trl.trainer.grpo_trainer  # where vLLM is installed, importing TRL warns of much
 
-    import pettingllms_trl.replaying
+    import pettingllms_trl.trainer.replaying
     from test_equals_trl_sampler import CASES, TheirEngine
     from twins import assert_equal, our_trainer, run, their_trainer
 
@@ -45,13 +45,13 @@ def test_what_a_real_engine_sampled_gives_the_update_of_plain_trl(
 
     engine.step = recorded
     states: list[torch.Tensor] = []
-    shuffle = pettingllms_trl.replaying.shuffle_sequence_dict
+    shuffle = pettingllms_trl.trainer.replaying.shuffle_sequence_dict
 
     def shuffled(batch: Any) -> Any:
         states.append(torch.get_rng_state())
         return shuffle(batch)
 
-    monkeypatch.setattr(pettingllms_trl.replaying, "shuffle_sequence_dict", shuffled)
+    monkeypatch.setattr(pettingllms_trl.trainer.replaying, "shuffle_sequence_dict", shuffled)
     ours = run(trainer)
     differences = [log.get("sampling/sampling_logp_difference/max", 0.0) for log in ours.log]
     assert 0 < max(differences) < 1e-3  # it was a real engine, with weights of now

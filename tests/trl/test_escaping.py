@@ -12,11 +12,12 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 from trl import SFTConfig, SFTTrainer
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, sft
-from pettingllms_trl.agents import ChatAgent, Prompt
-from pettingllms_trl.demonstrations import Demonstration
-from pettingllms_trl.escaping import control_tokens, escape_of
-from pettingllms_trl.policies import route
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.cli.local_agents import ChatAgent, Prompt
+from pettingllms_trl.policies.escaping import control_tokens, escape_of
+from pettingllms_trl.policies.routing import route
+from pettingllms_trl.trainer import sft
+from pettingllms_trl.trainer.demonstrations import Demonstration
 from strangers import Relay
 from test_between_turns import tokenizer_for
 

@@ -13,9 +13,9 @@ import pytest
 
 from pettingllms_trl import Completion
 from pettingllms_trl.credit import at_grpo
-from pettingllms_trl.demonstrations import read
-from pettingllms_trl.engine import Request, Sampled, Waves
-from pettingllms_trl.rollout import play
+from pettingllms_trl.engines.protocol import Request, Sampled, Waves
+from pettingllms_trl.rollout.play import play
+from pettingllms_trl.trainer.demonstrations import read
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard
 
-from pettingllms_trl.hub import team_card
-from pettingllms_trl.policies import Policy, route
+from pettingllms_trl.checkpoints.hub import team_card
+from pettingllms_trl.policies.routing import Policy, route
 
 
 def card(base_model: str) -> ModelCard:

@@ -21,7 +21,7 @@ KILLS = 10  # in one test
 LAST = f"checkpoint-{LIVE['steps']}"
 # A clean process imports torch and TRL once; each run is forked from it.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer"])
+CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 
 pytestmark = pytest.mark.slow
 

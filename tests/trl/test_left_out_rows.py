@@ -13,13 +13,13 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-import pettingllms_trl.playing
+import pettingllms_trl.trainer.playing
 import test_equals_trl_sampler
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.batching import Shared, cut
-from pettingllms_trl.budgets import Size, deal_by_tokens
 from pettingllms_trl.records import Decision
+from pettingllms_trl.update.micro_batches import Shared, cut
+from pettingllms_trl.update.token_budget import Size, deal_by_tokens
 from strangers import OneShot, Relay
 from test_batching import batch_of, rows_of
 from test_credit import decision
@@ -277,8 +277,8 @@ def test_what_is_left_out_counts_in_every_denominator(token_mean: bool) -> None:
 def test_importance_ratios_are_logged_of_the_rows_that_go_through_the_model(
     mode: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pettingllms_trl.playing, "Serving", test_equals_trl_sampler.OurEngine)
-    monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: True)
+    monkeypatch.setattr(pettingllms_trl.trainer.playing, "Serving", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {"optim": "sgd", "use_vllm": True, "vllm_importance_sampling_mode": mode, "max_steps": 1}
     ratios: list[torch.Tensor] = []
     whole = AllRows._batches

@@ -14,9 +14,10 @@ from pettingllms_envs.evaluation import observing, record, replay
 from pettingllms_envs.evaluation.agents import Recorded, Scripted
 from pettingllms_envs.evaluation.play import Instance, Rules, episode
 from pettingllms_envs.page.read import episode_of
-from pettingllms_trl import MultiAgentGRPOTrainer, observations
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.rollout_log import rows
+from pettingllms_trl.rollout import observations
+from pettingllms_trl.trainer.recorder import rows
 from short_runs import settings
 from strangers import OneShot, Relay, letters
 from twins import assert_equal, our_trainer, run, their_trainer

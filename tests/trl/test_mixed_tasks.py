@@ -12,12 +12,12 @@ from datasets import Dataset, IterableDataset
 
 from pettingllms_envs import plan_path_v0, sokoban_v0
 from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.curricula import after, assign, by_environment
-from pettingllms_trl.curriculum import Progress
-from pettingllms_trl.failures import EnvironmentFailure
-from pettingllms_trl.metrics import of_episodes
-from pettingllms_trl.rollout import play
-from pettingllms_trl.stock import Stock
+from pettingllms_trl.rollout.curricula import after, assign, by_environment
+from pettingllms_trl.rollout.curriculum import Progress
+from pettingllms_trl.rollout.env_pool import Stock
+from pettingllms_trl.rollout.failures import EnvironmentFailure
+from pettingllms_trl.rollout.play import play
+from pettingllms_trl.trainer.metrics import of_episodes
 from schedules import Patient, Whimsical, babble
 from strangers import OneShot, Relay
 

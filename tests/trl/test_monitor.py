@@ -21,10 +21,10 @@ from tqdm.auto import tqdm
 
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import RunningBaseline, at_grpo, judges_own_step_alone, resolve
-from pettingllms_trl.delayed_rewards import check_delayed_roles
-from pettingllms_trl.monitor import LearningMonitor, ReplyLimit, warn_above_progress_bar
-from pettingllms_trl.policies import route
+from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+from pettingllms_trl.trainer.delayed_rewards import check_delayed_roles
+from pettingllms_trl.trainer.monitor import LearningMonitor, ReplyLimit, warn_above_progress_bar
 from short_runs import adapter, settings
 from strangers import Relay, letters
 

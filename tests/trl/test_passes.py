@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.passes import Pass, of_micro_step
+from pettingllms_trl.update.pass_metrics import Pass, of_micro_step
 
 
 def one(num_rows: int, num_tokens: int, scale: float = 1.0, **metrics: Any) -> Pass:

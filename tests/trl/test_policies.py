@@ -9,10 +9,10 @@ import torch
 from peft import LoraConfig, PeftModel
 from transformers import AutoModelForCausalLM
 
-from pettingllms_trl.adapters import acting_as, activate, attach_adapters, keep_reference
-from pettingllms_trl.policies import Policy, route
+from pettingllms_trl.policies.adapters import acting_as, activate, attach_adapters, keep_reference
+from pettingllms_trl.policies.routing import Policy, route
+from pettingllms_trl.policies.weights import parameters_of
 from pettingllms_trl.records import role_of
-from pettingllms_trl.weights import parameters_of
 
 
 TEAM = ("drafter_0", "planner_0", "planner_1")

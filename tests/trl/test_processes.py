@@ -14,11 +14,11 @@ from torch import distributed, nn
 from torch.distributed.fsdp import StateDictType
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
-from pettingllms_trl.dealing import share_of
-from pettingllms_trl.failures import EnvironmentFailure
-from pettingllms_trl.policies import route
-from pettingllms_trl.processes import average_gradients, check_processes, check_sharding, on_all
-from pettingllms_trl.rollout import Rollout, merge, play
+from pettingllms_trl.policies.routing import route
+from pettingllms_trl.rollout.failures import EnvironmentFailure
+from pettingllms_trl.rollout.play import Rollout, merge, play
+from pettingllms_trl.trainer.distributed import average_gradients, check_processes, check_sharding, on_all
+from pettingllms_trl.update.assignment import share_of
 from schedules import Patient, babble
 from strangers import Relay
 

@@ -21,8 +21,8 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, Qwen3ForSequenceClassification
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
-from pettingllms_trl.reward_functions import Judgement, RewardFunctions, of_no_use
-from pettingllms_trl.run import Choice
+from pettingllms_trl.credit.reward_functions import Judgement, RewardFunctions, of_no_use
+from pettingllms_trl.rollout.episode import Choice
 from short_runs import settings
 from strangers import OneShot, Relay, letters
 

@@ -14,11 +14,11 @@ import pytest
 from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.auditing import check_groups
-from pettingllms_trl.engine import Request, Sample, Sampled, Waves
-from pettingllms_trl.observations import prompt_of
+from pettingllms_trl.engines.protocol import Request, Sample, Sampled, Waves
 from pettingllms_trl.records import Completion, Decision, Episode
-from pettingllms_trl.rollout import play
+from pettingllms_trl.rollout.observations import prompt_of
+from pettingllms_trl.rollout.play import play
+from pettingllms_trl.trainer.rollout_checks import check_groups
 from strangers import Relay, letters
 
 

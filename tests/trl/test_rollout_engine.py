@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.auditing import check_groups
-from pettingllms_trl.crew import Caller, Threads
-from pettingllms_trl.engine import Request, Sampled
-from pettingllms_trl.rollout import Rollout, play
+from pettingllms_trl.engines.protocol import Request, Sampled
+from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout.workers import Caller, Threads
+from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble, wander
 from strangers import Relay
 

@@ -15,9 +15,9 @@ from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.engine import Request
-from pettingllms_trl.failures import EnvironmentFailure
-from pettingllms_trl.rollout import Rollout, play
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.rollout.failures import EnvironmentFailure
+from pettingllms_trl.rollout.play import Rollout, play
 from schedules import Dawdlers, Holding, Patient, Tidal, Whimsical, babble, wander
 from strangers import Relay
 

@@ -16,7 +16,7 @@ from pettingllms_envs.evaluation import record
 from pettingllms_envs.page import page
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.rollout_log import RolloutLog, header, rows
+from pettingllms_trl.trainer.recorder import RolloutLog, header, rows
 from strangers import Relay
 
 

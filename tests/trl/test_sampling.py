@@ -11,10 +11,12 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.engine import Request
-from pettingllms_trl.generation import sample
-from pettingllms_trl.policies import route
-from pettingllms_trl.sampling import (
+from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.train import KINDS
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.engines.transformers import sample
+from pettingllms_trl.policies.routing import route
+from pettingllms_trl.policies.sampling import (
     NOTHING,
     SamplingOverrides,
     before_stop,
@@ -24,8 +26,6 @@ from pettingllms_trl.sampling import (
     temperatures,
     up_to_stop,
 )
-from pettingllms_trl.scripts import arguments
-from pettingllms_trl.scripts.train import KINDS
 from short_runs import adapter, settings
 from strangers import Relay
 

@@ -15,12 +15,12 @@ from transformers import TrainerCallback
 
 from mortal import equal, mortal, weights
 from pettingllms_trl import Curriculum, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.cli.trees import trees
 from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_noise
-from pettingllms_trl.order import EpochSampler, places
+from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shifted
 from pettingllms_trl.records import Candidate, Completion
-from pettingllms_trl.selection import metrics_of, num_tokens, select, shifted
-from pettingllms_trl.stock import ONLY
-from pettingllms_trl.trees import trees
+from pettingllms_trl.rollout.env_pool import ONLY
+from pettingllms_trl.trainer.dataloading import EpochSampler, places
 from short_runs import keep_all_rows
 from strangers import OneShot, Relay
 

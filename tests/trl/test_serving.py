@@ -13,13 +13,15 @@ from peft import LoraConfig
 from transformers import Qwen3ForCausalLM
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies import Policy
-from pettingllms_trl.serving import _shares
+from pettingllms_trl.engines.factory import _shares
+from pettingllms_trl.policies.routing import Policy
 from strangers import Relay
 
 
 def team(path: Any, tmp_path: Path, **options: Any) -> Any:
-    from pettingllms_trl.trainer import MultiAgentGRPOTrainer  # where vLLM is installed, importing TRL warns of much
+    from pettingllms_trl.trainer.trainer import (
+        MultiAgentGRPOTrainer,  # where vLLM is installed, importing TRL warns of much
+    )
 
     own = {name: options.pop(name) for name in ("policies", "peft_config") if name in options}
     settings = {
@@ -61,7 +63,7 @@ def team(path: Any, tmp_path: Path, **options: Any) -> Any:
 def test_engines_that_cannot_be_had_are_refused_before_any_model_is_loaded(
     tmp_path: Path, policies: Any, options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: name)
+    monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: name)
     with pytest.raises(ValueError, match=message):
         team(str(tmp_path / "no model"), tmp_path, policies=policies, **options)
 
@@ -92,7 +94,7 @@ def test_a_loss_that_cannot_be_corrected_for_the_sampler_is_refused(tmp_path: Pa
 
 
 def test_without_vllm_the_door_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: None)
+    monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"vLLM is not installed. Install it \(pip install 'pettingllms\[vllm\]'\)"):
         team(str(tmp_path / "no model"), tmp_path)
 
@@ -176,7 +178,7 @@ def test_a_model_that_is_not_as_it_was_loaded_is_sampled_as_it_is(
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_an_adapter_that_stays_behind_is_found_by_the_canary(base_path: str, tmp_path: Path) -> None:
     """Made on purpose: when it is given the next version of an adapter, the engine loads the one before again."""
-    from pettingllms_trl.vllm_adapters import StaleWeights
+    from pettingllms_trl.engines.weight_store import StaleWeights
 
     trainer = team(base_path, tmp_path, max_steps=6, canary_steps=1, policies="lora", peft_config=lora())
     trainer.train()  # up to date: nothing is found, the differences are rounding

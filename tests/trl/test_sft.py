@@ -15,12 +15,13 @@ from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, cli
-from pettingllms_trl.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
-from pettingllms_trl.policies import Policy, route
-from pettingllms_trl.scripts.instances import makers
-from pettingllms_trl.scripts.sft import SFTArguments, by_oracles
-from pettingllms_trl.sft import load_adapters, rows_of, warm_up
+from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.cli import __main__ as cli
+from pettingllms_trl.cli.datasets import makers
+from pettingllms_trl.cli.sft import SFTArguments, by_oracles
+from pettingllms_trl.policies.routing import Policy, route
+from pettingllms_trl.trainer.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
+from pettingllms_trl.trainer.sft import load_adapters, rows_of, warm_up
 from strangers import Relay
 
 

@@ -40,12 +40,12 @@ from transformers import (
 from trl import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
-import pettingllms_trl.playing
+import pettingllms_trl.trainer.playing
 import test_equals_trl_sampler
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.prefix_attention import NAME, attending, configs_of
-from pettingllms_trl.prefixes import Packed, num_tokens, pack
+from pettingllms_trl.update.packed_attention import NAME, attending, configs_of
+from pettingllms_trl.update.packing import Packed, num_tokens, pack
 from strangers import OneShot, Relay
 from test_equals_trl import CASES, LAYOUTS, LOSSES
 
@@ -407,8 +407,8 @@ def test_every_loss_has_the_gradients_of_trls_own_trainer(
 def test_the_correction_of_a_samplers_log_probabilities_is_that_of_rows_read_one_by_one(
     case: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pettingllms_trl.playing, "Serving", test_equals_trl_sampler.OurEngine)
-    monkeypatch.setattr("pettingllms_trl.serving.find_spec", lambda name: True)
+    monkeypatch.setattr(pettingllms_trl.trainer.playing, "Serving", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {**test_equals_trl_sampler.CASES[case], "use_vllm": True}
     runs = [of_run(each, model_path, tmp_path, options) for each in (AllRows, RowByRow)]
     assert_alike(*runs)

@@ -22,13 +22,13 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from mortal import equal, mortal, weights
-from pettingllms_trl import signals
-from pettingllms_trl.checkpoints import CorruptCheckpoint, verify
+from pettingllms_trl.checkpoints import signals
+from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
+from pettingllms_trl.checkpoints.signals import StopSignals
 from pettingllms_trl.credit import at_grpo
-from pettingllms_trl.health import Skips, coordinates, group_statistics, named
-from pettingllms_trl.order import EpochSampler
 from pettingllms_trl.records import Candidate, Completion, Decision
-from pettingllms_trl.signals import StopSignals
+from pettingllms_trl.trainer.dataloading import EpochSampler
+from pettingllms_trl.update.health import Skips, coordinates, group_statistics, named
 from strangers import Relay
 
 

@@ -16,11 +16,11 @@ from datasets import Dataset
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-import pettingllms_trl.replaying
+import pettingllms_trl.trainer.replaying
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.batching import cut
-from pettingllms_trl.entropy import EntropyControl
+from pettingllms_trl.update.entropy import EntropyControl
+from pettingllms_trl.update.micro_batches import cut
 from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
 from strangers import Relay
 
@@ -362,7 +362,9 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
         )
 
         monkeypatch.setattr(
-            pettingllms_trl.replaying, "cut", lambda b, rows=rows, **o: cut(stale(b), **{**o, "max_rows": rows})
+            pettingllms_trl.trainer.replaying,
+            "cut",
+            lambda b, rows=rows, **o: cut(stale(b), **{**o, "max_rows": rows}),
         )
         make_uneven(trainer)
         trainer.corrects = corrected

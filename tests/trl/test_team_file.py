@@ -15,9 +15,9 @@ from datasets import Dataset
 from pettingllms_envs import cli, plan_path_v0
 from pettingllms_envs.evaluation import lineup, record
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.policies import route
-from pettingllms_trl.sampling import parse
-from pettingllms_trl.team_file import sampling_of, team_facts
+from pettingllms_trl.checkpoints.team_file import sampling_of, team_facts
+from pettingllms_trl.policies.routing import route
+from pettingllms_trl.policies.sampling import parse
 from short_runs import adapter, settings
 
 
@@ -49,7 +49,7 @@ def saved(path: Path, model: Any, policies: Any, *, peft_config: Any = None, **o
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents of transformers, as an installed package would declare them."""
     point = importlib.metadata.EntryPoint(
-        "transformers", "pettingllms_trl.transformers_agents:open_transformers", lineup.GROUP
+        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", lineup.GROUP
     )
     monkeypatch.setattr(lineup, "_plug_ins", lambda: {"transformers": point})
 

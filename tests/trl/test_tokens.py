@@ -14,8 +14,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.policies.prompt_encoder import MOST_KNOWN, Writer, reader
 from pettingllms_trl.records import Message
-from pettingllms_trl.tokens import MOST_KNOWN, Writer, reader
 from strangers import Relay
 from test_between_turns import SPECIAL, tokenizer_for
 

@@ -11,7 +11,7 @@ import torch
 from peft import LoraConfig, PromptTuningConfig, TaskType
 from safetensors.torch import load_file
 
-from pettingllms_trl.vllm_adapters import AdapterStore, check_adapters
+from pettingllms_trl.engines.weight_store import AdapterStore, check_adapters
 
 
 PLAIN = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj"], task_type="CAUSAL_LM")

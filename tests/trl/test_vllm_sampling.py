@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engine import Request
-from pettingllms_trl.sampling import SamplingOverrides
-from pettingllms_trl.vllm_sampling import Sampling, Tongue
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.engines.vllm_params import Sampling, Tongue
+from pettingllms_trl.policies.sampling import SamplingOverrides
 
 
 TONGUE = Tongue(

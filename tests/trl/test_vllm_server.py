@@ -21,12 +21,12 @@ from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engine import Request, Sampled, Scored
-from pettingllms_trl.http_json import Server, ServerRefused, ServerUnreachable
-from pettingllms_trl.rollout import play
-from pettingllms_trl.vllm_adapters import StaleWeights
-from pettingllms_trl.vllm_sampling import Sampling, Tongue
-from pettingllms_trl.vllm_server import ServerEngine
+from pettingllms_trl.engines.http import Server, ServerRefused, ServerUnreachable
+from pettingllms_trl.engines.protocol import Request, Sampled, Scored
+from pettingllms_trl.engines.vllm_params import Sampling, Tongue
+from pettingllms_trl.engines.vllm_server import ServerEngine
+from pettingllms_trl.engines.weight_store import StaleWeights
+from pettingllms_trl.rollout.play import play
 from strangers import Relay
 
 

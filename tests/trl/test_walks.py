@@ -17,9 +17,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 import twins
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, adapters
-from pettingllms_trl.adapters import Switch, activate, attach_adapters
-from pettingllms_trl.walks import Walks, modules_of, training
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.policies import adapters
+from pettingllms_trl.policies.adapters import Switch, activate, attach_adapters
+from pettingllms_trl.policies.walks import Walks, modules_of, training
 from strangers import Relay
 
 

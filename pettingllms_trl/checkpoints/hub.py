@@ -1,0 +1,166 @@
+"""The model card of a team: who plays what, how it was trained, what it reached, how to load it.
+
+TRL's assumes one model, with weights at the root.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pettingllms_trl.policies.routing import Policy, Routing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A share of episodes that succeeded in an evaluation.
+
+    Args:
+        name: Of the data that was played, such as `"eval"`.
+        share: From 0 to 1.
+        num: Episodes.
+        step: The optimizer step after which it was.
+    """
+
+    name: str
+    share: float
+    num: int
+    step: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's score interval of the share at 95% (Wilson 1927)."""
+        z, n = 1.959964, self.num
+        middle = (self.share + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * math.sqrt(self.share * (1 - self.share) / n + z * z / (4 * n * n))
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, int]) -> list[Result]:
+    """The last evaluation of each data set in a training's log.
+
+    Args:
+        history: `trainer.state.log_history`.
+        num_episodes: How many an evaluation plays, by what its metrics begin with, such as `"eval"`. One that lost
+            some to an environment's failures is left out: its success is of other instances.
+    """
+    found: dict[str, Result] = {}
+    for entry in history:
+        for name, num in num_episodes.items():
+            share = entry.get(f"{name}_outcome/success")
+            if share is not None and not entry.get(f"{name}_rollout/dropped"):
+                found[name] = Result(name=name, share=float(share), num=num, step=int(entry["step"]))
+    return list(found.values())
+
+
+def team_card(
+    *,
+    name: str,
+    environment: str,
+    routing: Routing,
+    sources: Mapping[str, str],
+    tags: Sequence[str],
+    settings: Mapping[str, Any] | None = None,
+    results: Sequence[Result] = (),
+    note: str = "",
+) -> str:
+    """A README with the Hub's metadata.
+
+    Args:
+        name: Of the repository.
+        environment: Name of the environment that the team was trained on.
+        routing: Who is played by what.
+        sources: For each policy with weights the id or path of the model that it is, or whose adapter it is. Paths
+            are not named, since nobody else has them.
+        tags: Of the Hub's search.
+        settings: Of the environment and of the training, by name.
+        results: Of evaluations.
+        note: What has to be said of the data that the team was trained and evaluated on, in a sentence.
+    """
+    ids = {policy: source for policy, source in sources.items() if source and not Path(source).is_dir()}
+    bases = list(dict.fromkeys(ids[policy.name] for policy in routing.trained if policy.name in ids))
+    only_adapters = all(policy.adapter is not None for policy in routing.trained)
+    head = [f"library_name: {'peft' if only_adapters else 'transformers'}"]
+    if len(bases) == 1:
+        head.append(f"base_model: {bases[0]}")
+    elif bases:
+        head += ["base_model:", *(f"- {base}" for base in bases)]
+    played = {policy.name: policy for policy in routing.policies}
+    rows = [
+        f"| `{agent}` | {_what(played[policy], ids.get(policy))} | {_where(played[policy])} |"
+        for agent, policy in routing.of_agent.items()
+    ]
+    return "\n".join(
+        [
+            "---",
+            *head,
+            "tags:",
+            *(f"- {tag}" for tag in tags),
+            "---",
+            "",
+            f"# {name}",
+            "",
+            f"A team for `{environment}`, trained by PettingLLMs on TRL with AT-GRPO"
+            " ([arXiv:2510.11062](https://huggingface.co/papers/2510.11062)).",
+            "",
+            *([f"**{note}**", ""] if note else []),
+            "| agent | played by | folder |",
+            "|---|---|---|",
+            *rows,
+            "",
+            *_table(["evaluation", "success", "95% interval", "episodes", "after step"], map(_of_result, results)),
+            *_table(["setting", ""], [(setting, f"`{value}`") for setting, value in (settings or {}).items()]),
+            "```python",
+            *_loading(name, routing, ids),
+            "```",
+            "",
+        ]
+    )
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table and an empty line, or nothing if it has no rows."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *lines, ""] if lines else []
+
+
+def _of_result(result: Result) -> tuple[str, ...]:
+    low, high = result.interval
+    share, interval = f"{100 * result.share:.1f}%", f"[{100 * low:.1f}, {100 * high:.1f}]"
+    return (result.name, share, interval, str(result.num), str(result.step))
+
+
+def _what(policy: Policy, source: str | None) -> str:
+    frozen = "" if policy.is_trained else ", not trained"
+    of = f" of `{source}`" if source else ""
+    if policy.api is not None:
+        return "an API partner"
+    if policy.adapter is not None:
+        return f"the LoRA adapter `{policy.adapter}`{frozen}"
+    return f"the base model{frozen}" if policy.is_base else f"a full model{of}{frozen}"
+
+
+def _where(policy: Policy) -> str:
+    return f"`{policy.name}/`" if policy.is_trained else "not here"
+
+
+def _loading(name: str, routing: Routing, ids: Mapping[str, str]) -> list[str]:
+    """Code that loads the first policy of each kind."""
+    lines = ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
+    adapter = next((policy for policy in routing.trained if policy.adapter is not None), None)
+    full = next((policy for policy in routing.trained if policy.adapter is None), None)
+    if adapter is not None:
+        base = ids.get(adapter.name, "path/to/the/base/model")
+        lines = [
+            "from peft import PeftModel",
+            *lines,
+            f'base = AutoModelForCausalLM.from_pretrained("{base}")',
+            f'model = PeftModel.from_pretrained(base, "{name}", subfolder="{adapter.name}")',
+        ]
+    if full is not None:
+        lines.append(f'model = AutoModelForCausalLM.from_pretrained("{name}", subfolder="{full.name}")')
+    first = adapter or full
+    return [*lines, f'tokenizer = AutoTokenizer.from_pretrained("{name}", subfolder="{first.name}")' if first else ""]

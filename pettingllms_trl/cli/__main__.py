@@ -1,0 +1,63 @@
+"""`train` and `sft`: the commands that `pettingllms` gets from this package, and that `accelerate launch` starts.
+
+    pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml --learning_rate 1e-5
+    accelerate launch -m pettingllms_trl.cli train --config examples/configs/sokoban_L2_1.7B.yaml
+
+What a user got wrong ends with one line, "error: what was given, what was expected, what to do", and exit status 2.
+`pettingllms_envs.cli` finds both commands by the entry-point group `pettingllms.commands`; neither package imports the
+other.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+
+COMMANDS = ("train", "sft")
+EXTRA = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names; returns the exit status."""
+    name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+    if name not in COMMANDS:
+        return _refused(f"the command is {name!r}; expected {' or '.join(COMMANDS)}. Add --help to one of them.")
+    return _run(name, rest)
+
+
+def train(argv: Sequence[str]) -> int:
+    """`pettingllms train`: a team, by reinforcement learning. Returns the exit status."""
+    return _run("train", argv)
+
+
+def sft(argv: Sequence[str]) -> int:
+    """`pettingllms sft`: a team's warm-up, by supervised fine-tuning. Returns the exit status."""
+    return _run("sft", argv)
+
+
+def _run(name: str, argv: Sequence[str]) -> int:
+    try:
+        script = importlib.import_module(f"pettingllms_trl.cli.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        return _refused(
+            f"{error}; `pettingllms {name}` expected the trainer's libraries. pip install 'pettingllms[trl]'"
+        )
+    try:
+        work = script.prepare(argv)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        return _refused(str(error))
+    work()
+    return 0
+
+
+def _refused(message: str) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

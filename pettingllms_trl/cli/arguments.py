@@ -1,0 +1,299 @@
+"""The arguments of the commands: every field from a YAML file (`--config`) or from the command line, which wins.
+
+TRL's own parser and dataclasses, plus what TRL cannot know: the environment and who plays in it. In the YAML file
+`env` is TRL's mapping of environment *variables*; the environment to be played is `env_id`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from peft import PeftConfig
+from transformers.integrations import get_available_reporting_integrations
+from trl import ModelConfig, TrlParser, get_peft_config
+
+from pettingllms_trl.cli.fields import chat_api, environments, refuse
+from pettingllms_trl.policies.routing import Policy
+
+
+@dataclass
+class TeamArguments:
+    r"""
+    The team: an environment and the policies of its agents.
+
+    Args:
+        env_id (`str`):
+            A name as `pettingllms list` shows it, such as `"sokoban"`, or an id of PettingZoo's AEC registry, such as
+            `"pettingllms/sokoban-v0"`.
+        env_kwargs (`dict`, *optional*):
+            What the environment is made with, such as `{"size": 6}`.
+        environments (`dict`, *optional*):
+            Instead of those two, several environments by name: each an id, or a mapping with `env_id`, and perhaps
+            `env_kwargs`, `train_levels`, `eval_levels`. Their instances take turns, or a data set says in its column
+            `environment` which is whose.
+        imports (`list[str]`, *optional*):
+            Installed packages to import first, because they register an environment with PettingZoo:
+            `["my_package"]`. What `pettingllms list` shows needs none. This runs their code. Nothing else that a
+            configuration names is imported, but for `reward_funcs`, `credit` and `filters`.
+        policies (`str` or `dict`, *optional*, defaults to `"shared"`):
+            `"shared"` (L1), `"lora"` (L2), `"full"` (L3), or a mapping from agents or roles to the name of an adapter
+            or to the fields of a [`Policy`].
+    """
+
+    env_id: str | None = field(
+        default=None,
+        metadata={"aliases": ["--env"], "help": "A name such as sokoban, or an id of PettingZoo's AEC registry."},
+    )
+    env_kwargs: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": "What the environment is made with: '{\"size\": 6}'."}
+    )
+    environments: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": "Several environments by name, each an id or {env_id: ..., env_kwargs: ...}."}
+    )
+    imports: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Installed packages to import first, which register the environment with PettingZoo."},
+    )
+    policies: dict[str, Any] | str | None = field(
+        default="shared",
+        metadata={"help": "'shared', 'lora', 'full', or a mapping from agents or roles to adapters or policies."},
+    )
+
+    def __post_init__(self) -> None:
+        self.env_kwargs = mapping("env_kwargs", self.env_kwargs) or {}
+        self.environments = environments(mapping("environments", self.environments) or {})
+        if self.environments and (self.env_id is not None or self.env_kwargs):
+            raise ValueError(
+                f"there are environments and env_id={self.env_id!r} with env_kwargs={self.env_kwargs}; expected one "
+                "kind. Move env_id and env_kwargs among the environments, under a name."
+            )
+        if self.env_id is None and not self.environments:
+            raise ValueError(
+                "no env_id; expected the name of an environment. Add env_id: sokoban (`pettingllms list`)."
+            )
+        if not isinstance(self.policies, str) or self.policies.lstrip().startswith("{"):
+            self.policies = policies(mapping("policies", self.policies) or {})
+
+
+@dataclass
+class TeamModelConfig(ModelConfig):
+    """TRL's `ModelConfig` with the defaults of [`MultiAgentGRPOTrainer`]'s adapters: every linear layer, no dropout,
+    which TRL would leave on while it samples."""
+
+    lora_dropout: float = field(default=0.0, metadata={"help": "LoRA dropout."})
+    lora_target_modules: list[str] | None = field(
+        default_factory=lambda: ["all-linear"], metadata={"help": "LoRA target modules."}
+    )
+
+
+def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description: str | None = None) -> tuple[Any, ...]:
+    """The arguments as one object of each kind.
+
+    Raises:
+        ValueError: A field is unknown or has a value that it cannot have, or the YAML file is none.
+        OSError: The YAML file cannot be read.
+    """
+    argv = [part for given in argv for part in _apart(given)]
+    known = [f.name for kind in kinds for f in dataclasses.fields(kind) if f.init]
+    if "--config" in argv:
+        _check_config(argv, known)
+    parser = _Parser(kinds, prog=prog, description=description, allow_abbrev=False)
+    *parsed, unread = parser.parse_args_and_config(argv, return_remaining_strings=True)
+    if unread:
+        refuse(unread[0], [f"--{name}" for name in known], "the command line")
+    return tuple(parsed)
+
+
+def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
+    """A field whose value is a mapping, in YAML or as JSON on the command line."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{name} is {given!r}; expected JSON ({error}). Write --{name} '{{\"a\": 1}}'.") from None
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"{name} is {given!r}; expected a mapping. Write {name}: {{a: 1}} in the YAML file.")
+    return None if given is None else dict(given)
+
+
+def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
+    """Names of adapters as they are, the fields of a policy as a `Policy`."""
+    known = [f.name for f in dataclasses.fields(Policy)]
+    made: dict[str, str | Policy] = {}
+    for who, what in given.items():
+        if isinstance(what, Mapping):
+            for name in what:
+                if name not in known:
+                    refuse(name, known, f"policies[{who!r}]")
+            api = {"api": chat_api(f"policies[{who!r}].api", what["api"])} if what.get("api") is not None else {}
+            made[who] = Policy(**{**what, **api})
+        elif isinstance(what, str):
+            made[who] = what
+        else:
+            raise ValueError(
+                f"policies[{who!r}] is {what!r}; expected the name of an adapter, or a mapping with some of "
+                f"{', '.join(known)}. Write {who}: {{adapter: {who}}}."
+            )
+    return made
+
+
+def has_adapters(given: str | Mapping[str, str | Policy]) -> bool:
+    """Whether some of the policies are adapters."""
+    if isinstance(given, str):
+        return given == "lora"
+    return any(isinstance(policy, str) or policy.adapter is not None for policy in given.values())
+
+
+def peft_config(config: ModelConfig, given: str | Mapping[str, str | Policy]) -> PeftConfig | None:
+    """The configuration of the adapters; where the policies have none, as `use_peft` says."""
+    return get_peft_config(dataclasses.replace(config, use_peft=True) if has_adapters(given) else config)
+
+
+def model_init_kwargs(config: ModelConfig, args: Any) -> dict[str, Any]:
+    """What the model is loaded with, as TRL's scripts put it together."""
+    return {
+        "revision": config.model_revision,
+        "trust_remote_code": args.trust_remote_code,
+        "attn_implementation": config.attn_implementation,
+        "dtype": config.dtype,
+        **(args.model_init_kwargs or {}),
+    }
+
+
+def check_model(config: ModelConfig) -> None:
+    """Raises `ValueError` where no model is named."""
+    if config.model_name_or_path is None:
+        raise ValueError(
+            "no model_name_or_path; expected a model of the Hub or a folder. Add model_name_or_path: Qwen/Qwen3-1.7B."
+        )
+
+
+@contextmanager
+def naming_models(model: str | None, given: str | Mapping[str, str | Policy]) -> Iterator[None]:
+    """Raises `OSError` with the names of the models where the Hub cannot be reached, which transformers leaves out."""
+    try:
+        yield
+    except OSError as error:
+        if "connect to" not in str(error):
+            raise
+        policies = [] if isinstance(given, str) else [each for each in given.values() if isinstance(each, Policy)]
+        names = [model, *(policy.model for policy in policies)]
+        named = " or ".join(dict.fromkeys(repr(name) for name in names if isinstance(name, str)))
+        raise OSError(f"cannot load {named}: {error} Or give a folder that has the model.") from error
+
+
+def check_reports(args: Any) -> None:
+    """Raises `ValueError` where logs are to go somewhere whose package is not installed."""
+    available = get_available_reporting_integrations()
+    for name in args.report_to:
+        if name not in available:
+            raise ValueError(
+                f"report_to names {name!r}; expected a tracker that is installed ({', '.join(available) or 'none'} "
+                f"here). pip install {name}, or set report_to: none."
+            )
+
+
+def import_packages(names: Sequence[str]) -> None:
+    """Import what the user named. Raises `ImportError` in three parts."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ImportError(
+                f"imports names {name!r}: {error}; expected a package that is installed. Install it, or mend the name."
+            ) from error
+
+
+def function(field_name: str, path: str) -> Any:
+    """The function at a dotted path, as TRL's scripts take reward functions; the working directory is searched, too.
+
+    Raises:
+        ValueError: There is none.
+    """
+    module, dot, name = path.replace(":", ".").rpartition(".")  # `my_module:function`, as entry points write it
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name) if dot else None
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{field_name} names {path!r}: {error}; expected the path of a function, such as my_module.my_function. "
+            "Install its package, or start the command in the folder that has the module."
+        ) from error
+    if not callable(found):
+        raise ValueError(
+            f"{field_name} names {path!r}; expected the path of a function, such as my_module.my_function. Mend it."
+        )
+    return found
+
+
+def choice(field_name: str, given: Any) -> Any:
+    """A name of ours as it is; a dotted path as the function there; `{either: options}` with its options.
+
+    Raises:
+        ValueError: There is no such function, or the options are none. Whether a name is known, is seen later.
+    """
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        given = mapping(field_name, given)
+    if isinstance(given, str):
+        return function(field_name, given) if _is_path(given) else given
+    if not isinstance(given, Mapping) or len(given) != 1 or not isinstance(next(iter(given.values())), Mapping):
+        raise ValueError(
+            f"{field_name} has {given!r}; expected a name, the dotted path of a function, or one of them with its "
+            f"options. Write {field_name}: {{loo: {{value: outcome}}}}."
+        )
+    ((name, options),) = given.items()
+    return partial(function(field_name, name), **options) if _is_path(name) else dict(given)
+
+
+def _is_path(name: str) -> bool:
+    return "." in name or ":" in name
+
+
+class _Parser(TrlParser):
+    """TRL's, which would print a usage of some hundred lines before every error."""
+
+    def error(self, message: str) -> NoReturn:
+        expected = "" if "expected" in message else "; expected a value of that kind"
+        raise ValueError(f"{message}{expected}. `{self.prog} --help` shows every field.")
+
+
+def _apart(given: str) -> list[str]:
+    """TRL looks for `--config` as an argument of its own."""
+    return given.split("=", 1) if given.startswith("--config=") else [given]
+
+
+def _check_config(argv: Sequence[str], known: Sequence[str]) -> None:
+    place = argv.index("--config") + 1
+    if place == len(argv):
+        raise ValueError("--config has no value; expected the path of a YAML file. Write --config my_run.yaml.")
+    path = Path(argv[place])
+    try:
+        config = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"--config is {str(path)!r}: {error.strerror}; expected the path of a YAML file. Mend the path."
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"--config is {str(path)!r}: {error}; expected YAML. Mend the file.") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} has a {type(config).__name__}; expected lines such as `env_id: ...`. Mend the file.")
+    if not isinstance(config.get("env", {}), dict):
+        raise ValueError(
+            f"{path} has env: {config['env']!r}; TRL expected a mapping of environment variables there. The "
+            "environment to be played is env_id."
+        )
+    for name in config:
+        if name not in (*known, "env"):
+            refuse(str(name), known, str(path))

@@ -1,0 +1,147 @@
+"""From arguments to what is played: functions that make the environments, and the rows of the data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from datasets import Dataset, IterableDataset, load_dataset
+from trl import ScriptArguments
+
+from pettingllms_trl.cli.arguments import TeamArguments
+from pettingllms_trl.rollout.env_checks import env_maker
+from pettingllms_trl.rollout.env_pool import COLUMN, MakeEnv
+
+
+Rows: TypeAlias = Dataset | IterableDataset
+
+
+def makers(team: TeamArguments) -> MakeEnv | dict[str, MakeEnv]:
+    """A function that makes the environment, or one for each by name; each tried once.
+
+    Raises:
+        ValueError: There is no such environment, or a setting has a value that it cannot have.
+        TypeError: The environment has no such setting.
+    """
+    assert isinstance(team.env_kwargs, dict)
+    assert isinstance(team.environments, dict)
+    if team.env_id is not None:
+        return _maker(team.env_id, team.env_kwargs)
+    return {name: _maker(each.env_id, each.env_kwargs) for name, each in team.environments.items()}
+
+
+def agents_of(make_env: MakeEnv | Mapping[str, MakeEnv]) -> list[str]:
+    """The agents of all environments, each once."""
+    each = make_env.values() if isinstance(make_env, Mapping) else [make_env]
+    return list(dict.fromkeys(agent for make in each for agent in make().possible_agents))
+
+
+def _maker(env_id: str, env_kwargs: Mapping[str, Any]) -> MakeEnv:
+    make_env = env_maker(env_id, **env_kwargs)
+    try:
+        make_env().close()
+    except TypeError as error:
+        raise TypeError(
+            f"env_kwargs is {dict(env_kwargs)}: {error}; expected settings of {env_id}. Mend or remove them."
+        ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"env_kwargs is {dict(env_kwargs)}: {error} A configuration holds texts, numbers and lists; what takes a "
+            "Python object, as an executor is, is for a script (examples/train_sokoban.py)."
+        ) from error
+    return make_env
+
+
+def seeds_and_levels(
+    name: str, seeds: Sequence[int] | None, levels: Sequence[int] | None, split: str | None
+) -> Dataset | None:
+    """A row for each seed of a range; levels take turns. `None` without seeds.
+
+    `[0, 4]` with levels `[1, 2]` and split `"train"` gives the seeds 0, 1, 2, 3 with the levels 1, 2, 1, 2.
+
+    Args:
+        name: Of the field, for the errors.
+        seeds: The first and the one after the last.
+        levels: Values of the environment's reset option `level`; `None` leaves it out.
+        split: Value of its reset option `split`; `None` leaves it out.
+
+    Raises:
+        ValueError: The range is none, or empty.
+    """
+    if seeds is None:
+        if levels is not None:
+            raise ValueError(f"there are levels {list(levels)}, but no {name}. Add {name}: [0, 1000].")
+        return None
+    if len(seeds) != 2 or not 0 <= seeds[0] < seeds[1]:
+        raise ValueError(
+            f"{name} is {list(seeds)}; expected two numbers, the first seed and the one after the last. "
+            f"Write {name}: [0, 1000]."
+        )
+    columns: dict[str, list[Any]] = {"seed": list(range(*seeds))}
+    if split is not None:
+        columns["split"] = [split] * len(columns["seed"])
+    if levels:
+        columns["level"] = [levels[i % len(levels)] for i in range(len(columns["seed"]))]
+    return Dataset.from_dict(columns)
+
+
+def in_turns(
+    name: str, seeds: Sequence[int] | None, levels: Mapping[str, Sequence[int] | None], split: str | None
+) -> Dataset | None:
+    """A row for each seed of a range; environments take turns, and so do the levels of each. `None` without seeds.
+
+    `[0, 4]` with levels `{"a": [1, 2], "b": None}` gives the seeds 0, 1, 2, 3 to a, b, a, b; a's have the levels 1
+    and 2, b's have none.
+
+    Args:
+        name: Of the field, for the errors.
+        seeds: The first and the one after the last.
+        levels: Values of the reset option `level` of each environment, by its name.
+        split: Value of their reset option `split`; `None` leaves it out.
+
+    Raises:
+        ValueError: The range is none, or empty.
+    """
+    rows = seeds_and_levels(name, seeds, None, split)
+    if rows is None:
+        return None
+    names = list(levels)
+    columns: dict[str, list[Any]] = {COLUMN: [names[i % len(names)] for i in range(len(rows))]}
+    if any(levels.values()):
+        of_name = ((i // len(names), levels[name]) for i, name in enumerate(columns[COLUMN]))
+        columns["level"] = [own[turn % len(own)] if own else None for turn, own in of_name]
+    return Dataset.from_dict({**columns, **rows.to_dict()})
+
+
+def check_apart(
+    train: Sequence[int] | None, evaluation: Sequence[int] | None, *, splits: Sequence[str | None]
+) -> None:
+    """Refuse an evaluation on instances that are trained on: the same seeds in the same split.
+
+    Raises:
+        ValueError: They meet.
+    """
+    if train is None or evaluation is None or splits[0] != splits[1]:
+        return
+    if max(train[0], evaluation[0]) < min(train[1], evaluation[1]):
+        raise ValueError(
+            f"train_seeds {list(train)} and eval_seeds {list(evaluation)} meet in the split {splits[0]!r}; expected "
+            "instances of which none is trained on. Set eval_split: validation, or seeds apart from each other."
+        )
+
+
+def loaded(given: ScriptArguments, split: str) -> Rows:
+    """A split of a data set of the Hub or of a folder, whose rows are instances.
+
+    Raises:
+        ValueError: It cannot be loaded, or has no such split.
+    """
+    try:
+        return load_dataset(
+            given.dataset_name, name=given.dataset_config, split=split, streaming=given.dataset_streaming
+        )
+    except (FileNotFoundError, ConnectionError, ValueError) as error:
+        raise ValueError(
+            f"dataset_name is {given.dataset_name!r}, split {split!r}: {error}; expected a data set of the Hub or a "
+            "folder with files such as train.jsonl. Mend the name, or give train_seeds instead."
+        ) from error

@@ -1,0 +1,91 @@
+"""Mappings in a configuration, and the values that they mean: environments, curricula, partners behind an API."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from pettingllms_trl.engines.chat_api import ChatApi
+from pettingllms_trl.rollout.curriculum import Curriculum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """One of several environments, as `environments` has it by name.
+
+    Args:
+        env_id: An id of PettingZoo's AEC registry.
+        env_kwargs: What it is made with.
+        train_levels: Values of its reset option `level` in training, which take turns. `None` leaves it out.
+        eval_levels: The same in evaluations.
+    """
+
+    env_id: str
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    train_levels: Sequence[int] | None = None
+    eval_levels: Sequence[int] | None = None
+
+
+def curricula(given: Mapping[str, Any] | None, names: Sequence[str]) -> Curriculum | dict[str, Curriculum] | None:
+    """The fields of a curriculum as a `Curriculum`; of several environments, of those that have one, by name."""
+    if given is None:
+        return None
+    if not names:
+        return _curriculum("curriculum", given)
+    for name in given:
+        if name not in names:
+            refuse(str(name), names, "curriculum")
+    return {name: _curriculum(f"curriculum[{name!r}]", fields) for name, fields in given.items()}
+
+
+def _curriculum(name: str, given: Any) -> Curriculum:
+    known = [f.name for f in dataclasses.fields(Curriculum)]
+    if not isinstance(given, Mapping) or not isinstance(given.get("levels"), list):
+        raise ValueError(f"{name} is {given!r}; expected a mapping with a list. Write {{levels: [1, 2, 3]}}.")
+    for each in given:
+        if each not in known:
+            refuse(str(each), known, name)
+    return Curriculum(**{**given, "levels": tuple(given["levels"])})
+
+
+def environments(given: Mapping[str, Any]) -> dict[str, Environment]:
+    """An id, or the fields of an `Environment`, by name."""
+    known = [f.name for f in dataclasses.fields(Environment)]
+    made = {}
+    for name, what in given.items():
+        if isinstance(what, str):
+            what = {"env_id": what}
+        if not isinstance(what, Mapping) or not isinstance(what.get("env_id"), str):
+            raise ValueError(
+                f"environments[{name!r}] is {what!r}; expected an id, or a mapping with an env_id. Write {name}: "
+                "{env_id: pettingllms/sokoban-v0}."
+            )
+        for each in what:
+            if each not in known:
+                refuse(each, known, f"environments[{name!r}]")
+        made[str(name)] = Environment(**what)
+    return made
+
+
+def chat_api(name: str, given: Any) -> ChatApi:
+    """The fields of an endpoint as a `ChatApi`."""
+    known = {f.name: f for f in dataclasses.fields(ChatApi)}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{name} is {given!r}; expected a mapping. Write api: {{base_url: ..., model: ...}}.")
+    for each in given:
+        if each not in known:
+            refuse(each, list(known), name)
+    missing = [each for each in ("base_url", "model") if each not in given]
+    if missing:
+        raise ValueError(f"{name} is without {', '.join(missing)}; expected at least base_url and model. Add them.")
+    return ChatApi(**given)
+
+
+def refuse(given: str, known: Sequence[str], where: str) -> NoReturn:
+    """Raises `ValueError` for a name that is none of the known ones, with the nearest of them."""
+    near = difflib.get_close_matches(given, known, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else "Remove it; --help shows every field."
+    raise ValueError(f"{where} has {given!r}; expected a field that is known. {hint}")

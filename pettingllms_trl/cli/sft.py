@@ -1,0 +1,151 @@
+"""Warm a team up by supervised fine-tuning: on what an oracle plays, or on successes that a model collected itself.
+
+    pettingllms sft --env pettingllms/sokoban-v0 --imports pettingllms_envs --model_name_or_path Qwen/Qwen3-1.7B \
+        --policies lora --from oracle --output_dir outputs/warm
+
+`pettingllms train ... --adapters outputs/warm` goes on from there. The oracle plays the train split only, with seeds
+far from those of reinforcement learning. It says what to do without a word on why: on a model that thinks, collect its
+own successes instead (`examples/collect_successes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from trl import SFTConfig, get_quantization_config
+
+from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.datasets import agents_of, makers
+from pettingllms_trl.policies.routing import Routing, route
+from pettingllms_trl.records import role_of
+from pettingllms_trl.rollout.env_pool import MakeEnv
+from pettingllms_trl.trainer.demonstrations import FIRST_SEED, Demonstration, by_oracle, read
+from pettingllms_trl.trainer.sft import rows_of, warm_up
+
+
+ORACLE = "oracle"
+
+
+@dataclass
+class SFTArguments(arguments.TeamArguments):
+    r"""
+    The team, and whom it imitates.
+
+    Args:
+        source (`str`, *optional*, defaults to `"oracle"`):
+            `"oracle"`: `env.unwrapped.oracle()` plays every role. Else a file of JSON lines with `role`, `prompt`,
+            `completion` and `success`; only successes are imitated. On the command line also `--from`.
+        roles (`list[str]`, *optional*):
+            Train the policies of these roles only. On the command line also `--role`.
+        num_episodes (`int`, *optional*, defaults to `1000`):
+            How many the oracle plays, of each environment.
+        levels (`list[int]`, *optional*):
+            Values of the reset option `level` for the oracle's instances, which take turns.
+        first_seed (`int`, *optional*, defaults to `10000000`):
+            Of the oracle's instances.
+        chat_template_kwargs (`dict`, *optional*):
+            As in [`MultiAgentGRPOConfig`]: give the same in both.
+    """
+
+    source: str = field(
+        default=ORACLE, metadata={"aliases": ["--from"], "help": "'oracle', or a file of JSON lines with successes."}
+    )
+    roles: list[str] | None = field(
+        default=None, metadata={"aliases": ["--role"], "help": "Train the policies of these roles only."}
+    )
+    num_episodes: int = field(default=1000, metadata={"help": "How many episodes the oracle plays."})
+    levels: list[int] | None = field(
+        default=None, metadata={"help": "Values of the reset option `level` for the oracle's instances."}
+    )
+    first_seed: int = field(default=FIRST_SEED, metadata={"help": "Of the oracle's instances."})
+    chat_template_kwargs: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": "As in reinforcement learning: '{\"enable_thinking\": false}'."}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.chat_template_kwargs = arguments.mapping("chat_template_kwargs", self.chat_template_kwargs)
+        if self.num_episodes < 1:
+            raise ValueError(f"num_episodes is {self.num_episodes}; expected at least 1. Set num_episodes: 1000.")
+
+
+KINDS = (SFTArguments, SFTConfig, arguments.TeamModelConfig)
+
+
+def prepare(argv: Sequence[str]) -> Callable[[], object]:
+    """The demonstrations, and what will train on them.
+
+    Raises:
+        ValueError, TypeError, OSError, ImportError: Before any model is loaded, for whatever a user got wrong.
+    """
+    given, args, config = arguments.parse(argv, KINDS, prog="pettingllms sft", description=__doc__)
+    arguments.check_model(config)
+    arguments.check_reports(args)
+    if config.use_peft and not arguments.has_adapters(given.policies):
+        raise ValueError(
+            f"use_peft with policies={given.policies!r}, whose weights are whole models; expected policies that are "
+            "adapters. Set policies: lora, or leave use_peft out."
+        )
+    arguments.import_packages(given.imports)
+    make_env = makers(given)
+    routing = route(given.policies, agents_of(make_env), model=config.model_name_or_path)
+    demonstrations = list(by_oracles(given, make_env) if given.source == ORACLE else read(Path(given.source)))
+    if given.roles is not None:
+        routing, demonstrations = only(given.roles, routing, demonstrations)
+    rows_of(demonstrations, routing)  # refuses what `warm_up` would, before a model is loaded
+    args.model_init_kwargs = arguments.model_init_kwargs(config, args)
+    return partial(
+        run,
+        config.model_name_or_path,
+        demonstrations,
+        routing,
+        args,
+        peft_config=arguments.peft_config(config, given.policies),
+        quantization_config=get_quantization_config(config),
+        chat_template_kwargs=given.chat_template_kwargs,
+    )
+
+
+def run(model: str, demonstrations: Sequence[Demonstration], routing: Routing, args: SFTConfig, **more: Any) -> None:
+    """`warm_up`, and a word on where everything is and how to go on from there."""
+    say = PartialState().print
+    folders = warm_up(model, demonstrations, routing, args, **more, say=say)
+    for name, folder in folders.items():
+        say(f"Saved {name} in {folder}.")
+    if routing.adapters:
+        say(f"Train on: pettingllms train --policies ... --adapters {args.output_dir}")
+    elif routing.base is not None:
+        say(f"Train on: pettingllms train --model_name_or_path {args.output_dir}")
+
+
+def by_oracles(given: SFTArguments, make_env: MakeEnv | Mapping[str, MakeEnv]) -> Iterator[Demonstration]:
+    """What the oracle of the environment plays; of several, each the whole number of episodes, on its own levels."""
+    seeds = range(given.first_seed, given.first_seed + given.num_episodes)
+    if not isinstance(make_env, Mapping):
+        yield from by_oracle(make_env(), seeds, given.levels)
+        return
+    assert isinstance(given.environments, dict)
+    for name, make in make_env.items():
+        yield from by_oracle(make(), seeds, given.levels or given.environments[name].train_levels)
+
+
+def only(
+    roles: Sequence[str], routing: Routing, demonstrations: Sequence[Demonstration]
+) -> tuple[Routing, list[Demonstration]]:
+    """What is left of the team and of the demonstrations when only these roles are to be trained.
+
+    Raises:
+        ValueError: There is no such role.
+    """
+    known = list(dict.fromkeys(map(role_of, routing.of_agent)))
+    for role in roles:
+        if role not in known:
+            raise ValueError(f"roles names {role!r}; expected some of {', '.join(known)}. Mend it, or leave it out.")
+    of_agent = {agent: policy for agent, policy in routing.of_agent.items() if role_of(agent) in roles}
+    policies = tuple(policy for policy in routing.policies if policy.name in of_agent.values())
+    return Routing(policies, of_agent), [d for d in demonstrations if role_of(d.role) in roles]

@@ -1,0 +1,87 @@
+"""Role-conditioned advantages: the baseline is the role's past. The one scheme with a state for checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from pettingllms_trl.credit.grouping import Advantages
+from pettingllms_trl.credit.values import Value, numbers_of
+from pettingllms_trl.records import Decision, role_of
+
+
+def rae(
+    decisions: Sequence[Decision], baselines: Mapping[str, float], /, *, decay: float = 0.95, value: Value = "reward"
+) -> tuple[Advantages, dict[str, float]]:
+    r"""Advantages over each role's running mean, `A = R - b`, and the means after, `b <- decay b + (1 - decay) R`.
+
+    Role-conditioned advantage estimation of SPIRAL (arXiv:2506.24119). As in its code, the baseline is read before it
+    takes in the sample that it is subtracted from, so that the gradient stays unbiased, it starts at 0, and episodes
+    are taken in one after another. (There an advantage of exactly 0 is left out of the batch; here it stays in it.)
+    With `value="outcome"` and one candidate for each decision, `R` is the agent's return of the episode, taken in
+    once, and all of the agent's decisions in it get the same advantage, as there.
+
+    Adapted: the paper's games are between two players. With other values, or several candidates, each decision is
+    taken in once, with the mean of its candidates, all of which are compared with the same baseline. Rows of a data
+    set that are different games share a role's baseline, where the paper keeps one for each game.
+
+    Args:
+        decisions: In the order in which the baselines shall take them in.
+        baselines: The roles' running means so far; 0 where there is none yet.
+        decay: 0 to 1, exclusive: about `1 / (1 - decay)` samples are remembered. 0.95 in the paper.
+        value: What stands for `R`.
+
+    Returns:
+        Advantages, and the roles' running means after.
+
+    Example:
+        A role at baseline 0 returns 1, then 1 again: advantages 1, then 1 - 0.05 = 0.95; its baseline is then
+        0.95 * 0.05 + 0.05 = 0.0975.
+    """
+    after = dict(baselines)
+    numbers = numbers_of(decisions, value)
+    once = value == "outcome" and all(len(decision.candidates) == 1 for decision in decisions)
+    before: dict[Hashable, float] = {}  # the baseline that a sample was compared with
+    advantages = []
+    for i, (decision, row) in enumerate(zip(decisions, numbers, strict=True)):
+        role = role_of(decision.agent)
+        sample = (decision.instance, decision.episode, decision.agent) if once else i
+        if sample not in before:
+            before[sample] = after.get(role, 0.0)
+            after[role] = decay * before[sample] + (1.0 - decay) * (sum(row) / len(row))
+        advantages.append([number - before[sample] for number in row])
+    return advantages, after
+
+
+class RunningBaseline:
+    """[`rae`] as a credit scheme: it keeps the roles' running means from one rollout to the next.
+
+    Args:
+        decay: As in [`rae`].
+        value: As in [`rae`]. `credit="rae"` has `"reward"` in a tree and `"outcome"` with `sampling="parallel"`.
+
+    Raises:
+        ValueError: `decay` is out of range.
+    """
+
+    def __init__(self, *, decay: float = 0.95, value: Value = "reward") -> None:
+        if not 0.0 < decay < 1.0:
+            raise ValueError(
+                f"decay={decay!r}, expected a number between 0 and 1, such as 0.95: the share that is kept"
+            )
+        self.decay = decay
+        self.value: Value = value
+        self.baselines: Mapping[str, float] = {}
+
+    def __call__(self, decisions: Sequence[Decision], /) -> Advantages:
+        """Advantages of a rollout; the baselines go on from there."""
+        advantages, self.baselines = rae(decisions, self.baselines, decay=self.decay, value=self.value)
+        return advantages
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold: numbers by role, fit for JSON, which keeps every bit of them."""
+        return {"baselines": dict(self.baselines)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.baselines = {str(role): float(baseline) for role, baseline in state["baselines"].items()}

@@ -1,0 +1,331 @@
+"""Who samples for which policy: the engines of a run, and when they are given new weights.
+
+| policy                                   | `use_vllm=True`                                           | without      |
+|------------------------------------------|-----------------------------------------------------------|--------------|
+| the trainer's model, adapters on it      | one engine for all of them, an adapter per request        | `generate`   |
+| a full model                             | an engine of its own                                      | `generate`   |
+| any of them, frozen                      | the same, given weights once, and again after a load      | `generate`   |
+| an API                                   | its function, on threads beside the engines               | the same     |
+
+An engine is in this process (`vllm_mode="colocate"`) or `vllm serve` (`"server"`, and wherever `vllm_server_urls`
+names the policy). Full models have an engine each, instead of taking turns in one: teams play asynchronously, so
+requests of all policies are in flight together, and an engine of one set of weights would have to be emptied and given
+others whenever the next agent's turn came. What it costs is memory for the weights, shared out by size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from peft import PeftModel, get_peft_model_state_dict
+from trl.trainer.utils import get_config_model_id
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.engines.api import Asking, in_turn
+from pettingllms_trl.engines.protocol import Sample, Scored, Waves
+from pettingllms_trl.engines.router import Opened, Several
+from pettingllms_trl.engines.versions import WeightsVersion
+from pettingllms_trl.engines.vllm_params import Sampling, Tongue
+from pettingllms_trl.policies import sampling
+from pettingllms_trl.policies.routing import Policy, Routing
+from pettingllms_trl.policies.weights import weights_of
+
+
+def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
+    """Refuse what cannot be sampled for.
+
+    Raises:
+        ImportError: vLLM shall be in this process and is not installed.
+        ValueError: A policy has no server, sleep is asked of several engines, TRL cannot correct the loss for the
+            sampler, or a role's sampling cannot be met.
+    """
+    sampling.check(args, sampling.parse(args.role_sampling), routing)
+    if args.use_transformers_continuous_batching:
+        _check_continuous_batching(args)
+    if not args.use_vllm:
+        return
+    groups = _groups(routing)
+    _check_urls(groups, args)
+    here = [group for group in groups if not _urls(group, args)]
+    if args.vllm_enable_sleep_mode and len(here) > 1:
+        raise ValueError(
+            f"vllm_enable_sleep_mode=True with an engine each for {', '.join(group.name for group in here)}, but vLLM "
+            "lets one engine of a process sleep. Leave it False and share vllm_gpu_memory_utilization out, or put all "
+            "but one on servers (vllm_server_urls)."
+        )
+    if args.loss_type == "vespo" and args.vllm_importance_sampling_correction:
+        modes = ("token_truncate", "token_mask")
+        if args.vllm_importance_sampling_mode not in modes:
+            raise ValueError(
+                f"loss_type='vespo' with vllm_importance_sampling_mode={args.vllm_importance_sampling_mode!r}; "
+                f"expected one of {modes}. Set it, or vllm_importance_sampling_correction=False."
+            )
+    if here and find_spec("vllm") is None:
+        raise ImportError(
+            "use_vllm=True, but vLLM is not installed. Install it (pip install 'pettingllms[vllm]'), take a server "
+            "(vllm_mode='server'), or leave use_vllm out."
+        )
+
+
+class Serving:
+    """The engines of a run as one, each with its policies' weights, renewed whenever these have changed.
+
+    Args:
+        args: Of the run.
+        routing: Who is played by what.
+        model: The trainer's, as it is trained.
+        in_memory: Policies whose model was given as an object, which may be another than vLLM loads by its name.
+        sample: Answers requests by `generate`, where vLLM does not.
+        tongues: Of each agent whose policy has weights here.
+    """
+
+    def __init__(
+        self,
+        args: MultiAgentGRPOConfig,
+        routing: Routing,
+        model: Any,
+        *,
+        in_memory: Collection[str],
+        sample: Sample,
+        tongues: Mapping[str, Tongue],
+    ) -> None:
+        self._served: list[_Served] = []
+        self._given: dict[str, int] = {}
+        self._models: dict[str, int | None] = {}  # the version of those that are not trained, by the group's name
+        of_policy: dict[str, Opened] = {}
+        if args.use_vllm:
+            overrides = sampling.of_agents(sampling.parse(args.role_sampling), list(routing.of_agent))
+            asked = Sampling(args, tongues, overrides)
+            groups = _groups(routing)
+            shares = _shares([weights_of(model, g.policies[0]) for g in groups if not _urls(g, args)])
+            for group in groups:
+                weights = weights_of(model, group.policies[0])
+                adapters = _adapters(group, weights)
+                options: dict[str, Any] = {
+                    "args": args,
+                    "of_agent": {a: name for a, name in routing.of_agent.items() if name in group.names},
+                    "adapters": {name: weights.peft_config[adapter] for name, adapter in adapters.items()},
+                    "sampling": asked,
+                }
+                if urls := _urls(group, args):
+                    from pettingllms_trl.engines.vllm_server import ServerEngine
+
+                    engine: Any = ServerEngine(urls, **options)
+                else:
+                    engine = _colocated(group, weights, args, memory_share=next(shares), options=options)
+                trains_model = any(policy.is_trained and policy.name not in adapters for policy in group.policies)
+                takes_model = not (urls or trains_model or _in_4_bit(weights))
+                served = _Served(group, engine, adapters, takes_model, in_memory=group.names[0] in in_memory)
+                self._served.append(served)
+                # What is loaded by name the engine has loaded itself.
+                self._models[group.name] = None if served.in_memory else 0
+                of_policy |= dict.fromkeys(group.names, engine)
+        waves = Waves(sample)
+        of_agent = {agent: of_policy.get(name, waves) for agent, name in routing.of_agent.items()}
+        self.engine = Several(of_agent | _asking(routing, args))
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """Names of the policies that an engine samples for."""
+        return tuple(name for served in self._served for name in served.group.names)
+
+    def given(self, policy: str) -> int:
+        """The version of a policy's weights that its engine was given. 0: at most what it loaded itself."""
+        return self._given.get(policy, 0)
+
+    def renew(self, model: Any, version: WeightsVersion) -> None:
+        """Give the engines the weights of which they have another version.
+
+        Args:
+            model: The trainer's.
+            version: Of its weights.
+        """
+        for served in self._served:
+            weights = weights_of(model, served.group.policies[0])
+            number = version.frozen if served.in_memory else version.base
+            new_model = served.takes_model and self._models[served.group.name] != number
+            if new_model:
+                served.engine.rebase(_base_state(weights))
+                self._models[served.group.name] = number
+            for policy in served.group.policies:
+                if self._given.get(policy.name) == version.of(policy):
+                    continue
+                adapter = served.adapters.get(policy.name)
+                if adapter is not None:
+                    served.engine.sync(policy.name, get_peft_model_state_dict(weights, adapter_name=adapter))
+                elif policy.is_trained:
+                    served.engine.sync(policy.name, weights.state_dict())
+                elif not new_model:  # a frozen model, as the engine has loaded it
+                    continue
+                self._given[policy.name] = version.of(policy)
+
+    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+        """What a policy's engine thinks of a text, on each of its replicas: see `Scored`. Only during a rollout.
+
+        Args:
+            policy: One of `served`.
+            ids: Token ids; they are cut where the engine's context ends.
+        """
+        engine = next(served.engine for served in self._served if policy in served.group.names)
+        scored: Sequence[Scored] = engine.score(policy, ids)
+        return scored
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Policies that one engine has the weights of: a full model, or all that stand on the trainer's."""
+
+    policies: tuple[Policy, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(policy.name for policy in self.policies)
+
+    @property
+    def name(self) -> str:
+        return " and ".join(map(repr, self.names))
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """A group's engine.
+
+    Args:
+        group: The policies.
+        engine: Samples for them.
+        adapters: Per policy that is an adapter, its name in the model.
+        takes_model: Whether the engine can be given the model that they stand on, which none of them trains.
+        in_memory: That model was given as an object, which may be another than the engine loads by its name.
+    """
+
+    group: _Group
+    engine: Any
+    adapters: Mapping[str, str]
+    takes_model: bool
+    in_memory: bool = False
+
+
+def _groups(routing: Routing) -> list[_Group]:
+    standing = tuple(policy for policy in routing.policies if policy.model is None and policy.api is None)
+    return [_Group(group) for group in (standing, *((policy,) for policy in routing.full)) if group]
+
+
+def _urls(group: _Group, args: MultiAgentGRPOConfig) -> list[str]:
+    """Of the replicas that sample for a group; none where this process does."""
+    given = args.vllm_server_urls
+    own = given.items() if isinstance(given, dict) else ()
+    url = next((url for name, url in own if name in group.names), None)
+    if url is None and args.vllm_mode == "server":
+        url = args.vllm_server_base_url or f"http://{args.vllm_server_host}:{args.vllm_server_port}"
+    return url.split(",") if url else []
+
+
+def _check_urls(groups: Sequence[_Group], args: MultiAgentGRPOConfig) -> None:
+    """Each server has the weights of one group."""
+    given = args.vllm_server_urls or {}
+    if isinstance(given, str):
+        raise ValueError(f"vllm_server_urls is {given!r}, expected a mapping. Write it in YAML, or as JSON.")
+    names = [name for group in groups for name in group.names]
+    for name in given:
+        if name not in names:
+            raise ValueError(
+                f"vllm_server_urls names {name!r}, expected policies with weights here: {', '.join(names) or 'none'}. "
+                "Name one of them."
+            )
+    taken: dict[str, _Group] = {}
+    for group in groups:
+        if len({given[name] for name in group.names if name in given}) > 1:
+            raise ValueError(
+                f"vllm_server_urls gives {group.name} different servers, but they stand on one model, which one "
+                "server has. Give all of them the same."
+            )
+        for url in _urls(group, args):
+            if url in taken:
+                raise ValueError(
+                    f"the policies {taken[url].name} and {group.name} would be on one server, {url}, but are models "
+                    "of their own, and a server has one. Start one for each, and say where: vllm_server_urls={policy: "
+                    "url}."
+                )
+            taken[url] = group
+
+
+def _check_continuous_batching(args: MultiAgentGRPOConfig) -> None:
+    """Refuse what would go wrong without a word in transformers' continuous batching as TRL uses it."""
+    if args.bf16 or args.fp16:
+        raise ValueError(
+            "use_transformers_continuous_batching=True with bf16 or fp16, for which TRL would cast the weights "
+            "themselves, those of the optimizer included, for good when it first samples. Set bf16=False (bf16 is on "
+            "by default), and to save memory load the model in bfloat16 (args.model_init_kwargs)."
+        )
+    if "seed" in (args.transformers_continuous_batching_config or {}):
+        raise ValueError(
+            "transformers_continuous_batching_config has a seed, which would be set anew for every batch, whose "
+            "candidates would all be drawn with the same random numbers. Leave it out: args.seed seeds the run."
+        )
+
+
+def _colocated(
+    group: _Group, weights: Any, args: MultiAgentGRPOConfig, *, memory_share: float, options: Mapping[str, Any]
+) -> Opened:
+    from pettingllms_trl.engines.vllm_colocated import ColocatedEngine  # takes seconds to import
+
+    name = get_config_model_id(weights.config)
+    if not name:
+        raise ValueError(
+            f"use_vllm=True with a model of {group.name} that was not loaded from a folder or the Hub; vLLM loads it "
+            "anew from there. Save it (model.save_pretrained) and give the folder."
+        )
+    return ColocatedEngine(
+        name,
+        dtype="auto" if args.bf16 or args.fp16 else "float32",
+        memory_share=memory_share,
+        engine_args={"quantization": "bitsandbytes"} if _in_4_bit(weights) else None,
+        **options,
+    )
+
+
+def _base_state(weights: Any) -> dict[str, torch.Tensor]:
+    """A model's weights without its adapters, by the names that they have on disk."""
+    return {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): tensor
+        for name, tensor in weights.state_dict().items()
+        if ".lora_" not in name
+    }
+
+
+def _in_4_bit(weights: Any) -> bool:
+    base = weights.get_base_model() if isinstance(weights, PeftModel) else weights
+    return bool(getattr(base, "is_loaded_in_4bit", False))  # transformers sets it where it is true
+
+
+def _shares(models: Sequence[torch.nn.Module]) -> Iterator[float]:
+    """Of vLLM's memory, to each engine by the size of its model: equal shares might not hold the largest."""
+    sizes = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
+    return (size / sum(sizes) for size in sizes)
+
+
+def _adapters(group: _Group, weights: Any) -> dict[str, str]:
+    """Per policy that is an adapter, the adapter's name in the model; that of a shared model with a `peft_config` is
+    PEFT's own."""
+    if not isinstance(weights, PeftModel):
+        return {}
+    if not any(policy.adapter for policy in group.policies):
+        return dict.fromkeys(group.names, weights.active_adapter)
+    return {policy.name: policy.adapter for policy in group.policies if policy.adapter is not None}
+
+
+def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, Opened]:
+    """What asks the APIs, by agent: on threads, or with none one after another on the caller's."""
+    apis = {policy.name: policy.api for policy in routing.policies if policy.api is not None}
+    of_agent = {agent: apis[name] for agent, name in routing.of_agent.items() if name in apis}
+    if not of_agent:
+        return {}
+    asking: Opened = (
+        Asking(of_agent, num_threads=args.num_threads) if args.num_threads else Waves(partial(in_turn, of_agent))
+    )
+    return dict.fromkeys(of_agent, asking)

@@ -1,0 +1,145 @@
+"""What is asked of vLLM for a request, in the engine of this process or on a server: the two take the same names.
+
+Everything that shapes the sampling distribution is said outright, also what is at its default: a server fills what is
+left out from the model's `generation_config.json`, and the log-probabilities would be those of another distribution.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from trl import GRPOConfig
+
+from pettingllms_trl.engines.context import check_length
+from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.policies.sampling import NOTHING, Decode, SamplingOverrides, before_stop
+from pettingllms_trl.records import Completion, Message
+
+
+OURS = ("n", "seed", "logprobs", "prompt_logprobs", "detokenize", "stream", "echo", "model", "prompt")
+NAMES = {"max_completion_length": "max_tokens"}  # vLLM's name where it is another
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tongue:
+    """How an agent's policy reads and writes tokens.
+
+    Args:
+        tokenize: A prompt's messages to token ids.
+        decode: Sampled ids to text.
+        stop_token_ids: Each ends a completion, beside those in the model's `generation_config.json`.
+    """
+
+    tokenize: Callable[[Sequence[Message]], Sequence[int]]
+    decode: Decode
+    stop_token_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request on its way: what vLLM is asked for.
+
+    Args:
+        ticket: As in `Engine`.
+        agent: Who asks.
+        prompt_ids: What the model gets.
+        parameters: Of vLLM's `SamplingParams`, or of its completions endpoint.
+    """
+
+    ticket: int
+    agent: str
+    prompt_ids: tuple[int, ...]
+    parameters: Mapping[str, Any]
+
+
+class Sampling:
+    """The parameters of every request: the configuration's, a role's own, and a seed that no other request has.
+
+    Args:
+        args: Sampling fields and `generation_kwargs` of TRL's configuration.
+        tongues: Of each agent that asks.
+        overrides: Of agents whose requests differ.
+
+    Raises:
+        ValueError: A key of `generation_kwargs` that is set here, or structured output.
+    """
+
+    def __init__(
+        self,
+        args: GRPOConfig,
+        tongues: Mapping[str, Tongue],
+        overrides: Mapping[str, SamplingOverrides] | None = None,
+    ) -> None:
+        _check(args)
+        common = {
+            "temperature": args.temperature,
+            "top_p": args.top_p,
+            "top_k": args.top_k,
+            "min_p": args.min_p or 0.0,
+            "repetition_penalty": args.repetition_penalty,
+            "max_tokens": args.max_completion_length,
+            "stop": [],
+            "logprobs": 0,  # of the sampled token, and of no other
+            **(args.generation_kwargs or {}),
+        }
+        self._tongues = tongues
+        self._of_agent = {
+            agent: {
+                **common,
+                "stop_token_ids": list(tongue.stop_token_ids),
+                **_own((overrides or {}).get(agent, NOTHING)),
+            }
+            for agent, tongue in tongues.items()
+        }
+        self._rollout = str(args.seed)
+        self._asked: Counter[int] = Counter()
+
+    def begin(self, rollout: str) -> None:
+        """Seeds are drawn anew from this name: the same rollout asked for in the same order is the same rollout."""
+        self._rollout = rollout
+        self._asked.clear()
+
+    def of(self, agent: str, ticket: int, num_candidates: int) -> dict[str, Any]:
+        """Parameters of the agent's next request under this ticket. vLLM seeds the i-th candidate with `seed + i`."""
+        place = f"{self._rollout}/{ticket}/{self._asked[ticket]}"
+        self._asked[ticket] += 1
+        seed = int.from_bytes(blake2b(place.encode(), digest_size=7).digest())  # vLLM keeps it in 64 bits, signed
+        return {**self._of_agent[agent], "n": num_candidates, "seed": seed}
+
+    def ask(self, ticket: int, request: Request, max_model_len: int) -> Asked:
+        """The request in vLLM's words.
+
+        Raises:
+            ValueError: The prompt leaves no room for a completion.
+        """
+        prompt_ids = request.prompt_ids or tuple(self._tongues[request.agent].tokenize(request.prompt))
+        check_length(prompt_ids, request, max_model_len)
+        return Asked(ticket, request.agent, prompt_ids, self.of(request.agent, ticket, request.num_candidates))
+
+    def completion(self, agent: str, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
+        """What an agent's policy sampled. The text ends before a stop word; the ids, which were sampled, do not."""
+        text = before_stop(self._tongues[agent].decode(ids), self._of_agent[agent]["stop"] or ())
+        return Completion(ids=tuple(ids), text=text, logprobs=tuple(logprobs))
+
+
+def _own(override: SamplingOverrides) -> dict[str, Any]:
+    given = {NAMES.get(name, name): value for name, value in override.given().items()}
+    return {**given, "stop": list(override.stop)} if override.stop else given
+
+
+def _check(args: GRPOConfig) -> None:
+    taken = sorted({*OURS} & {*(args.generation_kwargs or {})})
+    if taken:
+        raise ValueError(
+            f"generation_kwargs has {', '.join(taken)}, which the trainer sets for each request. Leave it out: the "
+            "number of candidates is num_generations, and seeds follow from args.seed."
+        )
+    if args.vllm_structured_outputs_regex is not None:
+        raise ValueError(
+            f"vllm_structured_outputs_regex={args.vllm_structured_outputs_regex!r} is not supported with several "
+            "agents. Leave it None; what an agent writes is read by its environment."
+        )

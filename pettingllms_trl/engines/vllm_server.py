@@ -1,0 +1,338 @@
+"""vLLM on servers of its own: `vllm serve`, one or several, plain and unchanged, asked over HTTP.
+
+    VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve Qwen/Qwen3-1.7B --port 8000 \\
+        --logprobs-mode processed_logprobs --enable-lora --max-loras 2 --max-cpu-loras 4 --max-lora-rank 16
+
+Each is one replica (`--data-parallel-size 1`: what loads an adapter reaches one replica only) and reads the folder
+that weights are written to. An update is a new adapter on every replica; an episode stays on its replica, where the
+prefix of its prompts is known, and the candidates of a prompt are one request.
+
+A model that is trained whole is read from that folder, too, by an endpoint that vLLM has in its development mode only:
+
+    VLLM_SERVER_DEV_MODE=1 vllm serve Qwen/Qwen3-1.7B --port 8000 --logprobs-mode processed_logprobs
+
+Anybody who reaches such a server can call any method of its workers: keep it to yourself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from peft import PeftConfig
+from torch import Tensor
+from trl import GRPOConfig
+
+from pettingllms_trl.engines.http import Server, ServerRefused
+from pettingllms_trl.engines.protocol import Request, Sampled, Scored
+from pettingllms_trl.engines.remote import Elsewhere
+from pettingllms_trl.engines.vllm_params import Asked, Sampling
+from pettingllms_trl.engines.weight_store import AdapterStore, AdapterVersion, StaleWeights, check_adapters
+
+
+AS_LOADED = "default"
+"""vLLM's name for the weights that a server was started with."""
+Choices = Sequence[Mapping[str, Any]]
+
+
+class ServerEngine(Elsewhere[Choices]):
+    """Samples for every agent of a team on `vllm serve`; see `pettingllms_trl.engines.protocol.Engine`.
+
+    Args:
+        base_urls: Of the replicas, which serve one model with equal options.
+        args: Sampling fields, `output_dir` and `vllm_server_timeout` of the trainer's configuration.
+        of_agent: Name of the policy of each agent that it samples for.
+        adapters: Of each policy that is an adapter, its configuration as PEFT resolved it. Any other policy is the
+            model as the servers loaded it.
+        sampling: What is asked of vLLM for a request, and how its answer is read.
+        folder: Where weights are written for the servers to read. `None`: `args.output_dir`.
+        max_requests: Requests in flight; the rest waits here.
+        answer_within: Seconds that a completion may take.
+
+    Raises:
+        ValueError: An adapter that vLLM cannot serve, sampling options that cannot be met, or servers that serve
+            different models or log-probabilities of another distribution than they sample from.
+        ServerUnreachable: A replica does not answer within `args.vllm_server_timeout`.
+    """
+
+    def __init__(
+        self,
+        base_urls: Sequence[str],
+        *,
+        args: GRPOConfig,
+        of_agent: Mapping[str, str],
+        adapters: Mapping[str, PeftConfig],
+        sampling: Sampling,
+        folder: Path | None = None,
+        max_requests: int = 256,
+        answer_within: float = 3600.0,
+    ) -> None:
+        if adapters:
+            check_adapters(adapters)
+        super().__init__(max_requests, "vllm")
+        self._of_agent = of_agent
+        self._adapters = adapters
+        self._bases = tuple(policy for policy in dict.fromkeys(of_agent.values()) if policy not in adapters)
+        self._sampling = sampling
+        patience = args.vllm_server_timeout
+        self._replicas = [Server(url, patience=patience, answer_within=answer_within) for url in base_urls]
+        self._model, self._max_model_len = _same_model(self._replicas)
+        for replica in self._replicas:
+            _check_logprobs(replica, self._model)
+        self._store = AdapterStore(Path(args.output_dir) if folder is None else folder)
+        self._serving: dict[str, AdapterVersion] = {}
+        self._whole: AdapterVersion | None = None
+        self._versions: Counter[str] = Counter()
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """How often each policy's weights were given. 0: the model as the servers loaded it."""
+        return {policy: self._versions[policy] for policy in dict.fromkeys(self._of_agent.values())}
+
+    # ---- Weights --------------------------------------------------------------------------------------------------
+
+    def sync(self, policy: str, state: Mapping[str, Tensor]) -> int:
+        """Serve these weights from now on as a policy's, on every replica.
+
+        Args:
+            policy: Its name.
+            state: Of an adapter `peft.get_peft_model_state_dict(model, adapter_name=...)`; of a whole model
+                `model.state_dict()`, where tied weights stand under each of their names.
+
+        Returns:
+            The number of the policy's version.
+
+        Raises:
+            StaleWeights: Requests are in flight; their answers would be of the old weights.
+            ValueError: The servers do not take such weights, or their model is also another policy's.
+        """
+        if self._waiting:
+            raise StaleWeights(
+                f"new weights of policy {policy!r} while {len(self._waiting)} requests are in flight, expected none: "
+                "their tokens would come from the old ones. Sync before the rollout or after it."
+            )
+        if policy in self._adapters:
+            self._serve(self._store.write(policy, self._adapters[policy], state))
+            for base in self._bases:
+                if base not in self._serving:
+                    self._serve(self._store.write_zero(base, self._adapters[policy], state))
+        else:
+            self._serve_whole(policy, state)
+        self._versions[policy] += 1
+        return self._versions[policy]
+
+    def _serve_whole(self, policy: str, state: Mapping[str, Tensor]) -> None:
+        """Have every replica read new weights in the place of its own."""
+        if self._bases != (policy,):
+            raise ValueError(
+                f"weights of policy {policy!r}, but the servers' own are those of {self._bases}: one set can be "
+                "trained for one policy. Give each an adapter, or servers of its own."
+            )
+        before, self._whole = self._whole, self._store.write_whole(policy, state)
+        list(self._threads.map(partial(self._reload, version=self._whole), self._replicas))
+        if before is not None:
+            self._store.remove(before)
+
+    def _reload(self, replica: Server, version: AdapterVersion) -> None:
+        call = {"method": "reload_weights", "kwargs": {"weights_path": str(version.path.absolute())}}
+        try:
+            replica.post("/collective_rpc", call)
+            if not replica.post("/reset_prefix_cache", None)["success"]:  # as while it has requests
+                raise StaleWeights(f"{replica.url} keeps what it computed with old weights. Let no other run use it.")
+            replica.post("/update_weight_version", {"new_version": self._name(version)})
+        except ServerRefused as refusal:
+            raise ValueError(
+                f"{refusal}. Expected a server that reads {version.path.parent} and new weights at any time: start it "
+                "with VLLM_SERVER_DEV_MODE=1 in its environment, or train adapters."
+            ) from refusal
+
+    def _serve(self, version: AdapterVersion) -> None:
+        """Load a version on every replica; then the one before goes, which nobody uses any more."""
+        list(self._threads.map(lambda replica: self._load(replica, version), self._replicas))
+        before = self._serving.get(version.policy)
+        self._serving[version.policy] = version
+        if before is not None:
+            list(self._threads.map(lambda replica: self._unload(replica, before), self._replicas))
+            self._store.remove(before)
+
+    def _load(self, replica: Server, version: AdapterVersion) -> None:
+        body = {"lora_name": self._name(version), "lora_path": str(version.path.absolute())}
+        try:
+            replica.post("/v1/load_lora_adapter", body)
+        except ServerRefused as refusal:
+            if "already been loaded" in refusal.message:  # by us, whose name it is: the first answer was lost
+                return
+            raise ValueError(
+                f"{refusal}. Expected a server that takes adapters at any time and reads {version.path.parent}: start "
+                "it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in its environment, --enable-lora, --max-loras "
+                f"{len(self._adapters) + len(self._bases)} and --max-lora-rank {check_adapters(self._adapters)}."
+            ) from refusal
+
+    def _unload(self, replica: Server, version: AdapterVersion) -> None:
+        try:
+            replica.post("/v1/unload_lora_adapter", {"lora_name": self._name(version)})
+        except ServerRefused as refusal:
+            if refusal.status != 404:  # a replica that was started anew does not know it
+                raise
+
+    def _name(self, version: AdapterVersion) -> str:
+        """On a server that other runs have used or use, whose adapters are named after the same roles."""
+        return f"{version.path.parent.name}/{version.name}"
+
+    # ---- Sampling -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def rollout(self, name: str) -> Iterator[None]:
+        """Requests are sampled between these two ends only: what is left when it ends is waited for, and dropped.
+
+        Args:
+            name: Seeds every request, together with its ticket.
+
+        Raises:
+            StaleWeights: A replica has other weights at one of the ends than it is to sample from.
+        """
+        self._sampling.begin(name)
+        whole = self._whole
+        for replica in self._replicas:
+            if whole is not None and _weights(replica) != self._name(whole):
+                self._reload(replica, whole)
+        self._check_weights()
+        with super().rollout(name):
+            yield
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        """A server that was started anew has those of the disk; one that trains another run's model, that run's."""
+        expected = AS_LOADED if self._whole is None else self._name(self._whole)
+        for replica in self._replicas:
+            if (found := _weights(replica)) != expected:
+                raise StaleWeights(
+                    f"{replica.url} has the weights {found!r}, expected {expected!r}: it was started anew, or is or "
+                    "was another run's. Let no other run use it; start it anew, and resume from the last checkpoint."
+                )
+
+    def submit(self, ticket: int, request: Request) -> None:
+        """See `Engine`.
+
+        Raises:
+            StaleWeights: The policy was never given its weights.
+            ValueError: The prompt leaves no room for a completion.
+        """
+        policy = self._of_agent[request.agent]
+        if self._adapters and policy not in self._serving:
+            raise StaleWeights(f"a request of policy {policy!r}, whose weights were never given. Call sync first.")
+        asked = self._sampling.ask(ticket, request, self._max_model_len)
+        replica = self._replicas[ticket % len(self._replicas)]
+        read = partial(self._read, replica, asked)
+        self._send(ticket, self._complete, replica, self._serving.get(policy), asked, read=read)
+
+    def _complete(self, replica: Server, version: AdapterVersion | None, asked: Asked) -> Choices:
+        """On a thread of its own: nothing here but the request and its answer.
+
+        Raises:
+            ServerUnreachable: The replica stays away; a rollout without it would not be the policy's.
+            ServerRefused: It does not take the request.
+            StaleWeights: It answered with other weights than the current ones.
+        """
+        body = {**asked.parameters, "prompt": list(asked.prompt_ids), "return_token_ids": True}
+        answer = self._post(replica, version, body)
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        number = asked.parameters["n"]
+        assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"
+        return choices
+
+    def _post(self, replica: Server, version: AdapterVersion | None, body: Mapping[str, Any]) -> Any:
+        """A replica's answer to a request of its completions endpoint, of these weights and no others."""
+        model = self._model if version is None else self._name(version)
+        body = {**body, "model": model}
+        try:
+            answer = replica.post("/v1/completions", body)
+        except ServerRefused as refusal:
+            if refusal.status != 404 or version is None:
+                raise
+            self._load(replica, version)  # it was started anew, and has forgotten
+            answer = replica.post("/v1/completions", body)
+        if answer["model"] != model:
+            raise StaleWeights(f"{replica.url} answered with {answer['model']!r}, expected {model!r}")
+        return answer
+
+    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+        """What each replica thinks of a text, with the weights that it samples from for a policy.
+
+        Args:
+            policy: Its name.
+            ids: Token ids; they are cut where the model's context ends.
+
+        Raises:
+            ServerUnreachable, ServerRefused, StaleWeights: As for requests.
+        """
+        ids = list(ids[: self._max_model_len - 1])
+        body = {"prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
+        version = self._serving.get(policy)
+
+        def ask(replica: Server) -> Scored:
+            (choice,) = self._post(replica, version, body)["choices"]
+            found = choice["prompt_logprobs"][1:]  # of the first token there is none
+            logprobs = tuple(float(each[str(token)]["logprob"]) for token, each in zip(ids[1:], found, strict=True))
+            return Scored(replica.url, _weights(replica) if version is None else self._name(version), logprobs)
+
+        return tuple(self._threads.map(ask, self._replicas))
+
+    def _read(self, replica: Server, asked: Asked, choices: Choices) -> Sampled:
+        completions = []
+        for choice in choices:
+            ids, logprobs = choice.get("token_ids"), choice["logprobs"]["token_logprobs"]
+            if not ids or len(ids) != len(logprobs) or tuple(choice["prompt_token_ids"]) != asked.prompt_ids:
+                raise RuntimeError(
+                    f"{replica.url} gave {choice['finish_reason']!r} with the token ids {ids}, expected those that "
+                    "were sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.22 or "
+                    "later."
+                )
+            completions.append(self._sampling.completion(asked.agent, ids, logprobs))
+        return Sampled(asked.prompt_ids, tuple(completions))
+
+
+def _weights(replica: Server) -> str:
+    """The name of a replica's own weights, which only a server in development mode may have exchanged."""
+    try:
+        return str(replica.get("/weight_info")["weight_version"])
+    except ServerRefused:
+        return AS_LOADED
+
+
+def _same_model(replicas: Sequence[Server]) -> tuple[str, int]:
+    """The name and the length of the model that all of them serve.
+
+    Raises:
+        ValueError: There is none.
+    """
+    served = {}
+    for replica in replicas:
+        base = next(card for card in replica.get("/v1/models")["data"] if card["parent"] is None)
+        served[replica.url] = (str(base["id"]), int(base["max_model_len"]))
+    if len({*served.values()}) != 1:
+        raise ValueError(
+            f"the servers serve {served}, expected one model with one --max-model-len. Start all of them alike, and "
+            "name at least one in vllm_server_base_url."
+        )
+    return next(iter(served.values()))
+
+
+def _check_logprobs(replica: Server, model: str) -> None:
+    """Where one token alone is allowed its log-probability is 0, unless it is read before the others are ruled out.
+
+    Raises:
+        ValueError: It is.
+    """
+    body = {"model": model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
+    (choice,) = replica.post("/v1/completions", body)["choices"]
+    (logprob,) = choice["logprobs"]["token_logprobs"]
+    if logprob != 0.0:
+        raise ValueError(
+            f"{replica.url} gives the only token allowed the log-probability {logprob:.3f}, expected 0: it does not "
+            "report the distribution that it samples from. Start it with --logprobs-mode processed_logprobs."
+        )

@@ -1,0 +1,148 @@
+"""Several LoRA adapters on one base model: attached, routed, copied.
+
+Routing is by `set_adapter`, which also freezes every other adapter; PEFT would then leave them out of the optimizer
+and drop their gradients without a word (huggingface/peft#2763), so gradients are switched on again at once. Between a
+forward and its backward pass no adapter is switched: with checkpointing, the latter runs the former again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from peft import (
+    LoraConfig,
+    PeftConfig,
+    PeftModel,
+    get_peft_model,
+    get_peft_model_state_dict,
+    set_peft_model_state_dict,
+)
+from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
+from peft.utils.other import AuxiliaryTrainingWrapper
+from torch import nn
+from transformers import PreTrainedModel
+
+from pettingllms_trl.policies.routing import REFERENCE
+
+
+def attach_adapters(
+    model: PreTrainedModel | PeftModel,
+    adapters: Sequence[str],
+    config: PeftConfig | None,
+    *,
+    trained: Sequence[str] | None = None,
+) -> PeftModel:
+    """The model with an adapter of each name: those that a given `PeftModel` already carries are kept.
+
+    Args:
+        model: A base model, or a `PeftModel` whose adapters bear these names.
+        adapters: At least one name.
+        config: Of the adapters to be made. `None`: rank 16, alpha 32, every linear layer but the head.
+        trained: Those that are to be trained. `None`: all.
+
+    Raises:
+        ValueError: A name is that of one of the model's modules, or an adapter is on the model's head.
+    """
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    own = (name.partition(".lora_")[0] for name, _ in base.named_modules())
+    modules = {"base_model", *(part for name in own for part in name.split("."))}
+    for name in adapters:
+        if name in modules:
+            raise ValueError(
+                f"adapter name {name!r} is also that of a module of {type(base).__name__}, and PEFT tells the "
+                "parameters of adapters by name. Choose another: policies={role: name, ...}."
+            )
+    config = config or LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+    if not isinstance(model, PeftModel):
+        model = get_peft_model(model, config, adapter_name=adapters[0])
+    for name in adapters:
+        if name not in model.peft_config:
+            model.add_adapter(name, config)
+    if isinstance(model.get_output_embeddings(), BaseTunerLayer):
+        # TRL refuses it too, but looks for it only where the whole model is a PeftModel.
+        raise ValueError(
+            "an adapter is on lm_head, whose weight TRL multiplies with directly, so that it would never be trained. "
+            "Remove 'lm_head' from peft_config.target_modules."
+        )
+    activate(model, adapters[0], adapters if trained is None else trained)
+    return model
+
+
+def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
+    """Route the next forward pass through `adapter`, and keep the gradients of all trained ones switched on."""
+    model.set_adapter(adapter, inference_mode=adapter not in trained)
+    if trained:
+        model.set_requires_grad(list(trained), True)
+
+
+class Switch:
+    """`activate` for pass after pass of one model, where PEFT goes through all its modules and all adapters' weights.
+
+    Which weights have gradients does not depend on which adapter is active, so a name in each layer is all that
+    differs. `activate` does it the first time, where something else has changed since, and where layers are of a kind
+    that does more.
+
+    Args:
+        model: None of its layers are replaced as long as this is used.
+        trained: Names of the adapters that are.
+    """
+
+    def __init__(self, model: PeftModel, trained: Sequence[str]) -> None:
+        self._model, self._trained = model, trained
+        self._layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+        self._only_names = (
+            type(model).set_adapter is PeftModel.set_adapter
+            and type(model.base_model).set_adapter is BaseTuner.set_adapter
+            and all(type(layer).set_adapter is BaseTunerLayer.set_adapter for layer in self._layers)
+            and not any(isinstance(module, AuxiliaryTrainingWrapper) for module in model.modules())
+        )
+        self._gradients: list[tuple[nn.Parameter, bool]] = []
+
+    def to(self, adapter: str) -> None:
+        """Route the next forward pass through an adapter."""
+        if self._only_names and self._is_as_it_was():
+            for layer in self._layers:
+                layer._active_adapter = [adapter]
+            self._model.active_adapter = self._model.base_model.active_adapter = adapter
+            return
+        activate(self._model, adapter, self._trained)
+        bases = {id(p) for layer in self._layers for p in layer.get_base_layer().parameters()}
+        own = {id(p): p for layer in self._layers for p in layer.parameters() if id(p) not in bases}
+        self._gradients = [(p, p.requires_grad) for p in own.values()]
+
+    def _is_as_it_was(self) -> bool:
+        """Whether nobody has frozen or merged anything since."""
+        return (
+            bool(self._gradients)
+            and all(p.requires_grad is before for p, before in self._gradients)
+            and not any(layer.merged_adapters for layer in self._layers)
+        )
+
+
+@contextmanager
+def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> Iterator[None]:
+    """Forward passes inside go through another adapter, or through the bare base; afterwards all is as it was."""
+    before = model.active_adapters[0]
+    try:
+        if adapter is None:
+            with model.disable_adapter():
+                yield
+        else:
+            activate(model, adapter, trained)
+            yield
+    finally:  # leaving `disable_adapter` freezes all but the active one
+        activate(model, before, trained)
+
+
+def keep_reference(model: PeftModel, adapter: str) -> str:
+    """Add a frozen copy of an adapter as it is now. Returns the copy's name."""
+    name = REFERENCE + adapter
+    config = copy.deepcopy(model.peft_config[adapter])
+    if isinstance(config, LoraConfig):
+        config.init_lora_weights = True  # others, such as PiSSA, change the base they are added to
+    model.add_adapter(name, config)
+    set_peft_model_state_dict(model, get_peft_model_state_dict(model, adapter_name=adapter), adapter_name=name)
+    model.set_requires_grad(name, False)
+    return name

@@ -1,0 +1,118 @@
+"""How a policy reads and writes tokens. `GRPOTrainer` keeps one of each of these; a team has one for each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from peft import PeftModel
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.trainer_utils import align_special_tokens
+from trl.trainer.utils import get_config_model_id
+
+from pettingllms_trl.policies.routing import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Voice:
+    """Attributes of `GRPOTrainer` while a policy is active.
+
+    Args:
+        processing_class: Its tokenizer, or a processor that has it.
+        tokenizer: With the chat template in which its prompts are written.
+        eos_token_ids: Each ends a completion.
+        generation_config: The trainer's, with the special tokens of this tokenizer.
+        beta: Weight of the KL divergence.
+        ref_model: What it is taken to; `None`: nothing, or what TRL finds by itself.
+        router_aux_loss_coef: Of the load balance of a mixture of experts, 0 for other models.
+        aux_loss_enabled: Whether that is in the loss.
+    """
+
+    processing_class: Any
+    tokenizer: PreTrainedTokenizerBase
+    eos_token_ids: list[int]
+    generation_config: GenerationConfig
+    beta: float = 0.0
+    ref_model: Callable[..., Any] | None = None
+    router_aux_loss_coef: float = 0.0
+    aux_loss_enabled: bool = False
+
+
+def tokenizer_of(
+    policy: Policy, default: Any, load: Callable[[str], PreTrainedTokenizerBase]
+) -> PreTrainedTokenizerBase:
+    """A policy's tokenizer: the one it was given, else its model's.
+
+    Args:
+        policy: One with weights.
+        default: Of the trainer's model.
+        load: From an id or path.
+
+    Raises:
+        ValueError: Its model is an object that does not say where it is from.
+    """
+    if policy.tokenizer is not None:
+        return load(policy.tokenizer) if isinstance(policy.tokenizer, str) else policy.tokenizer
+    if policy.model is None:
+        return default
+    source = policy.model if isinstance(policy.model, str) else get_config_model_id(policy.model.config)
+    if not source:
+        raise ValueError(
+            f"policy {policy.name!r} has a model that was not loaded from anywhere, and no tokenizer. Give one: "
+            "Policy(model=..., tokenizer=...)."
+        )
+    return load(source)
+
+
+def check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises `ValueError` where an agent's messages cannot be written as a prompt."""
+    if tokenizer.chat_template is None:
+        raise ValueError(
+            "the tokenizer has no chat template, so an agent's messages cannot be written as a prompt. Use a chat "
+            "model, or set `processing_class.chat_template`."
+        )
+
+
+def eos_token_ids(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """What ends a completion: the tokenizer's own, and those that the model declares, such as an end of turn."""
+    declared = model.generation_config.eos_token_id
+    declared = [] if declared is None else [declared] if isinstance(declared, int) else list(declared)
+    return declared if tokenizer.eos_token_id in declared else [tokenizer.eos_token_id, *declared]
+
+
+def agree(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Give a model the special tokens of its tokenizer, as `GRPOTrainer` and `Trainer` do for their one model."""
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    align_special_tokens(model, tokenizer)
+
+
+def generation_config(
+    args: Any, kwargs: dict[str, Any], tokenizer: PreTrainedTokenizerBase, eos_token_ids: list[int]
+) -> GenerationConfig:
+    """TRL's generation settings with the special tokens of another tokenizer.
+
+    Args:
+        args: The trainer's, of which `generation_kwargs` override all else.
+        kwargs: What TRL made of `args` for its one model.
+    """
+    special = {
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": eos_token_ids,
+    }
+    return GenerationConfig(**{**kwargs, **special, **(args.generation_kwargs or {})}, disable_compile=True)
+
+
+def router_loss(model: PreTrainedModel | PeftModel, coefficient: float | None) -> tuple[float, bool]:
+    """The coefficient of a mixture of experts' load balance, and whether it is in the loss.
+
+    Args:
+        coefficient: `args.router_aux_loss_coef`; `None`: the model's own.
+    """
+    config = model.config.get_text_config()
+    own = getattr(config, "router_aux_loss_coef", 0.0) if coefficient is None else coefficient
+    return own, hasattr(config, "output_router_logits") and own != 0.0

@@ -1,0 +1,243 @@
+"""Each policy's weights: put together for the trainer, found again, written to a folder of their own and read back.
+
+| policies                              | the trainer's model                                       |
+|---------------------------------------|-----------------------------------------------------------|
+| the model itself (and APIs)           | as it was given; TRL's constructor does it all            |
+| adapters, the base without any        | a `PeftModel` with an adapter for each                    |
+| any with a full model of its own      | a `TeamModel`: those models, and "base" where it is used  |
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from peft import PeftConfig, PeftModel
+from torch import nn
+from transformers import PreTrainedModel
+
+from pettingllms_trl.policies.adapters import Switch, attach_adapters, keep_reference
+from pettingllms_trl.policies.multi_model import TeamModel
+from pettingllms_trl.policies.routing import BASE, Policy, Routing
+
+
+Model: TypeAlias = PreTrainedModel | PeftModel
+Reference: TypeAlias = PreTrainedModel | str | None
+"""The weights a policy started with: a model; an adapter beside its own; `None`: the base without any adapter."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assembled:
+    """A model for the trainer, and the reference of each policy that is to have one, by its name."""
+
+    model: Model
+    references: Mapping[str, Reference]
+
+
+def check(routing: Routing, model: str | Model | None, peft_config: PeftConfig | None, quantization: Any) -> None:
+    """Refuse what cannot be put together, before anything is loaded.
+
+    Raises:
+        TypeError: A model is neither an id, a path nor a `PreTrainedModel`.
+        ValueError: The model is missing or used by nobody, a frozen adapter is not there, or a configuration is of
+            adapters that nobody has.
+    """
+    for policy in routing.full:
+        if isinstance(policy.model, PeftModel) or not isinstance(policy.model, str | PreTrainedModel):
+            raise TypeError(
+                f"the model of policy {policy.name!r} is a {type(policy.model).__name__}, expected an id, a path or a "
+                "PreTrainedModel: all its weights are its own. Merge adapters into it (merge_and_unload), or put them "
+                "on the trainer's model: MultiAgentGRPOTrainer(model, policies={role: name, ...})."
+            )
+    if not routing.uses_model and not routing.full:
+        raise ValueError("every policy is an api, so there are no weights to play or train. Give one agent a model.")
+    if model is None and routing.uses_model:
+        name = next(policy.name for policy in routing.policies if policy.adapter is not None or policy.is_base)
+        raise ValueError(f"model is None, but policy {name!r} stands on it. Give one, or Policy(model=...).")
+    if model is not None and not routing.uses_model and all(policy.model is not model for policy in routing.full):
+        raise ValueError(
+            "a model is given, but every policy has one of its own, so that it would not be used. Set model=None."
+        )
+    carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []
+    for policy in routing.policies:
+        if policy.adapter is not None and not policy.is_trained and policy.adapter not in carried:
+            raise ValueError(
+                f"the adapter {policy.adapter!r} is frozen, but the model has no such adapter (it has: "
+                f"{', '.join(carried) or 'none'}), and a new one would do nothing. Load it first: "
+                f"model=PeftModel.from_pretrained(base, folder, adapter_name={policy.adapter!r})."
+            )
+    if routing.full and not routing.adapters:
+        for given, what in ((peft_config, "peft_config"), (quantization, "quantization_config")):
+            if given is not None:
+                raise ValueError(
+                    f"{what} is given, but no policy is an adapter, and full models are trained as they are. Leave it "
+                    "out, or name an adapter: Policy(adapter=...)."
+                )
+        if routing.base is not None and carried:
+            raise ValueError(
+                f"the model has the adapters {', '.join(carried)}, but no policy names one. Name it: "
+                f"Policy(adapter={carried[0]!r})."
+            )
+
+
+def assemble(
+    routing: Routing,
+    model: str | Model | None,
+    *,
+    peft_config: PeftConfig | None,
+    load: Callable[..., PreTrainedModel],
+    with_reference: Collection[str],
+    share_references: bool = True,
+) -> Assembled:
+    """Load what is named, copy what several policies were given, attach adapters; frozen models get no gradients.
+
+    Args:
+        routing: As `check` let it pass; with an adapter or a full model.
+        model: The trainer's: the base of adapters.
+        peft_config: Of adapters to be made.
+        load: `(id or path, is_base)` to a model.
+        with_reference: Names of policies whose starting weights are kept.
+        share_references: Those that start from the same full model share one copy.
+    """
+    taken: set[int] = set()
+
+    def own(source: str | Model, *, is_base: bool) -> Model:
+        if isinstance(source, str):
+            return load(source, is_base)
+        repeated = id(source) in taken
+        taken.add(id(source))
+        return again(source, source, is_base=is_base) if repeated else source
+
+    def again(source: str | Model, model: Model, *, is_base: bool) -> Model:
+        """A copy of a model as it started; one that ZeRO-3 has spread over the processes cannot be copied."""
+        if not any(hasattr(p, "ds_id") for p in model.parameters()):
+            return copy.deepcopy(model)
+        if isinstance(source, str):
+            return load(source, is_base)
+        raise ValueError(
+            f"a {type(source).__name__} is given that ZeRO-3 has spread over the processes, and a copy of it is "
+            "needed for another policy or for a KL divergence; expected its id or path. Give that: it is loaded again."
+        )
+
+    references: dict[str, Reference] = {}
+    started: dict[str | int, PreTrainedModel] = {}
+    models: dict[str, Model] = {}
+    for policy in routing.full:
+        assert policy.model is not None
+        models[policy.name] = own(policy.model, is_base=False)
+        if policy.name in with_reference:
+            source = policy.model if isinstance(policy.model, str) else id(policy.model)
+            if source not in started or not share_references:
+                started[source] = _frozen(again(policy.model, models[policy.name], is_base=False))
+            references[policy.name] = started[source]
+    if routing.uses_model:
+        assert model is not None
+        base = own(model, is_base=True)
+        if BASE in with_reference:
+            references[BASE] = _frozen(again(model, base, is_base=True))
+        if routing.adapters:
+            carried = set(base.peft_config) if isinstance(base, PeftModel) else set()
+            base = attach_adapters(base, routing.adapters, peft_config, trained=routing.trained_adapters)
+            for name in routing.trained_adapters:
+                if name in with_reference:
+                    references[name] = keep_reference(base, name) if name in carried else None
+        models = {BASE: base, **models}
+    for policy in routing.policies:
+        whole = policy.model is not None or (policy.is_base and not routing.adapters)
+        if whole and not policy.is_trained:
+            _frozen(models[policy.name])
+    return Assembled(TeamModel(models) if routing.full else models[BASE], references)
+
+
+def weights_of(model: Model, policy: Policy) -> Model:
+    """The model that a policy is, or whose adapter it is."""
+    if not isinstance(model, TeamModel):
+        return model
+    return model.models[BASE if policy.model is None else policy.name]
+
+
+def route_to(model: Model, policy: Policy, switch_of: Callable[[PeftModel], Switch]) -> None:
+    """Send the next forward passes to a policy's weights.
+
+    Args:
+        switch_of: Of a model with adapters.
+    """
+    if isinstance(model, TeamModel):
+        model.active = BASE if policy.model is None else policy.name
+    if policy.adapter is not None:
+        switch_of(weights_of(model, policy)).to(policy.adapter)
+
+
+def parameters_of(model: Model, policy: Policy) -> list[nn.Parameter]:
+    """The trainable parameters that belong to a policy."""
+    weights = weights_of(model, policy)
+    parameters = [p for p in weights.parameters() if p.requires_grad]
+    if policy.adapter is None:
+        return parameters
+    own = _of_adapter(weights, policy.adapter)
+    return [p for p in parameters if id(p) in own]
+
+
+def _of_adapter(model: Model, adapter: str) -> set[int]:
+    """Ids of an adapter's tensors: what PEFT holds under its name, in a dict of adapters in each layer."""
+    held = [m[adapter] for m in model.modules() if isinstance(m, nn.ModuleDict | nn.ParameterDict) and adapter in m]
+    return {id(p) for each in held for p in (each.parameters() if isinstance(each, nn.Module) else [each])}
+
+
+def save(
+    model: Model, policies: Sequence[Policy], folder: Path, state_dict: Mapping[str, torch.Tensor] | None = None
+) -> None:
+    """Each policy to `folder/<name>`, from where `from_pretrained` or `PeftModel.from_pretrained` loads it alone.
+
+    Args:
+        state_dict: Of `model`, where its parameters are spread over processes. `None`: its own.
+    """
+    for policy in policies:
+        weights, place = weights_of(model, policy), folder / policy.name
+        own = None if state_dict is None else _part(state_dict, model, weights)
+        if policy.adapter is None:
+            weights.save_pretrained(place, state_dict=own)
+        else:  # PEFT itself adds the name, except "default"
+            parent = place if policy.adapter == "default" else folder
+            weights.save_pretrained(str(parent), selected_adapters=[policy.adapter], state_dict=own)
+
+
+def restore(model: Model, policies: Sequence[Policy], folder: Path) -> None:
+    """Read back what `save` wrote, into the same model.
+
+    Raises:
+        ValueError: A policy has no weights there, or of another kind. None was read.
+    """
+    for policy in policies:
+        kind = "config.json" if policy.adapter is None else "adapter_config.json"
+        if not (folder / policy.name / kind).is_file():
+            known = [path.relative_to(folder).as_posix() for path in folder.glob("*/*config.json")]
+            found = ", ".join(
+                sorted(name for name in known if name.endswith(("/config.json", "/adapter_config.json")))
+            )
+            raise ValueError(
+                f"{folder} has no {policy.name}/{kind}, expected weights of the policy {policy.name!r} (there are: "
+                f"{found or 'none'}). Resume with the policies that it was saved with."
+            )
+    for policy in policies:
+        weights, place = weights_of(model, policy), folder / policy.name
+        if policy.adapter is None:
+            # Through from_pretrained, which knows shards, tied weights and names that changed.
+            saved = type(weights).from_pretrained(place, dtype=weights.dtype)
+            weights.load_state_dict(saved.state_dict())
+        else:
+            weights.load_adapter(str(place), policy.adapter, is_trainable=True)
+
+
+def _frozen(model: Model) -> Model:
+    return model.requires_grad_(False).eval()
+
+
+def _part(state_dict: Mapping[str, torch.Tensor], model: Model, weights: Model) -> dict[str, torch.Tensor]:
+    """Those of a model's tensors that are a part's, by the names they have there."""
+    prefix = next(f"{name}." if name else "" for name, module in model.named_modules() if module is weights)
+    return {name.removeprefix(prefix): value for name, value in state_dict.items() if name.startswith(prefix)}

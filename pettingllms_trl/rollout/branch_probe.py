@@ -1,0 +1,361 @@
+"""Whether an environment can be branched: checked with a few steps when a trainer is made that branches it.
+
+A branch that is not exact gives candidates wrong rewards without any error: a copy that restarts the game, a client
+whose copy talks to the same session, a wrapper that is not put back. So a short episode is played, and at each of its
+decisions the environment is branched as in training and compared with what it was before, and with what the same reply
+led to when it was first played.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.utils.env_checker import data_equivalence
+from pettingzoo import AECEnv
+
+from pettingllms_trl.rollout.env_state import SavedState, copy_env, save_state
+from pettingllms_trl.rollout.env_view import View, is_other, look, read, short, told, view_of
+
+
+ATTEMPTS = 8
+"""Episodes that are tried where, with `crash_reward`, a reply may crash the environment."""
+REPLIES = ("0", "1", "a", "")
+"""What agents reply in every second episode, the others being of samples of their action spaces."""
+SAMPLES, NUMBERS, WORDS = 3, 4, 8
+"""How many replies are tried for one that makes a difference: samples, numbers and words that the agent is shown."""
+REPLAYS = 2
+"""How often a reply is played again: a state that is shared with its snapshot shows the second time."""
+FRESH = 5
+"""Fresh environments that tell chance from a state that is not put back."""
+
+EPISODES = 'sampling="parallel" (with credit="grpo", or another that compares episodes)'
+
+
+@dataclass(frozen=True, slots=True)
+class Branching:
+    """What environments are branched for.
+
+    Args:
+        settings: The settings that need it, as they are: `sampling='tree'`.
+        remedy: What to set in their place.
+        crash_reward: As in [`MultiAgentGRPOConfig`].
+    """
+
+    settings: str
+    remedy: str
+    crash_reward: float | None
+
+    @classmethod
+    def of(
+        cls, *, sampling: str, num_continuations: int, crash_reward: float | None, trains: bool = True
+    ) -> Branching | None:
+        """`None` where no environment is branched: evaluation, and training with `sampling="parallel"` alone."""
+        instead = {
+            f"sampling={sampling!r}": EPISODES if trains and sampling == "tree" else "",
+            f"num_continuations={num_continuations}": "num_continuations=0" if trains and num_continuations else "",
+            f"crash_reward={crash_reward}": "crash_reward=None" if crash_reward is not None else "",
+        }
+        needed = {setting: other for setting, other in instead.items() if other}
+        return cls(" and ".join(needed), " and ".join(needed.values()), crash_reward) if needed else None
+
+
+class _NotBranched(Exception):
+    """Why an environment cannot be branched."""
+
+
+class _Differs(_NotBranched):
+    """A reply led elsewhere when it was played again."""
+
+
+class _Crash(Exception):
+    """What an environment raised when it was stepped."""
+
+
+def check_branching(env: AECEnv, renew: Callable[[], AECEnv], branching: Branching) -> AECEnv:
+    """Play a short episode; check at each decision that a branch begins in its state, and moves nothing but itself.
+
+    A reply is a sample of the agent's action space: a `str` as it is, anything else (the number of a move) written as
+    one, since replies are text. Until two replies lead to different states, further samples are tried, and where they
+    are `str` the last numbers and words that the agent is shown. The environment is left as it was, and so are
+    Python's and NumPy's random numbers.
+
+    Warns where no reply made a difference, and where fresh environments differ after the same replies: then chance
+    cannot be told from a branch that is not exact.
+
+    Args:
+        env: Just reset.
+        renew: Makes another one, just reset alike, where this one is not to be played on.
+        branching: What it is branched for. With a `crash_reward`, replies that crash it are passed over.
+
+    Returns:
+        An environment just reset: the one given, or a fresh one.
+
+    Raises:
+        ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.
+    """
+    name = env.metadata.get("name", type(env.unwrapped).__name__)
+    with _same_random_numbers_afterwards():
+        for attempt in range(ATTEMPTS):
+            actions: list[str | None] = []
+            try:
+                has_moved = _play(env, attempt, actions)
+            except _NotBranched as error:
+                if isinstance(error, _Differs) and _is_random(renew, actions):
+                    _warn(
+                        f"the environment {name!r} leads elsewhere when the same replies are played again, even when "
+                        f"it is made anew and reset with the same seed, so whether it can be branched was not fully "
+                        f"checked, and the replies that {branching.settings} compares are not equally lucky. Draw all "
+                        "random numbers from a generator that reset(seed) seeds and that its state includes, or set "
+                        f"{branching.remedy}."
+                    )
+                    return _renewed(env, renew)
+                raise ValueError(
+                    f"the environment {name!r} cannot be branched, which {branching.settings} needs: {error}. Set "
+                    f"{branching.remedy}, or give the environment snapshot() and restore() (or the wrapper that keeps "
+                    "a state of its own)."
+                ) from error.__cause__
+            except _Crash as crash:
+                if branching.crash_reward is None:
+                    raise ValueError(
+                        f"the environment {name!r} raised {crash}. A model may reply with any text: set crash_reward "
+                        "to a number below any return, which a reply that crashes the environment is then given; or "
+                        "have the environment accept every text."
+                    ) from crash.__cause__
+                env = _renewed(env, renew)
+            else:
+                if not has_moved:
+                    _warn(
+                        f"the check could not see the environment {name!r} move: all replies that it tried led to the "
+                        f"same, so a state or session that branches share would go unseen. Set {branching.remedy}, or "
+                        "give it an action_space whose sample() is a legal reply."
+                    )
+                return env
+    _warn(
+        f"the environment {name!r} raised in each of {ATTEMPTS} short episodes, so whether it can be branched was not "
+        "checked. Give it an action_space whose samples it accepts."
+    )
+    return env
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
+
+
+def _renewed(env: AECEnv, renew: Callable[[], AECEnv]) -> AECEnv:
+    with suppress(Exception):  # it may have crashed, and fail in this, too
+        env.close()
+    return renew()
+
+
+def _play(env: AECEnv, attempt: int, actions: list[str | None]) -> bool:
+    """An episode of a decision more than there are agents, so that all of them have acted before the last branch.
+
+    Args:
+        env: Just reset.
+        attempt: From which the replies follow.
+        actions: To be filled with what is stepped, up to the error if one is raised.
+
+    Returns:
+        Whether a reply was seen to make a difference.
+    """
+    first, view = _saved(env), view_of(env)
+    now = env if first is not None else _copied(env, view)
+    has_moved = False
+    for _ in range(len(env.possible_agents) + 1):
+        while now.agents and _is_done(now, now.agent_selection):
+            actions.append(None)
+            _step(now, None)
+        if not now.agents:
+            break
+        now, moved = _branched(now, _replies(now, attempt), actions)
+        has_moved = has_moved or moved
+    if first is not None:
+        _restore(env, first, view)
+    return has_moved
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """The state of an environment in which replies are played, and the random numbers that each of them then meets."""
+
+    env: AECEnv
+    view: View
+    saved: SavedState | None
+    random: Any
+    numpy_random: Any
+
+    @classmethod
+    def of(cls, env: AECEnv) -> _Decision:
+        return cls(env, view_of(env), _saved(env), random.getstate(), np.random.get_state())  # noqa: NPY002
+
+    def play(self, reply: str, *, is_first: bool = False, is_last: bool = False) -> AECEnv:
+        """The environment after a reply.
+
+        As in training, it is not put back before the first reply, and, if it is copied, the last is played on itself.
+        """
+        random.setstate(self.random)
+        np.random.set_state(self.numpy_random)  # noqa: NPY002
+        if self.saved is not None:
+            if is_first:
+                _compare(self.env, self.view, "saving its state changes it")
+            else:
+                _restore(self.env, self.saved, self.view)
+            _step(self.env, reply)
+            return self.env
+        if is_last:
+            _step(self.env, reply)
+            return self.env
+        twin = _copied(self.env, self.view)
+        _step(twin, reply)
+        _compare(self.env, self.view, "when its copy is stepped, it moves with it, so both share a state or a session")
+        return twin
+
+    def replay(self, reply: str, expected: View, *, is_last: bool) -> AECEnv:
+        """The same where that reply was played before: it is to lead to the same."""
+        for k in range(REPLAYS):
+            later = self.play(reply, is_last=is_last and k == REPLAYS - 1)
+            _compare(
+                later,
+                expected,
+                f"the reply {short(reply)} leads elsewhere when it is played again, so a part of the state is left "
+                "out, or shared with the snapshot or the copy: a list that restore() does not copy, a wrapper's "
+                "reference into the environment, a generator of random numbers",
+                _Differs,
+            )
+        return later
+
+
+def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) -> tuple[AECEnv, bool]:
+    """The environment after one of the replies, and whether they make a difference.
+
+    They are played until one ends the episode or leads elsewhere than the first. A later reply that crashes the
+    environment is passed over.
+    """
+    decision = _Decision.of(env)
+    ends: dict[str, View] = {}
+    has_ended = False
+    for reply in replies:
+        try:
+            later = decision.play(reply, is_first=not ends)
+        except _Crash:
+            if not ends:
+                raise
+            continue
+        after, has_ended = view_of(later), all(_is_done(later, agent) for agent in later.agents)
+        if not ends or is_other(after, next(iter(ends.values()))):
+            ends[reply] = after
+        if has_ended or len(ends) > 1:
+            break
+    in_order = list(ends) if len(ends) == 1 or not has_ended else list(reversed(ends))  # the last is played on from
+    for reply in in_order:
+        actions.append(reply)
+        later = decision.replay(reply, ends[reply], is_last=reply == in_order[-1])
+        if reply != in_order[-1]:
+            actions.pop()
+    return later, has_ended or len(ends) > 1
+
+
+def _is_random(renew: Callable[[], AECEnv], actions: Sequence[str | None]) -> bool:
+    """Whether environments that are made and stepped alike, and never branched, differ."""
+    first: View | None = None
+    before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    for _ in range(FRESH):
+        random.setstate(before)
+        np.random.set_state(numpy_before)  # noqa: NPY002
+        env = renew()
+        try:
+            for action in actions:
+                env.step(action)
+        except Exception:  # noqa: BLE001  # the environment is not ours, and took these actions before
+            return True
+        view = view_of(env)
+        env.close()
+        if first is not None and is_other(view, first):
+            return True
+        first = view
+    return False
+
+
+def _replies(env: AECEnv, attempt: int) -> list[str]:
+    """Different replies of the acting agent, the first to be played in any case."""
+    samples = [_sample(env, seed=attempt + ATTEMPTS * k) for k in range(SAMPLES)]
+    replies = [str(sample) for sample in samples]
+    if attempt % 2:
+        replies.insert(0, REPLIES[attempt // 2 % len(REPLIES)])
+    if isinstance(samples[0], str):
+        shown = str(read(lambda: env.observe(env.agent_selection)))
+        for pattern, count in ((r"\d+", NUMBERS), (r"[^\W\d_]+", WORDS)):
+            replies += list(dict.fromkeys(reversed(re.findall(pattern, shown))))[:count]
+    return list(dict.fromkeys(replies))
+
+
+def _saved(env: AECEnv) -> SavedState | None:
+    try:
+        return save_state(env)
+    except Exception as error:  # the environment is not ours: it may raise anything
+        raise _NotBranched(f"saving its state raised {told(error)}") from error
+
+
+def _restore(env: AECEnv, saved: SavedState, view: View) -> None:
+    try:
+        saved.restore(env)
+    except Exception as error:  # the environment is not ours
+        raise _NotBranched(f"restoring its state raised {told(error)}") from error
+    _compare(env, view, "it is not put back into a state that it was in")
+
+
+def _copied(env: AECEnv, view: View) -> AECEnv:
+    try:
+        twin = copy_env(env)
+    except Exception as error:  # the environment is not ours
+        raise _NotBranched(f"it has no snapshot(), and copying it raised {told(error)}") from error
+    _compare(twin, view, "its copy is in another state")
+    return twin
+
+
+def _step(env: AECEnv, reply: str | None) -> None:
+    agent = env.agent_selection
+    try:
+        env.step(reply)
+    except Exception as error:  # the environment is not ours
+        raise _Crash(f"{told(error)} when {agent!r} replied {reply!r}") from error
+
+
+def _compare(env: AECEnv, expected: View, what: str, error: type[_NotBranched] = _NotBranched) -> None:
+    """Raise an error where an environment is not as it is expected to be."""
+    found = look(env)
+    for name, value in expected.items():
+        if not data_equivalence(found.get(name), value, exact=True):
+            raise error(f"{what} ({name}: expected {short(value)}, got {short(found.get(name))})")
+
+
+def _is_done(env: AECEnv, agent: str) -> bool:
+    return bool(env.terminations[agent] or env.truncations[agent])
+
+
+def _sample(env: AECEnv, *, seed: int) -> Any:
+    """A sample of the acting agent's action space; its own random numbers are not used."""
+    try:
+        space = copy.deepcopy(env.action_space(env.agent_selection))
+        space.seed(seed)
+        return space.sample()
+    except Exception:  # noqa: BLE001  # it may have no such space, or none that can be sampled
+        return REPLIES[seed % len(REPLIES)]
+
+
+@contextmanager
+def _same_random_numbers_afterwards() -> Iterator[None]:
+    before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before)
+        np.random.set_state(numpy_before)  # noqa: NPY002

@@ -1,0 +1,167 @@
+"""What each candidate of a decision leads to, all of them played from the same state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from pettingzoo import AECEnv
+
+from pettingllms_trl.records import Candidate, Completion
+from pettingllms_trl.rollout.env_state import SavedState, copy_env, save_state
+
+
+class Weigh(Protocol):
+    """A step's reward, weighed anew, of its parts by name; `team` names those that all agents share, if known."""
+
+    def __call__(
+        self, reward: float, parts: Mapping[str, float], /, *, team: Collection[str] | None = None
+    ) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What a candidate led to: every agent's reward, the outcome so far, and the state it reached.
+
+    That state is saved, or, of an environment that cannot be put back, it is that of a copy. Where the candidate
+    `crashed` the environment, it is the state before.
+
+    Args:
+        candidate: What was played, with the reward of the agent that acted.
+        rewards: Of the step, by agent.
+        outcome: The environment's account.
+        over: Whether the episode has ended.
+        saved: The state, of an environment that can be put back.
+        copy: The environment, of any other.
+        parts: The rewards' named parts, by agent (`infos[agent]["rewards"]`), as the environment gave them.
+        team: Names of those that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
+        crashed: Whether the candidate is to blame for a crash, see `crashes.py`.
+    """
+
+    candidate: Candidate
+    rewards: Mapping[str, float]
+    outcome: Mapping[str, Any]
+    over: bool
+    saved: SavedState | None
+    copy: AECEnv | None
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    team: Collection[str] | None = None
+    crashed: bool = False
+
+    def resume(self, env: AECEnv) -> AECEnv:
+        """An environment in that state: the one given, put back, or the copy."""
+        if self.copy is not None:
+            return self.copy
+        assert self.saved is not None
+        self.saved.restore(env)
+        return env
+
+
+class Start(NamedTuple):
+    """The state in which an agent decides."""
+
+    saved: SavedState | None
+    """To be restored; `None` where the environment is copied instead."""
+    digest: str | None
+    """Of the state; `None` where the environment has no `state_hash`."""
+
+
+def start_of(env: AECEnv, *, branches: bool = True) -> Start:
+    """The state that an environment is in.
+
+    Args:
+        env: In an episode.
+        branches: Whether more than one reply may be played from it; if not, it need not be saved.
+    """
+    return Start(save_state(env) if branches else None, _state_hash(env))
+
+
+def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion], start: Start) -> Iterator[Branch]:
+    """Step each completion from the environment's present state, which is `start`; no branch sees another's.
+
+    An environment whose state is saved goes back and forth; any other is copied for all completions but the last.
+    """
+    if start.saved is not None:
+        for k, completion in enumerate(completions):
+            if k:
+                start.saved.restore(env)
+            yield _step(env, agent, completion, restorable=True)
+    else:
+        for k, completion in enumerate(completions):
+            last = k == len(completions) - 1
+            yield _step(env if last else copy_env(env), agent, completion, restorable=False)
+
+
+def check_rewards(branch: Branch, agent: str) -> None:
+    """
+    Raises:
+        ValueError: The environment gave a reward that is not a finite number.
+    """
+    if not all(map(math.isfinite, branch.rewards.values())):
+        said = branch.candidate.completion.text[:200]
+        raise ValueError(
+            f"the environment gave {dict(branch.rewards)} after {agent!r} said {said!r}; rewards must be finite"
+        )
+
+
+def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch:
+    """The branch with further rewards for the agent that acted."""
+    candidate, extra = branch.candidate, sum(more.values())
+    return replace(
+        branch,
+        candidate=replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more}),
+        rewards={**branch.rewards, agent: branch.rewards[agent] + extra},
+    )
+
+
+def weighed(branch: Branch, agent: str, weigh: Weigh) -> Branch:
+    """The branch with every agent's reward weighed anew; the parts stay as they were given.
+
+    Args:
+        branch: With the rewards of all reward functions.
+        agent: Who acted; the parts of its reward are the candidate's.
+        weigh: Of one agent's reward.
+
+    Raises:
+        ValueError: The parts of an agent's reward do not add up to it, saying whose.
+    """
+    parts = {**branch.parts, agent: branch.candidate.parts}
+    rewards = {}
+    for name, reward in branch.rewards.items():
+        try:
+            rewards[name] = weigh(reward, parts.get(name, {}), team=branch.team)
+        except ValueError as error:
+            raise ValueError(f"of {name!r}, after {agent!r} acted: {error}") from None
+    return replace(branch, candidate=replace(branch.candidate, reward=rewards[agent]), rewards=rewards)
+
+
+def _state_hash(env: AECEnv) -> str | None:
+    game = env.unwrapped
+    return game.state_hash() if hasattr(game, "state_hash") else None
+
+
+def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) -> Branch:
+    env.step(completion.text)
+    rewards = {name: float(reward) for name, reward in env.rewards.items()}
+    infos = env.infos  # read now: an agent that is done takes its info along when it leaves
+    info = infos.get(agent, {})
+    candidate = Candidate(
+        completion=completion,
+        reward=rewards[agent],
+        parts=dict(info.get("rewards", {})),
+        team=tuple(info.get("team_rewards", ())),
+        state=_state_hash(env),
+    )
+    terminations, truncations = env.terminations, env.truncations  # once: an environment may make them when asked
+    return Branch(
+        candidate,
+        rewards,
+        outcome=dict(info.get("outcome", {})),
+        over=all(terminations[name] or truncations[name] for name in env.agents),
+        saved=save_state(env) if restorable else None,
+        copy=None if restorable else env,
+        parts={name: infos.get(name, {}).get("rewards", {}) for name in rewards},
+        team=info.get("team_rewards"),
+    )

@@ -1,0 +1,233 @@
+"""The environment at the door: made, looked at, and refused in words before any model is loaded.
+
+Or several environments, by the names that the rows have in the column `environment` (`stock.py`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pettingzoo
+from datasets import Dataset
+from pettingzoo import AECEnv
+
+from pettingllms_trl.rollout.branch_probe import Branching, check_branching
+from pettingllms_trl.rollout.curriculum import Curriculum
+from pettingllms_trl.rollout.env_pool import COLUMN, ONLY, MakeEnv, Row, Stock, name_of
+from pettingllms_trl.rollout.observations import prompt_of
+from pettingllms_trl.rollout.prompts import check_opening
+
+
+Env = str | MakeEnv
+"""A name as `pettingllms list` shows it, an id of PettingZoo's registry, or a function that makes an environment."""
+
+REGISTRY = "pettingllms_envs"
+"""The package that finds environments by their short names, its own and those of installed plug-ins. It comes with
+this one, and is imported where a name is looked up."""
+SCRIPT = "'A script with prompts and reward functions' in docs/training.md"
+
+
+def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
+    """A function that makes the environment, or one for each name. Raises as `env_maker` does."""
+    if env is None:
+        raise TypeError(
+            "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes "
+            f"one. A GRPOTrainer script with prompts and reward functions changes in two places: see {SCRIPT}, and "
+            "write args=MultiAgentGRPOConfig(...)."
+        )
+    if not isinstance(env, Mapping):
+        return env_maker(env)
+    for name in env or [ONLY]:
+        if not isinstance(name, str) or name in ("", "None"):
+            raise ValueError(
+                f"env has the names {list(env)}; expected texts, as the rows have them in their column {COLUMN!r}. "
+                "Write env={'sokoban': ..., 'plan_path': ...}."
+            )
+    return {name: env_maker(each) for name, each in env.items()}
+
+
+def env_maker(env: Env, **settings: Any) -> MakeEnv:
+    """A function that makes the environment.
+
+    Args:
+        env: `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` are the same one; an id of another package's is
+            known to PettingZoo once that package was imported.
+        settings: An environment of that name is made with.
+
+    Raises:
+        ValueError: There is no environment of that name.
+        TypeError: It is neither a name nor a function.
+    """
+    if not isinstance(env, str):
+        if not callable(env):
+            raise TypeError(
+                f"env is a {type(env).__name__}, expected an id of PettingZoo's registry or a function that makes an "
+                "AECEnv: env=lambda: my_env_v0.env(); or a dict of them by name. Reward functions are given as "
+                "reward_funcs=..."
+            )
+        _check_callable(env)
+        return env
+    if env in pettingzoo.aec_registry:
+        return partial(pettingzoo.make, "aec", env, **settings)
+    ours: Any = importlib.import_module(REGISTRY)
+    try:
+        ours.find(env)
+    except ValueError as error:
+        near = difflib.get_close_matches(env, pettingzoo.aec_registry, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near and "Did you mean" not in str(error) else ""
+        raise ValueError(
+            f"{error} {hint}An id of PettingZoo's registry is known once its package was imported; or give a function "
+            "that makes the environment."
+        ) from None
+    return partial(ours.make, env, **settings)
+
+
+def _check_callable(env: MakeEnv) -> None:
+    """Raise `TypeError` for a function that needs arguments, such as a reward function in the environment's place."""
+    try:
+        signature = inspect.signature(env)
+    except ValueError:  # of some that are written in C
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise TypeError(
+            f"env is {getattr(env, '__name__', env)!r}, which cannot be called without arguments ({error}), expected "
+            "a function that makes an AECEnv: env=lambda: MyEnv(size=4). A reward function is given as "
+            f"reward_funcs=..., beside an environment that shows the prompts: see {SCRIPT}."
+        ) from None
+
+
+def check_envs(
+    make_env: MakeEnv | Mapping[str, MakeEnv], seed: int, datasets: Sequence[Any], branching: Branching | None = None
+) -> dict[str, list[AECEnv]]:
+    """Make one environment of each name and look at it, at its rows' fields, and at what its agents observe.
+
+    Where environments are branched, each is branched in its first row's instance, see `branch_probe.py`.
+
+    Args:
+        make_env: As `env_makers` gave it.
+        seed: Where a row has none.
+        datasets: Of rows; `None` among them is left out. Of a stream only the first row is looked at.
+        branching: What environments are branched for, if they are.
+
+    Returns:
+        The environments, each the first of its name's pool.
+    """
+    datasets = [dataset for dataset in datasets if dataset is not None]
+    if not isinstance(make_env, Mapping):
+        env = _made(make_env)
+        for dataset in datasets:
+            columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
+            _check_fields(env, [column for column in columns if column != "seed"])
+        stock = Stock(make_env, None, default_seed=seed)
+        return {ONLY: [_try(env, stock, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
+    envs = {name: _made(make) for name, make in make_env.items()}
+    first: dict[str, Row] = {}
+    for dataset in datasets:
+        for name, fields, row in _rows_by_name(dataset, make_env):
+            _check_fields(envs[name], fields, name)
+            first.setdefault(name, row)
+    stock = Stock(make_env, None, default_seed=seed)
+    return {name: [_try(env, stock, first.get(name, {COLUMN: name}), branching)] for name, env in envs.items()}
+
+
+def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
+    """The agents of all environments, each once: those of one name are played by one policy."""
+    return list(dict.fromkeys(agent for pool in envs.values() for agent in pool[0].possible_agents))
+
+
+def _made(make_env: MakeEnv) -> AECEnv:
+    env = make_env()
+    if not isinstance(env, AECEnv):
+        raise TypeError(
+            f"env made a {type(env).__module__}.{type(env).__name__}, expected a pettingzoo.AECEnv. A parallel "
+            "environment becomes one by pettingzoo.utils.parallel_to_aec; all its agents are then paid at the last "
+            "agent's step, so train it with sampling='parallel' and credit='grpo', or with "
+            "credit={'at_grpo': {'value': 'return_to_go'}}."
+        )
+    return env
+
+
+def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
+    """For each environment that rows are of: its name, the fields that some of them have, and the first of them."""
+    if not isinstance(dataset, Dataset):
+        dataset = Dataset.from_list([dict(next(iter(dataset)))])
+    if COLUMN not in dataset.column_names:
+        name_of({}, known)  # refuses it
+    names = dataset[COLUMN][:]
+    first: dict[Any, int] = {}
+    for i, name in enumerate(names):
+        first.setdefault(name, i)
+    for name in first:
+        name_of({COLUMN: name}, known)
+    fields: dict[str, list[str]] = {name: [] for name in first}
+    for column in dataset.column_names:
+        if column not in ("seed", COLUMN):
+            for name in {name for name, value in zip(names, dataset[column][:], strict=True) if value is not None}:
+                fields[name].append(column)
+    for name, i in first.items():
+        yield name, fields[name], dataset[i]
+
+
+def _check_fields(env: AECEnv, fields: Sequence[str], name: str = ONLY) -> None:
+    """Raise `ValueError` for fields of rows that the environment says it does not take."""
+    known = env.metadata.get("reset_options")
+    unknown = [field for field in fields if field not in known] if known is not None else []
+    if unknown and name == ONLY:
+        raise ValueError(
+            f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. Rename or remove the columns (dataset.remove_columns)."
+        )
+    if unknown:
+        raise ValueError(
+            f"the data set's rows of {name!r} have the fields {unknown}, which that environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. Let such a column be None in its rows."
+        )
+
+
+def _try(env: AECEnv, stock: Stock, row: Row, branching: Branching | None) -> AECEnv:
+    """The environment, reset to a row's instance and looked at; or a fresh one, where it has crashed in that."""
+    setup = stock.setup(row)
+
+    def reset(env: AECEnv) -> AECEnv:
+        env.reset(seed=setup.seed, options=setup.options)
+        return env
+
+    reset(env)
+    for agent in env.agents:
+        prompt_of(env.observe(agent), agent=agent)
+    if branching is None:
+        return env
+    return check_branching(env, lambda: reset(stock.take(setup.environment, fresh=True)), branching)
+
+
+def check_openings(envs: Mapping[str, Sequence[AECEnv]], remembering: Collection[str]) -> None:
+    """Raise `ValueError` where an agent that is to remember its turns observes a whole dialogue at the reset."""
+    for env in (pool[0] for pool in envs.values()):
+        for agent in env.agents:
+            if agent in remembering:
+                check_opening(agent, prompt_of(env.observe(agent), agent=agent))
+
+
+def check_levels(env: AECEnv, curriculum: Curriculum) -> None:
+    """Raise `ValueError` for levels that the environment says it does not know."""
+    known = env.metadata.get("reset_options")
+    if known is None:
+        return
+    if curriculum.field not in known:
+        raise ValueError(
+            f"the curriculum's field is {curriculum.field!r}, which the environment does not take. Known: "
+            f"{', '.join(known)}. Set Curriculum(field=...)."
+        )
+    legal = dict(known)[curriculum.field] if isinstance(known, Mapping) else ()
+    unknown = [level for level in curriculum.levels if legal and level not in legal]
+    if unknown:
+        raise ValueError(
+            f"the curriculum has the levels {unknown}; the environment's {curriculum.field} is one of {list(legal)}."
+        )

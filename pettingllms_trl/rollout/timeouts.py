@@ -1,0 +1,117 @@
+"""Jobs that call environments, and the clock that is kept on every call: one that takes too long has failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pettingllms_trl.rollout.failures import EnvironmentFailure
+from pettingllms_trl.rollout.workers import GLANCE, Crew, Done, num_left_alone
+
+
+MOST_LEFT_ALONE = 32
+"""Threads whose environments never came back, in this process; each keeps its environment and its stack in memory."""
+
+
+class Calls:
+    """The calls that one job makes of its environment, one after the other.
+
+    Args:
+        row: The instance.
+        agent: Who acts, where it is known already.
+        now: The crew's clock, in seconds.
+    """
+
+    def __init__(self, row: Mapping[str, Any], agent: str, now: Callable[[], float]) -> None:
+        self.row, self.agent = row, agent
+        self.since: float | None = None  # while the environment is at work
+        self.left_alone = False  # on a thread that nobody waits for
+        self._now = now
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """What is raised inside is the environment's failure."""
+        self.begin()
+        try:
+            yield
+        except Exception as error:  # a stranger's code may raise anything; it is retried, then counted
+            raise EnvironmentFailure(f"{type(error).__name__} at the instance {dict(self.row)}: {error}") from error
+        finally:
+            self.end()
+        if self.left_alone:
+            raise EnvironmentFailure("came back when nobody waited for it any more")
+
+    def begin(self) -> None:
+        """The environment is at work from now on."""
+        self.since = self._now()
+
+    def end(self) -> None:
+        """It is not at work any more."""
+        self.since = None
+
+    def next(self) -> float:
+        """One call is over and another begins, which has the whole time again. Returns the seconds of the first."""
+        assert self.since is not None, "next() of a call that was not begun"
+        before, self.since = self.since, self._now()
+        return self.since - before
+
+
+class Deadlines:
+    """A crew whose jobs are left alone when one of their calls takes too long.
+
+    Args:
+        crew: Does the jobs.
+        seconds: That a call may take. `None`: as long as it likes.
+    """
+
+    def __init__(self, crew: Crew, seconds: float | None) -> None:
+        self.num_timed_out = 0
+        self._crew, self._seconds = crew, seconds
+        self._calls: dict[int, Calls] = {}
+
+    def submit(self, ticket: int, job: Callable[[Calls], None], *, row: Mapping[str, Any], agent: str) -> None:
+        """Have a job done, under a ticket that no other has at the time; what it calls has to do with an instance."""
+        calls = self._calls[ticket] = Calls(row, agent, self._crew.now)
+        self._crew.submit(ticket, lambda: job(calls))
+
+    def done(self, *, block: bool) -> Sequence[Done]:
+        """Jobs that are done, or left alone; if `block`, at least one.
+
+        Raises:
+            EnvironmentFailure: More than `MOST_LEFT_ALONE` have not come back.
+        """
+        while True:
+            done = list(self._crew.done(block=block))
+            for ticket, _ in done:
+                del self._calls[ticket]
+            done.extend(self._late())
+            if done or not block:
+                return done
+
+    def _late(self) -> Iterator[Done]:
+        """Leave those alone whose environment takes longer than it may."""
+        if self._seconds is None:
+            return
+        until = self._crew.now() - self._seconds
+        began = {ticket: calls.since for ticket, calls in self._calls.items()}
+        late = {ticket: since for ticket, since in began.items() if since is not None and since < until}
+        if late:  # perhaps it was kept waiting by whoever held the interpreter's lock, or all of us were
+            time.sleep(GLANCE)
+        for ticket, since in late.items():
+            calls = self._calls[ticket]
+            if calls.since != since or not self._crew.leave_alone(ticket):
+                continue
+            calls.left_alone = True
+            del self._calls[ticket]
+            self.num_timed_out += 1
+            where = f"at the instance {dict(calls.row)}, {calls.agent or 'before the first agent'}"
+            failure = EnvironmentFailure(f"TimeoutError {where}: it took longer than {self._seconds:g} s")
+            if num_left_alone() > MOST_LEFT_ALONE:
+                raise EnvironmentFailure(
+                    f"{num_left_alone()} environments have not come back, expected at most {MOST_LEFT_ALONE}: they "
+                    "stay on threads, which cannot be ended. Mend the environment, have it wait in a process that it "
+                    f"can kill, or raise env_timeout. The last: {failure}"
+                )
+            yield ticket, failure

@@ -1,0 +1,74 @@
+"""Roles that an environment declares to be paid at later steps, and the credit schemes that would not teach them.
+
+metadata = {"name": "my_game_v0", "delayed_roles": ["adviser"]}
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+from pettingzoo import AECEnv
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.credit import Credit, judges_own_step_alone, name_of
+from pettingllms_trl.policies.routing import Routing
+from pettingllms_trl.records import role_of
+
+
+REMEDIES = (
+    "Set credit={'at_grpo': {'value': 'return_to_go'}}, or credit='counterfactual' with num_continuations=1, or "
+    "sampling='parallel' with credit='grpo' (docs/delayed_rewards.md compares them)."
+)
+
+
+def delayed_agents(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
+    """The agents whose roles `metadata["delayed_roles"]` names, by role or by agent, of all environments.
+
+    Raises:
+        ValueError: It names a role that there is none of.
+    """
+    found: dict[str, None] = {}
+    for pool in envs.values():
+        env = pool[0]
+        names = env.metadata.get("delayed_roles", ())
+        known = {*env.possible_agents, *map(role_of, env.possible_agents)}
+        if isinstance(names, str) or not known.issuperset(names):
+            raise ValueError(
+                f"the environment's metadata['delayed_roles'] is {names!r}, expected a list with some of its roles "
+                f"{', '.join(dict.fromkeys(map(role_of, env.possible_agents)))}. Correct the names."
+            )
+        found |= {agent: None for agent in env.possible_agents if agent in names or role_of(agent) in names}
+    return list(found)
+
+
+def check_delayed_roles(
+    envs: Mapping[str, Sequence[AECEnv]],
+    routing: Routing,
+    credit: Credit,
+    args: MultiAgentGRPOConfig,
+    *,
+    reward_functions: Sequence[str] = (),
+) -> None:
+    """Warn where a role that is paid later would be trained by the reward of its own steps.
+
+    Args:
+        envs: One or more environments of each name.
+        routing: Which policy each agent has, and which are trained.
+        credit: As `credit.resolve` gave it.
+        args: How instances are played; the main process warns.
+        reward_functions: Names of the user's. They may reward a step at once, so with any nothing is said.
+
+    Raises:
+        ValueError: See `delayed_agents`.
+    """
+    trained = {policy.name for policy in routing.trained}
+    agents = [agent for agent in delayed_agents(envs) if routing.of_agent[agent] in trained]
+    alone = judges_own_step_alone(credit, args.sampling)
+    if agents and alone and not reward_functions and args.process_index == 0:
+        warnings.warn(
+            f"the environment declares that {', '.join(agents)} {'is' if len(agents) == 1 else 'are'} paid at later "
+            f"steps (metadata['delayed_roles']), but credit={name_of(credit)!r} compares replies by the reward of "
+            f"their own step, and would teach nothing there. {REMEDIES}",
+            stacklevel=3,
+        )

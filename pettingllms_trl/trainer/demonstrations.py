@@ -1,0 +1,160 @@
+"""Demonstrations, what a role was shown and what it replied: from an oracle, from played episodes, from JSON lines.
+
+A line of a file is an object with `role` (a role or an agent), `prompt` and `completion` (chat messages, or texts),
+`success` (whether the episode ended so), and perhaps `split`, which must be `"train"`:
+
+    {"role": "planner", "prompt": "Turn 1 of 4. ...", "completion": "Moves: R U", "success": true, "split": "train"}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pettingzoo import AECEnv
+
+from pettingllms_trl.records import Episode, Message, role_of
+from pettingllms_trl.rollout.observations import prompt_of
+
+
+FIRST_SEED = 10_000_000
+"""Of the instances that an oracle plays: far from the seeds that anybody trains on by reinforcement learning."""
+TRAIN = "train"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstration:
+    """A decision worth imitating, or not.
+
+    Args:
+        role: Who took it: a role, or an agent of one.
+        prompt: The messages shown.
+        reply: What was said.
+        success: Whether the episode that it belongs to succeeded.
+    """
+
+    role: str
+    prompt: Sequence[Message]
+    reply: str
+    success: bool
+
+    def row(self) -> dict[str, Any]:
+        """TRL's conversational prompt-completion row."""
+        return {"prompt": list(self.prompt), "completion": [{"role": "assistant", "content": self.reply}]}
+
+
+def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = None) -> Iterator[Demonstration]:
+    """Play each seed's instance of the train split with the environment's own oracle.
+
+    An episode whose outcome does not say whether it succeeded counts as a success: that is what an oracle is for.
+
+    Args:
+        env: Its `unwrapped` offers `oracle()`, a reply of the agent that is to act. Where its
+            `metadata["reset_options"]` have `split`, that is `"train"`.
+        seeds: Of the instances.
+        levels: Values of the reset option `level`, which take turns.
+
+    Raises:
+        ValueError: It has no oracle.
+    """
+    game = env.unwrapped
+    if not hasattr(game, "oracle"):
+        raise ValueError(
+            f"{type(game).__name__} has no oracle(); expected an environment that can say a good reply of the agent "
+            "that is to act. Collect successes of a model instead, and give their file (--from episodes.jsonl)."
+        )
+    fixed = {"split": TRAIN} if "split" in env.metadata.get("reset_options", ()) else {}
+    for i, seed in enumerate(seeds):
+        options = {**fixed, **({"level": levels[i % len(levels)]} if levels else {})}
+        env.reset(seed=seed, options=options or None)
+        decisions: list[tuple[str, list[Message], str]] = []
+        outcome: Mapping[str, Any] = {}
+        while env.agents:
+            agent = env.agent_selection
+            if env.terminations[agent] or env.truncations[agent]:
+                env.step(None)
+                continue
+            reply = str(game.oracle())
+            decisions.append((role_of(agent), prompt_of(env.observe(agent), agent=agent), reply))
+            env.step(reply)
+            outcome = env.infos.get(agent, {}).get("outcome", {})
+        success = bool(outcome.get("success", True))
+        for role, prompt, reply in decisions:
+            yield Demonstration(role=role, prompt=prompt, reply=reply, success=success)
+
+
+def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
+    """The decisions that were played on.
+
+    Raises:
+        ValueError: An episode's outcome does not say whether it was a success.
+    """
+    for episode in episodes:
+        if "success" not in episode.outcome:
+            raise ValueError(
+                f"the outcome of an episode is {dict(episode.outcome)}; expected 'success' in it, or nobody knows "
+                "which to imitate. Have the environment report it in infos[agent]['outcome']."
+            )
+        for decision in episode.decisions:
+            yield Demonstration(
+                role=role_of(decision.agent),
+                prompt=decision.prompt,
+                reply=decision.played.completion.text,
+                success=bool(episode.outcome["success"]),
+            )
+
+
+def write(path: Path, demonstrations: Iterable[Demonstration], *, split: str = TRAIN) -> int:
+    """Write a line for each, to be read by `read`; returns their number."""
+    lines = [
+        json.dumps({"role": d.role, **d.row(), "success": d.success, "split": split}, ensure_ascii=False)
+        for d in demonstrations
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return len(lines)
+
+
+def read(path: Path) -> Iterator[Demonstration]:
+    """The demonstrations of a file, see the top of this one.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: A line is not as above, or its instance is not of the train split; with its number.
+    """
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield _read(json.loads(line))
+        except (TypeError, ValueError, KeyError) as error:
+            said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(
+                f"line {number} of {path}: {said}; expected role, prompt, completion and success of an instance of "
+                "the train split. Mend or remove the line."
+            ) from error
+
+
+def _read(given: Any) -> Demonstration:
+    if not isinstance(given, dict):
+        raise TypeError(f"it is a {type(given).__name__}")
+    if given.get("split", TRAIN) != TRAIN:
+        raise ValueError(f"its split is {given['split']!r}")
+    if not isinstance(given["success"], bool):
+        raise TypeError(f"its success is {given['success']!r}")
+    (reply,) = _messages(given["completion"], "assistant")
+    return Demonstration(
+        role=str(given["role"]),
+        prompt=_messages(given["prompt"], "user"),
+        reply=reply["content"],
+        success=given["success"],
+    )
+
+
+def _messages(given: Any, role: str) -> list[Message]:
+    """Chat messages, or a text as one message of that role."""
+    if isinstance(given, str):
+        return [{"role": role, "content": given}]
+    return [{"role": str(message["role"]), "content": str(message["content"])} for message in given]

@@ -1,0 +1,254 @@
+"""What several processes have to do together; all of them must call each function here.
+
+| when                 | what                                                                                    |
+|----------------------|-----------------------------------------------------------------------------------------|
+| at the door          | settings that several processes cannot have are refused                                 |
+| a rollout            | each plays at its own pace, sharded weights gathered once; then all know all episodes   |
+| a micro-step         | gradients stay where they are until an optimizer step's last pass is over               |
+| before the optimizer | they are averaged, those of the policies that had a pass                                |
+
+With one process none of this does anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator, PartialState
+from accelerate.utils import DistributedType, gather_object
+from torch import distributed, nn
+from torch.distributed.fsdp import FSDPModule, StateDictType
+from torch.distributed.tensor import DTensor
+from trl.models.utils import add_hooks, remove_hooks
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.policies.routing import Routing
+
+
+T = TypeVar("T")
+BUCKET = 1 << 26
+"""Gradients averaged in one message, in elements."""
+
+
+def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns: bool = False) -> None:
+    """Refuse what would be wrong with several processes or DeepSpeed.
+
+    Args:
+        routing: Who is played by what.
+        args: Of the run.
+        takes_turns: Not every policy learns from every generation.
+
+    Raises:
+        ValueError: Saying what does not go together, and what does.
+    """
+    kind = args.distributed_state.distributed_type
+    if args.world_size > 1 and args.use_vllm:
+        raise ValueError(
+            f"use_vllm=True with {args.world_size} processes; expected one. Train on one process with vLLM, or leave "
+            "use_vllm out: transformers samples on every process."
+        )
+    if args.world_size > 1 and args.accelerator_config.split_batches:
+        raise ValueError(
+            f"accelerator_config.split_batches=True with {args.world_size} processes; expected False: every process "
+            "is given a generation's rows and plays its share of them. Leave it out."
+        )
+    if takes_turns and kind == DistributedType.DEEPSPEED:
+        raise ValueError(
+            "a schedule (or alternate_every) with DeepSpeed, which steps all policies together: those whose turn it "
+            "is not would be moved by weight decay and momentum. Leave it out, or use DDP or FSDP2."
+        )
+    for policy in routing.trained:
+        if policy.max_grad_norm is not None and kind == DistributedType.DEEPSPEED:
+            raise ValueError(
+                f"policy {policy.name!r} has max_grad_norm={policy.max_grad_norm}, but DeepSpeed clips by the common "
+                "norm of all policies, inside its step. Leave it out, or use DDP or FSDP2."
+            )
+
+
+def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
+    """Refuse configurations of FSDP and DeepSpeed that would train or save something else.
+
+    Raises:
+        ValueError: Saying what does not go together, and what does.
+    """
+    fsdp = accelerator.state.fsdp_plugin if accelerator.distributed_type == DistributedType.FSDP else None
+    deepspeed = accelerator.state.deepspeed_plugin
+    if fsdp is not None and fsdp.fsdp_version != 2:
+        raise ValueError(
+            f"fsdp_version={fsdp.fsdp_version}, expected 2: the older one flattens the parameters of several policies "
+            "into one tensor. Set fsdp_version: 2, as examples/accelerate_configs/fsdp2.yaml does."
+        )
+    if fsdp is not None and fsdp.state_dict_type != StateDictType.FULL_STATE_DICT:
+        raise ValueError(
+            f"fsdp_state_dict_type is {fsdp.state_dict_type.name}, expected FULL_STATE_DICT: of several adapters the "
+            "others save one. Set fsdp_state_dict_type: FULL_STATE_DICT."
+        )
+    zero = {} if deepspeed is None else deepspeed.deepspeed_config.get("zero_optimization", {})
+    offload = zero.get("offload_optimizer", {}).get("device", "none")
+    if offload != "none" and len(routing.trained) > 1:
+        raise ValueError(
+            f"DeepSpeed's optimizer is offloaded to {offload!r} with {len(routing.trained)} trained policies, "
+            "expected offload_optimizer_device: none, for gradients were wrong there without a word. Set that."
+        )
+    own_rates = [policy.name for policy in routing.trained if policy.learning_rate is not None]
+    if deepspeed is not None and own_rates and "optimizer" in deepspeed.deepspeed_config:
+        raise ValueError(
+            f"policy {own_rates[0]!r} has a learning_rate of its own, but DeepSpeed's configuration has an optimizer, "
+            "which gives all the same. Leave the optimizer out of that configuration."
+        )
+
+
+def on_all(work: Callable[[], T]) -> list[T]:
+    """What some work gives on each process, by process. Where it fails on one it fails on all, instead of a hang.
+
+    Raises:
+        RuntimeError: It failed on another process.
+    """
+    state = PartialState()
+    if state.num_processes == 1:
+        return [work()]
+    result, error = None, None
+    try:
+        result = work()
+    except Exception as failed:  # noqa: BLE001  # a stranger's environment may raise anything; raised again below
+        error = failed
+    reports = gather_object([(result, error and f"{type(error).__name__}: {error}")])
+    if error is not None:
+        raise error
+    for process, (_, why) in enumerate(reports):
+        if why is not None:
+            raise RuntimeError(
+                f"process {process} of {state.num_processes} failed: {why}. What it said is in its log."
+            )
+    return [result for result, _ in reports]
+
+
+@contextmanager
+def accumulating(model: Any, accelerator: Accelerator) -> Iterator[None]:
+    """A backward pass inside adds to the gradients, and no optimizer step follows.
+
+    With DDP nothing is sent (`average_gradients` does); with sharded weights each pass sends its own, or every process
+    would keep the gradients of the whole model.
+    """
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(True)  # transformers switches it off in all micro-steps but the last
+        yield
+    elif accelerator.distributed_type == DistributedType.DEEPSPEED:
+        state = accelerator.gradient_state
+        before = state.sync_gradients
+        state._set_sync_gradients(False)
+        try:
+            yield
+        finally:
+            state._set_sync_gradients(before)
+    else:
+        with accelerator.no_sync(model):
+            yield
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """The mean of every gradient over the processes; of one that a process has not, its zero.
+
+    In place of DistributedDataParallel's own averaging, which goes on during the last backward pass: with several
+    policies that pass is of one of them, and there is none where a micro-step is without rows.
+    """
+    parameters = list(parameters)
+    if not parameters:
+        return
+    used = torch.tensor([p.grad is not None for p in parameters], dtype=torch.int32, device=parameters[0].device)
+    distributed.all_reduce(used, distributed.ReduceOp.MAX)
+    moved: dict[torch.dtype, list[torch.Tensor]] = {}
+    for parameter, somewhere in zip(parameters, used.tolist(), strict=True):
+        if somewhere:
+            if parameter.grad is None:  # an expert that no token of this process was sent to
+                parameter.grad = torch.zeros_like(parameter)
+            moved.setdefault(parameter.grad.dtype, []).append(parameter.grad)
+    for gradients in moved.values():
+        for bucket in _buckets(gradients):
+            flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
+            flat /= distributed.get_world_size()  # before the sum, which could overflow in float16; as DDP does
+            distributed.all_reduce(flat)
+            for gradient, mean in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
+                gradient.copy_(mean.view_as(gradient))
+
+
+def _buckets(gradients: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    bucket: list[torch.Tensor] = []
+    size = 0
+    for gradient in gradients:
+        if bucket and size + gradient.numel() > BUCKET:
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(gradient)
+        size += gradient.numel()
+    yield bucket
+
+
+def here(parameter: torch.Tensor) -> torch.Tensor:
+    """The part of a parameter that this process holds."""
+    if isinstance(parameter, DTensor):
+        return parameter.to_local()
+    return parameter.ds_tensor if hasattr(parameter, "ds_tensor") else parameter  # ZeRO-3's shard
+
+
+@contextmanager
+def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
+    """Sharded weights whole on each process meanwhile, so that each can sample at its own pace.
+
+    Otherwise every forward pass would gather them anew, and a process that is done would keep the others waiting.
+
+    Args:
+        model: As `accelerator` prepared it; anything else is left alone.
+    """
+    plugin = accelerator.state.deepspeed_plugin
+    if isinstance(model, FSDPModule):
+        with _unsharded(model), _at_its_own_pace(model):
+            yield
+    elif plugin is not None and plugin.zero_stage == 3:
+        import deepspeed
+
+        whole = deepspeed.zero.GatheredParameters(list(model.parameters()))
+        with whole, _at_its_own_pace(accelerator.unwrap_model(model)):
+            remove_hooks(model)
+            try:
+                yield
+            finally:
+                add_hooks(model)
+    else:
+        yield
+
+
+@contextmanager
+def _unsharded(model: Any) -> Iterator[None]:
+    modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    # torch can set whether a module shards its weights again after a forward pass, but does not say what was set.
+    groups = [group for module in modules for group in module._get_fsdp_state()._fsdp_param_groups]
+    before = [group.post_forward_mesh_info for group in groups]
+    for module in modules:
+        module.set_reshard_after_forward(False, recurse=False)
+        module.unshard()
+    try:
+        yield
+    finally:
+        for group, mesh_info in zip(groups, before, strict=True):
+            group.post_forward_mesh_info = mesh_info
+        for module in modules:
+            module.reshard()
+
+
+@contextmanager
+def _at_its_own_pace(model: Any) -> Iterator[None]:
+    """transformers' `generate` goes on with empty passes until every process has its tokens; not in here."""
+    before = vars(model).get("generate")  # FSDP2 has put its own there
+    model.generate = partial(model.generate, synced_gpus=False)
+    try:
+        yield
+    finally:
+        if before is None:
+            del model.generate
+        else:
+            model.generate = before

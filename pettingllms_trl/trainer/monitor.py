@@ -1,0 +1,216 @@
+"""`LearningMonitor`: reads every generation and says, in words, which role learns nothing and why.
+
+| what it sees                                                             | when it says so                         |
+|--------------------------------------------------------------------------|-----------------------------------------|
+| most replies of an agent are cut off at their greatest length            | after the generation in which it sees it |
+| an agent's own steps never pay differently, but its returns differ       | after 2 generations and 32 groups       |
+| all groups of an agent are flat: collapsed, solved, too hard or too easy | after 10 generations in a row           |
+
+The first two are said once in a run, the third each time that it comes to ten. Several environments of one run are
+looked at one by one. Every process of a distributed run knows all episodes, so that all have the same state; only the
+main process warns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from pettingllms_trl.credit import Advantages
+from pettingllms_trl.policies.profiles import Voice
+from pettingllms_trl.policies.sampling import SamplingOverrides
+from pettingllms_trl.records import Completion, Decision, Episode
+from pettingllms_trl.trainer.delayed_rewards import REMEDIES
+from pettingllms_trl.update.health import GroupStatistics, RoleSignal, group_statistics, name_in
+
+
+MOST_CUT_OFF = 0.5
+"""Greatest share of an agent's replies that may be cut off without a warning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyLimit:
+    """Where an agent's replies end.
+
+    Args:
+        max_length: Most tokens of a reply.
+        ends: Token ids of which the last one of a complete reply is one.
+        stops_at_words: Whether a reply may also end with a stop word.
+        can_stop_thinking: Whether the chat template has a switch `enable_thinking` that is not off.
+    """
+
+    max_length: int
+    ends: frozenset[int]
+    stops_at_words: bool = False
+    can_stop_thinking: bool = False
+
+    def cuts(self, completion: Completion) -> bool:
+        """Whether a reply was cut off before its end."""
+        ids = completion.ids
+        if not ids or ids[-1] in self.ends:
+            return False
+        return len(ids) >= self.max_length or not self.stops_at_words
+
+
+def reply_limits(
+    of_agent: Mapping[str, str],
+    voices: Mapping[str, Voice],
+    overrides: Mapping[str, SamplingOverrides],
+    *,
+    max_length: int,
+    chat_template: str | None,
+    chat_template_kwargs: Mapping[str, Any],
+) -> dict[str, ReplyLimit]:
+    """The limit of each agent whose policy has weights here.
+
+    Args:
+        of_agent: Names of the agents' policies.
+        voices: Of the policies with weights.
+        overrides: How single agents sample.
+        max_length: `max_completion_length`, where an agent has none of its own.
+        chat_template: In place of the tokenizers' own.
+        chat_template_kwargs: What every template is given.
+    """
+    thinks = chat_template_kwargs.get("enable_thinking", True)
+    limits = {}
+    for agent, voice in ((agent, voices[name]) for agent, name in of_agent.items() if name in voices):
+        template = str(chat_template or voice.tokenizer.chat_template)
+        limits[agent] = ReplyLimit(
+            max_length=overrides[agent].max_completion_length or max_length,
+            ends=frozenset({*voice.eos_token_ids, voice.tokenizer.pad_token_id}),
+            stops_at_words=bool(overrides[agent].stop),
+            can_stop_thinking=bool(thinks) and "enable_thinking" in template,
+        )
+    return limits
+
+
+class LearningMonitor:
+    """See the head of this file.
+
+    Args:
+        limits: Of each agent that has weights here.
+    """
+
+    def __init__(self, limits: Mapping[str, ReplyLimit]) -> None:
+        self._limits = limits
+        self._cut_off: set[str] = set()
+        self._signals: dict[str, RoleSignal] = {}
+
+    def observe(self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages) -> list[str]:
+        """Take in a generation.
+
+        Args:
+            episodes: All that were played.
+            decisions: Those of the agents that learn now.
+            advantages: Of these decisions, before any filter.
+
+        Returns:
+            What there is to warn of.
+        """
+        return [*self._of_replies(decisions), *self._of_groups(episodes, decisions, advantages)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint holds, in numbers and strings."""
+        return {name: dataclasses.asdict(signal) for name, signal in self._signals.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self._signals = {name: RoleSignal(**fields) for name, fields in state.items()}
+
+    def _of_replies(self, decisions: Sequence[Decision]) -> list[str]:
+        shares: dict[str, tuple[int, int]] = {}
+        for decision in decisions:
+            if (limit := self._limits.get(decision.agent)) is not None:
+                cut, number = shares.get(decision.agent, (0, 0))
+                completions = [candidate.completion for candidate in decision.candidates]
+                shares[decision.agent] = (cut + sum(map(limit.cuts, completions)), number + len(completions))
+        found = {
+            agent: (cut, number)
+            for agent, (cut, number) in shares.items()
+            if cut > MOST_CUT_OFF * number and agent not in self._cut_off
+        }
+        self._cut_off |= set(found)
+        return [_cut_off_words(found, self._limits)] if found else []
+
+    def _of_groups(
+        self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages
+    ) -> list[str]:
+        delayed: dict[str, GroupStatistics] = {}
+        flat: dict[str, GroupStatistics] = {}
+        for name, statistics in group_statistics(decisions, advantages).items():
+            signal = self._signals.get(name, RoleSignal()).after(statistics)
+            if signal.is_delayed(statistics):
+                delayed[name] = statistics
+                signal = dataclasses.replace(signal, told=True)
+            elif signal.is_flat and not signal.told:
+                flat[name] = statistics
+            self._signals[name] = signal
+        words = [_delayed_words(delayed, self._signals)] if delayed else []
+        by_cause: dict[str, dict[str, GroupStatistics]] = {}
+        for name, statistics in flat.items():
+            own = [episode for episode in episodes if name.endswith(name_in("", episode.environment))]
+            by_cause.setdefault(_cause(statistics, own), {})[name] = statistics
+        return [*words, *(_flat_words(found, cause, self._signals) for cause, found in by_cause.items())]
+
+
+def warn_above_progress_bar(message: str, *, stacklevel: int = 2) -> None:
+    """`warnings.warn` on lines of its own: progress bars are cleared before it and drawn again after it."""
+    with tqdm.external_write_mode():
+        warnings.warn(message, stacklevel=stacklevel + 1)
+
+
+def _cut_off_words(found: Mapping[str, tuple[int, int]], limits: Mapping[str, ReplyLimit]) -> str:
+    shares = [
+        f"{cut / number:.0%} of {agent}'s ({cut} of {number}) at {limits[agent].max_length} tokens"
+        for agent, (cut, number) in found.items()
+    ]
+    thinking = any(limits[agent].can_stop_thinking for agent in found)
+    remedy = "Turn thinking off (chat_template_kwargs={'enable_thinking': False}) or raise" if thinking else "Raise"
+    return (
+        f"most replies were cut off at max_completion_length before they ended: {', '.join(shares)}. Where the "
+        f"environment cannot read such replies they are all paid alike, and nothing is learnt. {remedy} "
+        "max_completion_length."
+    )
+
+
+def _delayed_words(found: Mapping[str, GroupStatistics], signals: Mapping[str, RoleSignal]) -> str:
+    accounts = [
+        f"{name} (always {statistics.rewards[0]:g} in {signals[name].num_flat_groups} groups, returns "
+        f"{statistics.returns[0]:g} to {statistics.returns[1]:g})"
+        for name, statistics in found.items()
+    ]
+    return (
+        f"no reply has been paid differently from its siblings at its own step, though the returns differ: "
+        f"{', '.join(accounts)}. What is earned there comes at later steps, which the credit scheme does not look at, "
+        f"so nothing is learnt. {REMEDIES}"
+    )
+
+
+def _cause(statistics: GroupStatistics, episodes: Sequence[Episode]) -> str:
+    if episodes and all(episode.outcome.get("success") for episode in episodes):
+        return "All episodes succeeded, so the instances are solved. Play harder ones (curriculum=), or stop here."
+    collapsed = (
+        "Either the policies collapsed to one reply, or the instances are too hard or too easy to tell replies apart. "
+        "Look at some (log_completions=True); then raise temperature or num_generations, change the instances, or "
+        "resume from an older checkpoint."
+    )
+    if statistics.is_tree and statistics.returns[0] < statistics.returns[1]:
+        return f"{collapsed} Or what they lead to is only paid at later steps. {REMEDIES}"
+    return collapsed
+
+
+def _flat_words(found: Mapping[str, GroupStatistics], cause: str, signals: Mapping[str, RoleSignal]) -> str:
+    accounts = [
+        f"{name} ({statistics.rewards[0]:g} to {statistics.rewards[1]:g} over all groups of the last)"
+        for name, statistics in found.items()
+    ]
+    number = max(signals[name].num_flat_generations for name in found)
+    return (
+        f"in {number} generations in a row all rewards of each group were equal, so nothing is learnt by "
+        f"{', '.join(accounts)}. {cause}"
+    )

@@ -1,0 +1,187 @@
+"""The warm-up of a team: each policy imitates the demonstrations of its own agents, by TRL's `SFTTrainer`.
+
+What is saved is what `MultiAgentGRPOTrainer` starts from, in the layout of its own `save_model`:
+
+| policies   | folder                               | to start from it                                          |
+|------------|--------------------------------------|-----------------------------------------------------------|
+| `"shared"` | `out/` with the model                | `model="out"`                                             |
+| `"lora"`   | `out/<adapter>/` with each adapter   | `model=load_adapters(base, "out", ...)`, `--adapters out` |
+| `"full"`   | `out/<policy>/` with each model      | `policies={role: Policy(model="out/<policy>"), ...}`      |
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import set_seed
+from datasets import Dataset
+from peft import PeftConfig, PeftModel
+from transformers import AutoProcessor, AutoTokenizer, PreTrainedTokenizerBase, ProcessorMixin
+from trl import SFTConfig, SFTTrainer
+from trl.trainer.utils import create_model_from_path, get_config_model_id
+
+from pettingllms_trl.policies.adapters import attach_adapters
+from pettingllms_trl.policies.escaping import escape_of
+from pettingllms_trl.policies.routing import Policy, Routing, route
+from pettingllms_trl.records import role_of
+from pettingllms_trl.trainer.demonstrations import Demonstration
+
+
+def warm_up(
+    model: str,
+    demonstrations: Iterable[Demonstration],
+    routing: Routing,
+    args: SFTConfig,
+    *,
+    peft_config: PeftConfig | None = None,
+    quantization_config: Any = None,
+    processing_class: PreTrainedTokenizerBase | None = None,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+    say: Callable[[str], object] | None = None,
+) -> dict[str, Path]:
+    """Train each policy on the successes of its agents, one after the other, all from the same model.
+
+    Args:
+        model: Name or folder of the model that all start from.
+        demonstrations: Of all roles; those of episodes that failed are left out.
+        routing: Who is played by what, from `policies.route`.
+        args: TRL's; `output_dir` is the folder in which the folders are made.
+        peft_config: Of the adapters. `None`: that of `MultiAgentGRPOTrainer`.
+        quantization_config: Of the base model, with adapters.
+        processing_class: The tokenizer. `None`: the model's.
+        chat_template_kwargs: As in `MultiAgentGRPOConfig`, so that prompts are written in the same way.
+        say: Told which policy is trained next.
+
+    Returns:
+        The folder of each policy.
+
+    Raises:
+        ValueError: A policy has no successful demonstration, or a demonstration is nobody's. Before any training.
+    """
+    rows = rows_of(demonstrations, routing, chat_template_kwargs)
+    folders: dict[str, Path] = {}
+    for policy in routing.trained:
+        if say is not None:
+            agents = ", ".join(agent for agent, name in routing.of_agent.items() if name == policy.name)
+            say(f"Policy {policy.name} of {agents}: {len(rows[policy.name])} replies to imitate.")
+        set_seed(args.seed)  # before an adapter is drawn, so that each depends on the seed alone
+        start = _start(model if policy.model is None else policy.model, args, quantization_config)
+        processing = _tokenizer(policy.tokenizer) or processing_class or _processor_of(start, args)
+        if policy.adapter is not None:
+            start = attach_adapters(start, [policy.adapter], peft_config)
+        folder = Path(args.output_dir) if policy.is_base else Path(args.output_dir) / policy.name
+        own_args = copy.copy(args)  # `dataclasses.replace` would set up the devices once more
+        own_args.output_dir, own_args.model_init_kwargs = str(folder), None
+        trainer = SFTTrainer(
+            model=start,
+            args=own_args,
+            train_dataset=Dataset.from_list(_escaped(rows[policy.name], processing)),
+            processing_class=processing,
+        )
+        trainer.train()
+        trainer.save_model(args.output_dir if policy.adapter is not None else str(folder))  # PEFT adds the name itself
+        folders[policy.name] = folder
+    return folders
+
+
+def _processor_of(model: Any, args: SFTConfig) -> Any:
+    """A model's own tokenizer or processor, loaded as `SFTTrainer` does."""
+    revision = (args.model_init_kwargs or {}).get("revision")
+    return AutoProcessor.from_pretrained(
+        get_config_model_id(model.config), revision=revision, trust_remote_code=args.trust_remote_code
+    )
+
+
+def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, Any]]:
+    """Rows whose texts, among them the replies that prompts quote, hold no control token, as in training."""
+    escape = escape_of(processing.tokenizer if isinstance(processing, ProcessorMixin) else processing)
+    return [{**row, **{part: list(escape(row[part])) for part in ("prompt", "completion")}} for row in rows]
+
+
+def _start(model: Any, args: SFTConfig, quantization_config: Any) -> Any:
+    """The model to start from; one that is given as an object stays as it is."""
+    if not isinstance(model, str):
+        return copy.deepcopy(model)
+    kwargs = dict(args.model_init_kwargs or {})
+    if quantization_config is not None:
+        kwargs["quantization_config"] = quantization_config
+    return create_model_from_path(model, **kwargs)
+
+
+def _tokenizer(given: PreTrainedTokenizerBase | str | None) -> PreTrainedTokenizerBase | None:
+    return AutoTokenizer.from_pretrained(given) if isinstance(given, str) else given
+
+
+def rows_of(
+    demonstrations: Iterable[Demonstration],
+    routing: Routing,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+) -> dict[str, list[dict[str, Any]]]:
+    """TRL's rows for each policy that is trained: the successes of its agents.
+
+    Raises:
+        ValueError: A policy has none, or a demonstration is of a role that the environment does not have.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {policy.name: [] for policy in routing.trained}
+    policies_of: dict[str, set[str]] = {}
+    for agent, policy in routing.of_agent.items():
+        for name in (agent, role_of(agent)):
+            policies_of.setdefault(name, set()).add(policy)
+    more = {"chat_template_kwargs": dict(chat_template_kwargs)} if chat_template_kwargs else {}
+    for demonstration in demonstrations:
+        if demonstration.role not in policies_of:
+            raise ValueError(
+                f"there is a demonstration of {demonstration.role!r}; expected a role or an agent of the environment: "
+                f"{', '.join(policies_of)}. Leave it out, or choose the environment that it was recorded in."
+            )
+        if demonstration.success:
+            for policy in policies_of[demonstration.role] & rows.keys():
+                rows[policy].append({**demonstration.row(), **more})
+    for policy, own in rows.items():
+        if not own:
+            raise ValueError(
+                f"the policy {policy!r} has no demonstration that succeeded; expected at least one of its agents "
+                f"({', '.join(a for a, p in routing.of_agent.items() if p == policy)}). Record more, or easier levels."
+            )
+    return rows
+
+
+def load_adapters(
+    model: str,
+    folder: str | Path,
+    *,
+    policies: str | Mapping[str, str | Policy],
+    agents: Sequence[str],
+    model_init_kwargs: Mapping[str, Any] | None = None,
+    quantization_config: Any = None,
+) -> PeftModel:
+    """The model with the adapters of a folder, to be trained on: what `warm_up` and `save_model` left there.
+
+    Raises:
+        ValueError: The policies have no adapters, or the folder lacks one of them. Before the model is loaded.
+    """
+    names = route(policies, agents, model=model).adapters
+    if not names:
+        raise ValueError(
+            f"adapters is {str(folder)!r}, but policies={policies!r} has no adapters. Set policies: lora, or name the "
+            "folder as the model."
+        )
+    missing = [name for name in names if not (Path(folder) / name / "adapter_config.json").is_file()]
+    if missing:
+        raise ValueError(
+            f"adapters is {str(folder)!r}, which lacks {', '.join(missing)}; expected a folder with "
+            f"adapter_config.json for each of {', '.join(names)}. Make them with `pettingllms sft`, or mend the path."
+        )
+    kwargs = dict(model_init_kwargs or {})
+    if quantization_config is not None:
+        kwargs["quantization_config"] = quantization_config
+    first, *others = names
+    loaded = PeftModel.from_pretrained(
+        create_model_from_path(model, **kwargs), str(Path(folder) / first), adapter_name=first, is_trainable=True
+    )
+    for name in others:
+        loaded.load_adapter(str(Path(folder) / name), name, is_trainable=True)
+    return loaded

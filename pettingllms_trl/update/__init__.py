@@ -1,0 +1,1 @@
+"""The update: decisions and their advantages to forward passes, losses and gradients."""

@@ -1,0 +1,181 @@
+"""Attention in a packed row (`prefixes.py`): every token sees what it would see if its sequence were alone.
+
+It is registered with transformers as an attention implementation, beside "sdpa" and "flash_attention_2", and reached
+by any model that asks transformers for its attention; the layout comes with the forward's keyword arguments, so that
+gradient checkpointing has it at hand when it computes a layer again. Two ways, by what costs less (`Layout.prompts`):
+
+* sequence by sequence: queries, keys and values are put together as whole sequences again, under a causal kernel;
+* split: prompts under a causal kernel, each once, then every branch on its prompt and itself, under a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
+from transformers.masking_utils import causal_mask_function
+
+from pettingllms_trl.update.packing import Layout
+
+
+NAME = "pettingllms_shared_prefix"
+HARMLESS = frozenset(
+    {"is_causal", "output_attentions", "position_ids", "sliding_window", "use_cache", "cache_position"}
+)
+"""Keyword arguments of attention that change nothing here: a window comes as a restriction, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """What a layer may see, where that is less than all that came before: a window, a chunk.
+
+    Args:
+        visible: transformers' function of a batch index, a head index, and positions of queries and keys.
+        reach: Sequences up to this length are not restricted by it. `None`: all may be.
+    """
+
+    visible: Callable[..., torch.Tensor]
+    reach: int | None
+
+    def between(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """(..., Q, K) from positions (..., Q) and (K,)."""
+        return self.visible(0, 0, queries[..., :, None], keys)
+
+
+def restriction(
+    *, mask_function: Callable[..., torch.Tensor], local_size: int | None = None, **_: Any
+) -> Restriction | None:
+    """In the place of a mask, which transformers would make for the row as if it were one sequence."""
+    return None if mask_function is causal_mask_function else Restriction(mask_function, local_size)
+
+
+def attend(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Restriction | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    *,
+    shared_prefix: Layout | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """transformers' attention interface.
+
+    Args:
+        module: The layer.
+        query, key, value: (1, H, T, D), fewer heads of keys and values where several queries share one.
+        attention_mask: As `restriction` gave it.
+        dropout, scaling: As in `scaled_dot_product_attention`.
+        shared_prefix: What sees what.
+
+    Returns:
+        (1, T, H, D), and no weights.
+
+    Raises:
+        ValueError: The layer asks for something that is not done here.
+    """
+    unknown = sorted(name for name, given in kwargs.items() if given is not None and name not in HARMLESS)
+    if shared_prefix is None:
+        raise ValueError("attention without a layout, expected one from the model's forward")
+    if unknown or kwargs.get("is_causal") is False:
+        raise ValueError(f"attention with {', '.join(unknown) or 'is_causal=False'}, expected none of it")
+    if attention_mask is None and kwargs.get("sliding_window"):
+        raise ValueError("attention with a sliding_window, but no mask of one")
+    query, key, value = (heads.transpose(1, 2)[0] for heads in (query, key, value))  # (T, H, D)
+    run = _Kernel(dropout, scaling, attention_mask)
+    rows, prompts, branches = shared_prefix.rows, shared_prefix.prompts, shared_prefix.branches
+    if prompts is None:
+        found = run(_at(query, rows), _at(key, rows), _at(value, rows)).flatten(0, 1)
+    else:
+        of_prompts = run(_at(query, prompts), _at(key, prompts), _at(value, prompts))
+
+        def attend_from_branches(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+            return run(_at(query, branches), _at(key, rows), _at(value, rows), shared_prefix)
+
+        # Keys and values of a prompt stand here K times. Made anew for the backward, they are never kept.
+        of_branches = checkpoint(
+            attend_from_branches, query, key, value, use_reentrant=False, preserve_rng_state=dropout > 0
+        )
+        found = torch.cat([of_prompts.flatten(0, 1), of_branches.flatten(0, 1)])
+    return found.index_select(0, shared_prefix.back)[None], None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """PyTorch's, on (sequences, length, heads, D)."""
+
+    dropout: float
+    scaling: float | None
+    restriction: Restriction | None
+
+    def __call__(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, branches: Layout | None = None
+    ) -> torch.Tensor:
+        """Queries stand where the keys do, or, with `branches`, at the keys from its `starts` on."""
+        mask = self._mask(query.size(1), key.size(1), branches, query.device)
+        repeats = query.size(2) // key.size(2)
+        if repeats > 1 and mask is not None:  # CUDA's kernels take a mask or grouped heads
+            key, value = (heads.repeat_interleave(repeats, dim=2) for heads in (key, value))
+        found = scaled_dot_product_attention(
+            query.transpose(1, 2),
+            key.transpose(1, 2),
+            value.transpose(1, 2),
+            attn_mask=mask,
+            dropout_p=self.dropout,
+            is_causal=mask is None,
+            scale=self.scaling,
+            enable_gqa=mask is None and repeats > 1,
+        )
+        return found.transpose(1, 2)
+
+    def _mask(
+        self, num_queries: int, num_keys: int, branches: Layout | None, device: torch.device
+    ) -> torch.Tensor | None:
+        """(sequences or 1, 1, Q, K) what each query sees; `None`: what is causal, Q being K."""
+        hidden = self.restriction
+        if hidden is not None and hidden.reach is not None and num_keys <= hidden.reach:
+            hidden = None
+        if hidden is None:
+            return None if branches is None else branches.seen
+        keys = torch.arange(num_keys, device=device)
+        queries = torch.arange(num_queries, device=device) + (0 if branches is None else branches.starts[:, None])
+        return hidden.between(queries, keys).view(-1, 1, num_queries, num_keys)
+
+
+def _at(heads: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """(..., H, D) of (T, H, D)."""
+    return heads.index_select(0, places.flatten()).view(*places.shape, *heads.shape[1:])
+
+
+@contextmanager
+def attending(configs: Iterable[PretrainedConfig]) -> Iterator[None]:
+    """Inside, the layers that have these configurations (`configs_of`) attend as `attend` does."""
+    own = list({id(config): config for config in configs}.values())
+    before = [config._attn_implementation_internal for config in own]
+    try:
+        for config in own:
+            config._attn_implementation_internal = NAME
+        yield
+    finally:
+        for config, implementation in zip(own, before, strict=True):
+            config._attn_implementation_internal = implementation
+
+
+def configs_of(model: nn.Module) -> tuple[PretrainedConfig, ...]:
+    """Of a model and of all models within it, each once."""
+    # `getattr` would ask every module that has none for a submodule of that name.
+    configs = (vars(module).get("config") for module in model.modules())
+    return tuple({id(config): config for config in configs if isinstance(config, PretrainedConfig)}.values())
+
+
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, restriction)
