@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pettingllms_trl.trainer.metrics import of_completions
+from pettingllms_trl.update import assignment
 from pettingllms_trl.update.assignment import deal, pick, share_of
 from pettingllms_trl.update.micro_batches import Shared, cut
 
