@@ -4,7 +4,7 @@ A fence of `python`, `bash` or `console` is a block; a fence of `text` right aft
 HTML comments before a block, which no reader sees, say what holds for it:
 
     <!-- not run: needs a GPU -->
-    <!-- tested by tests/trl/test_readme.py -->
+    <!-- tested by tests/trl/trainer/test_readme.py -->
     <!-- first: Python that is run before the block -->
     <!-- output varies: it says how long it took -->
 

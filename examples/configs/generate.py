@@ -6,7 +6,7 @@ And two that show more: one run on all games (`mixed_...`), and one whose roles 
 
 Each file says all there is to say about its run, for that is what is copied, changed, and sent along with a result;
 TRL has no base files. So that near-copies cannot drift apart, they are made here, and a test compares
-(`tests/trl/test_configs.py`).
+(`tests/trl/cli/test_configs.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@
 | TRL             | `GRPOTrainer`           | padding, masks, old and reference log-probabilities, losses, metrics |
 
 With one agent, one turn and K siblings this is `GRPOTrainer`, step for step. The private seams that all of it stands
-on are pinned by `tests/trl/test_trl_seams.py`.
+on are pinned by `tests/trl/trainer/test_trl_seams.py`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from gymnasium.utils import EzPickle
 from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 
-from strangers import Relay
+from third_party import Relay
 
 
 class Count(AECEnv, EzPickle):

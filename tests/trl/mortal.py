@@ -16,7 +16,7 @@ from datasets import Dataset
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints.atomic import newest
 from short_runs import KeepsRollouts, adapter, settings
-from strangers import Relay
+from third_party import Relay
 
 
 BRIEF = partial(Relay, 1)

@@ -31,7 +31,7 @@ from transformers import TrainerCallback
 from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Kept
 from pettingllms_trl.trainer.distributed import gathered
-from strangers import Relay
+from third_party import Relay
 
 
 class Uneven(Relay):

@@ -18,7 +18,7 @@ from transformers import Qwen3ForCausalLM
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
 from pettingllms_trl.engines.protocol import Request, Sampled, Scored
 from short_runs import settings
-from strangers import Relay
+from third_party import Relay
 
 
 class Shadow:

@@ -114,7 +114,7 @@ FACTORY_REFUSED = Refused(
 LIGER = "Liger's loss is gone from TRL 1.16"
 IMAGES = "observations are text; images are not supported"
 NO_EVAL_LOSS = "`eval_reward` and outcomes are logged, no `eval_loss`: a group-relative loss says nothing there"
-VLLM = "skipped in TRL; ours with a real engine: test_serving.py and test_equals_trl_vllm.py, `-m vllm`"
+VLLM = "skipped in TRL; ours with a real engine: test_training_with_vllm.py and test_equals_trl_vllm.py, `-m vllm`"
 
 CASES: tuple[Case, ...] = (
     # ---- TestGetHighEntropyMask ----
@@ -315,13 +315,13 @@ CASES: tuple[Case, ...] = (
             check="entropy_coef_rose_once_a_step",
         ),
     ),
-    passes("test_entropy_bonus_flows_gradients", why="test_shared_prefix.py, with prompts shared and without"),
+    passes("test_entropy_bonus_flows_gradients", why="test_packed_logprobs.py, with prompts shared and without"),
     passes("test_train_with_entropy_filter", Train(options={"top_entropy_quantile": 0.2}, slow=True)),
     differs("test_train_vllm_and_peft", VLLM + "; `modules_to_save` is refused there"),
     refused("test_train_vllm_structured_outputs", "a reply is read by its environment: vllm_sampling.py"),
     passes("test_train_vllm_importance_sampling_correction", why="test_equals_trl_sampler.py, equal to TRL"),
     passes("test_train_with_additional_generation_kwargs", Train(options={"top_p": 0.9, "top_k": 10, "min_p": 0.01})),
-    passes("test_train_vllm_with_additional_generation_kwargs", why="test_vllm_sampling.py"),
+    passes("test_train_vllm_with_additional_generation_kwargs", why="test_vllm_params.py"),
     refused(
         "test_train_normalize_then_sum_aggregation",
         "the sum of a candidate's rewards decides which goes on, and a credit scheme makes the advantages",
@@ -450,7 +450,7 @@ def render() -> str:
     lines = [
         "# TRL's own tests of GRPOTrainer, run on ours",
         "",
-        "Made from `tests/trl/trl_tests.py`, which `tests/trl/test_as_trl_tests_it.py` runs; do not edit.",
+        "Made from `tests/trl/trl_tests.py`, which `tests/trl/trainer/test_as_trl_tests_it.py` runs; do not edit.",
         "",
         "One agent, one turn, an environment whose prompt is the row's prompt; tiny random models of the same",
         "families, made in the test. The list is `tests/test_grpo_trainer.py` of huggingface/trl at f2cd57710,",

@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from strangers import OneShot, letters
+from third_party import OneShot, letters
 
 
 STEPS = 5

@@ -1,0 +1,146 @@
+"""The configurations that are shipped: what the generator writes, each fit to train, in the paper's settings."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pettingzoo
+import pytest
+import torch
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from peft import LoraConfig, get_peft_model
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.train import KINDS, make_trainer
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+CONFIGS = EXAMPLES / "configs"
+FILES = sorted(CONFIGS.glob("*.yaml"))
+MIXED, TURNS = CONFIGS / "mixed_L2_1.7B.yaml", CONFIGS / "sokoban_L2_1.7B_turns.yaml"
+GRID = [file for file in FILES if file not in (MIXED, TURNS)]
+LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
+
+
+def parsed(file: Path, model_path: str, output: Path) -> tuple[Any, ...]:
+    """The file's arguments, on this machine: the tiny model, on a CPU."""
+    here = ["--model_name_or_path", model_path, "--output_dir", str(output), "--use_cpu", "--bf16", "false"]
+    return arguments.parse(["--config", str(file), *here], KINDS, prog="test")
+
+
+def test_the_files_are_what_the_generator_writes() -> None:
+    generated = dict(runpy.run_path(str(CONFIGS / "generate.py"))["files"]())
+    assert {file.name: file.read_text("utf-8") for file in FILES} == generated
+
+
+def test_there_is_one_for_every_game_layout_and_size() -> None:
+    games = ("plan_path", "sokoban", "sudoku")
+    expected = {f"{game}_{layout}_{size}.yaml" for game in games for layout in LAYOUTS for size in ("1.7B", "8B")}
+    assert {file.name for file in GRID} == expected
+
+
+@pytest.mark.parametrize("file", GRID, ids=lambda file: file.stem)
+def test_a_configuration_makes_a_trainer_in_the_papers_settings(file: Path, model_path: str, tmp_path: Path) -> None:
+    game, layout, _ = file.stem.rsplit("_", 2)
+    trainer = make_trainer(*parsed(file, model_path, tmp_path))
+    assert {policy.name for policy in trainer.routing.policies} == LAYOUTS[layout]
+    assert list(trainer.routing.of_agent) == (["planner_0"] if layout == "L0" else ["drafter_0", "planner_0"])
+    env = trainer._make_env().unwrapped
+    assert env.metadata["name"] == f"{game}_v0"
+    assert (env.workflow.num_turns, env.alpha) == (4, 1.0)
+    in_the_papers_settings(trainer)
+
+
+def in_the_papers_settings(trainer: MultiAgentGRPOTrainer) -> None:
+    args = trainer.args
+    has_adapters = all(policy.adapter is not None for policy in trainer.routing.trained)
+    rate = 1e-5 if has_adapters else 1e-6  # the paper's is of whole models
+    assert (args.num_generations, args.beta, args.learning_rate, args.epsilon) == (4, 0.0, rate, 0.2)
+    assert (args.temperature, args.top_p, args.max_completion_length) == (1.0, 1.0, 4096)
+    # 128 = 32 instances x 4 in a generation, two updates of 64 from each; 6400 instances are 200 generations.
+    assert (args.generation_batch_size, args.steps_per_generation * args.per_device_train_batch_size) == (128, 128)
+    assert args.gradient_accumulation_steps * args.per_device_train_batch_size == 64
+    assert len(trainer.train_dataset) == args.max_steps // 2 * (128 // 4)
+
+
+def test_one_run_may_have_all_games_with_a_third_of_the_instances_each(model_path: str, tmp_path: Path) -> None:
+    trainer = make_trainer(*parsed(MIXED, model_path, tmp_path))
+    in_the_papers_settings(trainer)
+    assert {policy.name for policy in trainer.routing.policies} == LAYOUTS["L2"]
+    for name, make in trainer._make_env.items():
+        env, alone = make().unwrapped, yaml.safe_load((CONFIGS / f"{name}_L2_1.7B.yaml").read_text("utf-8"))
+        assert (env.metadata["name"], env.workflow.num_turns, env.alpha) == (f"{name}_v0", 4, 1.0)
+        assert env.workflow == pettingzoo.make("aec", alone["env_id"], **alone["env_kwargs"]).unwrapped.workflow
+        assert trainer.train_dataset["environment"][:].count(name) in (2133, 2134)  # of 6400
+
+
+def test_one_run_has_roles_that_learn_in_turns_and_is_else_as_the_one_whose_roles_do_not(
+    model_path: str, tmp_path: Path
+) -> None:
+    turns, together = (yaml.safe_load(file.read_text("utf-8")) for file in (TURNS, CONFIGS / "sokoban_L2_1.7B.yaml"))
+    assert {name: value for name, value in turns.items() if together.get(name) != value} == {
+        "alternate_every": 10,
+        "output_dir": "outputs/sokoban_L2_1.7B_turns",
+    }
+    schedule = make_trainer(*parsed(TURNS, model_path, tmp_path))._schedule
+    assert schedule is not None
+    assert [schedule(generation) for generation in (0, 9, 10, 19, 20)] == [
+        ("drafter",),
+        ("drafter",),
+        ("planner",),
+        ("planner",),
+        ("drafter",),
+    ]
+
+
+@pytest.mark.parametrize("file", GRID, ids=lambda file: file.stem)
+def test_a_configuration_names_the_model_of_its_title(file: Path) -> None:
+    size = file.stem.rsplit("_", 1)[1]
+    assert yaml.safe_load(file.read_text("utf-8"))["model_name_or_path"] == f"Qwen/Qwen3-{size}"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "stage"),
+    [
+        ("ddp", "MULTI_GPU", None),
+        ("fsdp2", "FSDP", None),
+        ("zero2", "DEEPSPEED", 2),
+        ("zero3", "DEEPSPEED", 3),
+    ],
+)
+def test_accelerate_reads_its_configurations(name: str, kind: str, stage: int | None) -> None:
+    config = load_config_from_file(str(EXAMPLES / "accelerate_configs" / f"{name}.yaml"))
+    assert (config.distributed_type.value, config.num_processes, config.mixed_precision) == (kind, 8, "bf16")
+    assert stage is None or config.deepspeed_config["zero_stage"] == stage
+
+
+def test_the_recipes_show_the_tables_that_the_arithmetic_gives() -> None:
+    recipes = runpy.run_path(str(EXAMPLES / "recipes.py"))
+    page = (EXAMPLES.parent / "docs" / "recipes.md").read_text("utf-8")
+    for shown in recipes["tables"]().split("\n\n"):
+        assert shown in page
+
+
+@pytest.mark.parametrize("size", ["1.7B", "8B"])
+def test_the_arithmetic_counts_parameters_as_transformers_and_peft_do(size: str) -> None:
+    shape = runpy.run_path(str(EXAMPLES / "recipes.py"))["MODELS"][size]
+    config = Qwen3Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        tie_word_embeddings=shape.tied,
+    )
+    with torch.device("meta"):
+        model = Qwen3ForCausalLM(config)
+        assert model.num_parameters() == shape.parameters
+        adapted = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"))
+    assert adapted.get_nb_trainable_parameters()[0] == shape.adapter

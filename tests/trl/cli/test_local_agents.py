@@ -1,0 +1,292 @@
+"""Models of this process as agents of a benchmark."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import Qwen3ForCausalLM
+
+import pettingllms_envs
+from pettingllms_envs.evaluation import bench as benches
+from pettingllms_envs.evaluation import lineup, play, record
+from pettingllms_envs.evaluation.lineup import Spec
+from pettingllms_trl.cli.local_agents import Gathering, Prompt, PromptTooLong
+from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
+
+
+ROOT = Path(__file__).parents[3]
+
+
+class Asked(NamedTuple):
+    messages: tuple[Mapping[str, str], ...]
+    seed: int
+
+
+def asked(text: str, seed: int = 0) -> Asked:
+    return Asked(({"role": "system", "content": "Reply."}, {"role": "user", "content": text}), seed)
+
+
+@contextmanager
+def opened(specs: Mapping[str, Spec], concurrency: int = 4) -> Iterator[Mapping[str, Any]]:
+    models = open_transformers(specs, concurrency)
+    try:
+        yield models.agents
+    finally:
+        models.close()
+
+
+@pytest.fixture(scope="module")
+def adapter_path(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("adapter")
+    torch.manual_seed(1)
+    model = get_peft_model(
+        Qwen3ForCausalLM.from_pretrained(model_path),
+        LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False),
+    )
+    model.save_pretrained(path)
+    return str(path)
+
+
+def test_the_kinds_that_the_package_declares_are_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = project["entry-points"][lineup.GROUP]
+    assert sorted(declared) == ["transformers", "vllm"]
+    point = importlib.metadata.EntryPoint("transformers", declared["transformers"], lineup.GROUP)
+    assert point.load() is open_transformers
+    module, _, function = declared["vllm"].partition(":")
+    assert f"def {function}(" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
+
+
+def test_a_reply_follows_from_prompt_and_seed_whatever_it_is_sampled_beside(model_path: str) -> None:
+    spec = {"planner_0": Spec("transformers", model_path, {"max_tokens": 12, "temperature": 1.5})}
+    questions = [asked("A" * (1 + 7 * i), seed=i) for i in range(8)]
+    with opened(spec, 1) as agents:
+        alone = [agents["planner_0"].reply(question) for question in questions]
+    with opened(spec, 8) as agents, ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(agents["planner_0"].reply, questions))
+    assert together == alone
+    assert len({reply.text for reply in alone}) == len(alone)
+    assert {reply.model for reply in alone} == {model_path}
+
+
+def test_the_draw_has_the_probabilities_of_the_softmax() -> None:
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.2]])).expand(4000, 3)
+    drawn = _Seeded(range(4000), "cpu")(torch.zeros(4000, 1), logits).argmax(-1)
+    shares = torch.bincount(drawn, minlength=3) / 4000
+    assert shares.tolist() == pytest.approx([0.5, 0.3, 0.2], abs=0.03)  # four standard errors
+
+
+def test_without_temperature_the_likeliest_token_is_taken(model_path: str) -> None:
+    spec = {"planner_0": Spec("transformers", model_path, {"max_tokens": 5, "temperature": 0.0})}
+    with opened(spec) as agents:
+        replies = [agents["planner_0"].reply(asked("Hello", seed)).text for seed in (1, 2)]
+    assert replies[0] == replies[1]
+
+
+def test_an_adapter_a_role_and_the_model_itself_are_told_apart(model_path: str, adapter_path: str) -> None:
+    greedy = {"max_tokens": 8, "temperature": 0.0}
+    specs = {
+        "tuned_0": Spec("transformers", model_path, {**greedy, "adapter": adapter_path}),
+        "base_0": Spec("transformers", model_path, greedy),
+    }
+    with opened({"base_0": specs["base_0"]}) as agents:
+        expected = agents["base_0"].reply(asked("Hello"))
+    with opened(specs) as agents, ThreadPoolExecutor(4) as threads:
+        order = ["tuned_0", "base_0", "tuned_0", "base_0"]
+        replies = list(threads.map(lambda name: agents[name].reply(asked("Hello")), order))
+    assert replies[1] == replies[3] == expected
+    assert replies[0] == replies[2]
+    assert replies[0].text != expected.text
+    assert replies[0].model == f"{model_path} + {adapter_path}"
+
+
+def test_a_reply_ends_at_its_own_limit_or_before_a_stop_word(model_path: str) -> None:
+    options = {"max_tokens": 20, "temperature": 1.0}
+    with opened({"a_0": Spec("transformers", model_path, options)}) as agents:
+        whole = agents["a_0"].reply(asked("Hello", 3))
+    word = whole.text[4:6]
+    assert word
+    with opened({"a_0": Spec("transformers", model_path, {**options, "stop": [word]})}) as agents:
+        stopped = agents["a_0"].reply(asked("Hello", 3))
+    assert stopped.text == whole.text[: whole.text.index(word)]
+    assert stopped.finish == "stop"
+    with opened({"a_0": Spec("transformers", model_path, {**options, "max_tokens": 3})}) as agents:
+        short = agents["a_0"].reply(asked("Hello", 3))
+    assert (short.completion_tokens, short.finish) == (3, "length")
+    assert whole.text.startswith(short.text)
+
+
+def test_a_prompt_without_room_for_a_reply_is_an_error_row_and_no_failure(model_path: str, tmp_path: Path) -> None:
+    with opened({"a_0": Spec("transformers", model_path)}) as agents, pytest.raises(PromptTooLong, match="has 20"):
+        agents["a_0"].reply(asked("A" * 2000))
+    env = pettingllms_envs.make("plan_path", size=30)  # more than the 1,024 letters that the model can read
+    env.reset(seed=0)
+    with opened(dict.fromkeys(env.possible_agents, Spec("transformers", model_path, {"max_tokens": 2}))) as agents:
+        row = play.episode(env, play.Instance(0, 0), 0, agents, play.Rules())
+    assert row["error"]["kind"] == "refused"
+    assert row["error"]["message"].startswith("PromptTooLong: the prompt has ")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temprature": 1.0}, r"transformers got the option 'temprature'; .* Did you mean 'temperature'\?"),
+        ({"extra": {"n": 2}}, r"extra has n; expected chat_template_kwargs alone"),
+    ],
+)
+def test_options_that_there_are_not_are_refused(model_path: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        open_transformers({"a_0": Spec("transformers", model_path, options)}, 1)
+
+
+def test_a_fault_of_the_sampler_is_raised_where_the_reply_is_waited_for() -> None:
+    def broken(prompts: Any, stopped: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    gathering = Gathering(broken, 2)
+    prompt = Prompt((1,), 0, None, {})
+    gathering.ask(prompt)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        prompt.reply.result(10)
+    gathering.close()
+
+
+def test_nobody_waits_for_a_long_reply_when_a_run_is_ended(model_path: str) -> None:
+    long = {"a_0": Spec("transformers", model_path, {"max_tokens": 900, "temperature": 1.0, "stop": ["no such word"]})}
+    models = open_transformers(long, 1)
+    with ThreadPoolExecutor(1) as threads:
+        began = time.monotonic()
+        reply = threads.submit(models.agents["a_0"].reply, asked("Hello"))
+        time.sleep(0.2)
+        models.close()
+        seconds = time.monotonic() - began
+        assert reply.result(1).completion_tokens < 900
+    assert seconds < 5
+
+
+def bench_of(kind: str, path: str, **options: Any) -> benches.Bench:
+    env = pettingllms_envs.make("plan_path", size=3, num_turns=1)
+    specs = dict.fromkeys(env.possible_agents, Spec(kind, path, {"max_tokens": 6, **options}))
+    settings = {"size": 3, "num_turns": 1}
+    return benches.Bench(
+        env="plan_path_v0",
+        settings=settings,
+        agents=specs,
+        chosen=benches.choose(env, "plan_path_v0", settings, limit=6),
+    )
+
+
+def test_a_benchmark_is_the_same_however_many_episodes_are_played_at_once(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = importlib.metadata.EntryPoint(
+        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", lineup.GROUP
+    )
+    monkeypatch.setattr(lineup, "_plug_ins", lambda: {"transformers": point})
+    bench = bench_of("transformers", model_path)
+    one, many = (benches.play(bench, tmp_path / str(num), concurrency=num) for num in (1, 6))
+    assert [row["digest"] for row in one.ended.rows] == [row["digest"] for row in many.ended.rows]
+    assert one.report["episodes"]["ended"] == 6
+    assert one.report["agents"]["planner_0"]["completion_tokens"] > 6
+    assert {"torch", "transformers", "peft"} <= set(one.header["versions"])
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_vllm_of_this_process_plays_a_benchmark_with_an_adapter_a_role(
+    base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    adapters = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        model = Qwen3ForCausalLM.from_pretrained(base_path)
+        config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+        get_peft_model(model, config).save_pretrained(tmp_path / f"adapter{seed}")
+        adapters.append(str(tmp_path / f"adapter{seed}"))
+    point = importlib.metadata.EntryPoint("vllm", "pettingllms_trl.cli.vllm_agents:open_vllm", lineup.GROUP)
+    monkeypatch.setattr(lineup, "_plug_ins", lambda: {"vllm": point})
+    bench = bench_of("vllm", base_path, dtype="float32", max_model_len=1024)
+    roles = zip(bench.agents, adapters, strict=True)
+    agents = {
+        agent: Spec("vllm", base_path, {**bench.agents[agent].options, "adapter": path}) for agent, path in roles
+    }
+    one = benches.play(replace(bench, agents=agents), tmp_path / "run", concurrency=4)
+    assert one.report["episodes"]["ended"] == 6
+    drafter, planner = (one.report["agents"][name]["models"] for name in ("drafter_0", "planner_0"))
+    assert (drafter, planner) == ([f"{base_path} + {adapters[0]}"], [f"{base_path} + {adapters[1]}"])
+    assert one.header["versions"]["vllm"]
+    mixed = agents | {"drafter_0": bench.agents["drafter_0"]}
+    if current_platform().is_cpu():
+        with pytest.raises(
+            ValueError, match=r"play with and without an adapter on one model; expected either, on a CPU"
+        ):
+            benches.play(replace(bench, agents=mixed), tmp_path / "mixed", concurrency=4)
+
+
+def current_platform() -> Any:
+    from vllm.platforms import current_platform as found
+
+    return found
+
+
+@pytest.fixture(scope="module")
+def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("vllm", reason="needs the extra `vllm`")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = (
+        f"--model {base_path} --served-model-name tiny --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager "
+        "--max-model-len 1024"
+    )
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    log = tmp_path_factory.mktemp("serve") / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
+            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()],
+            env=os.environ | environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_vllm_serve_plays_a_benchmark_and_repeats_it_under_its_seed(vllm_serve: str, tmp_path: Path) -> None:
+    # The client waits for the server to start, as it waits for one that was started anew.
+    bench = bench_of("api", "tiny", base_url=vllm_serve, temperature=1.0, patience=1200.0)
+    bench = replace(bench, samples=8)
+    one = benches.play(bench, tmp_path / "8", concurrency=8)
+    two = benches.play(bench, tmp_path / "3", concurrency=3)
+    assert one.report["episodes"] == {"planned": 48, "ended": 48, "errors": {}, "missing": 0}
+    assert one.report["agents"]["planner_0"]["completion_tokens"] > 48
+    assert one.report["agents"]["planner_0"]["models"] == ["tiny"]
+    assert [row["digest"] for row in one.ended.rows] == [row["digest"] for row in two.ended.rows]
+    assert len({step["reply"] for row in record.read(tmp_path / "8") for step in row["steps"]}) > 80
+    long = replace(bench, settings={"size": 30, "num_turns": 1}, samples=1)  # more letters than the model can read
+    errors = benches.play(long, tmp_path / "long", concurrency=8).report["episodes"]["errors"]
+    assert errors == {"refused": 6}

@@ -1,0 +1,593 @@
+"""The client of `vllm serve`: against a server of the standard library that keeps count, and once against vLLM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import load_file
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl.engines.http import Server, ServerRefused, ServerUnreachable
+from pettingllms_trl.engines.protocol import Request, Sampled, Scored
+from pettingllms_trl.engines.vllm_params import Sampling, Tongue
+from pettingllms_trl.engines.vllm_server import ServerEngine
+from pettingllms_trl.engines.weight_store import StaleWeights
+from pettingllms_trl.rollout.play import play
+from third_party import Relay
+
+
+LORA = LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM")
+WHOLE = {"embed": torch.ones(2, 2), "head": torch.ones(2, 2)}
+STATE = {"base_model.model.q_proj.lora_A.weight": torch.ones(4, 2)}
+TEAM = {"opener_0": "opener", "closer_0": "closer"}
+HELLO = [{"role": "user", "content": "abc"}]  # to the fake: the tokens 97, 98, 99
+
+
+class FakeVLLM(ThreadingHTTPServer):
+    """Speaks as much of vLLM's protocol as the client uses. Samples `[seed + i, seed + i + 1]` modulo 90, plus 32.
+
+    Args:
+        logprob: Of the sampled tokens: -0.5 and -1, and of the only one allowed this.
+        reloads: It runs in development mode, and takes a whole model's weights.
+        drops: So many completions are cut off before their answer.
+        serves_as: The name under which it answers, if it answers with another model than was asked for.
+    """
+
+    daemon_threads = True
+
+    def __init__(
+        self, *, model: str = "base", logprob: float = 0.0, takes_adapters: bool = True, reloads: bool = True
+    ) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.model, self.logprob, self.takes_adapters = model, logprob, takes_adapters
+        self.reloads = reloads
+        self.weights: list[str] = []
+        self.weight_version = "default"
+        self.drops = 0
+        self.drops_loads = 0
+        self.serves_as: str | None = None
+        self.adapters: dict[str, str] = {}
+        self.completions: list[dict[str, Any]] = []
+        self.log: list[tuple[str, str]] = []
+        self.lock = Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def reply(self, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:
+        """`None`: the connection is cut."""
+        if path == "/v1/models":
+            adapters = [{"id": name, "parent": self.model} for name in self.adapters]
+            return 200, {"data": [{"id": self.model, "parent": None, "max_model_len": 4096}, *adapters]}
+        if path == "/v1/completions":
+            return self.complete(body)
+        if path in ("/collective_rpc", "/reset_prefix_cache", "/update_weight_version", "/weight_info"):
+            return self.renew(path, body) if self.reloads else (404, {"detail": "Not Found"})
+        if not self.takes_adapters:
+            return 404, {"detail": "Not Found"}
+        name = body["lora_name"]
+        self.log.append((path.removeprefix("/v1/"), name))
+        if path == "/v1/unload_lora_adapter":
+            return (200, "Success") if self.adapters.pop(name, None) else (404, "cannot be found")
+        if name in self.adapters:
+            return 400, f"The lora adapter '{name}' has already been loaded."
+        assert sorted(os.listdir(body["lora_path"])) == ["adapter_config.json", "adapter_model.safetensors"]
+        self.adapters[name] = body["lora_path"]
+        if self.drops_loads:
+            self.drops_loads -= 1
+            return None
+        return 200, "Success"
+
+    def renew(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
+        if path == "/weight_info":
+            return 200, {"weight_version": self.weight_version}
+        if path == "/collective_rpc":
+            assert body is not None
+            assert body["method"] == "reload_weights"
+            folder = Path(body["kwargs"]["weights_path"])
+            assert sorted(load_file(folder / "model.safetensors")) == sorted(WHOLE)
+            self.weights.append(folder.name)
+        elif path == "/update_weight_version":
+            assert body is not None
+            self.weight_version = body["new_version"]
+        return 200, {"success": True}
+
+    def complete(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+        if body["model"] != self.model and body["model"] not in self.adapters:
+            return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
+        if body.get("allowed_token_ids"):  # the client's question about log-probabilities
+            return 200, {"choices": [{"logprobs": {"token_logprobs": [self.logprob]}}]}
+        if self.drops:
+            self.drops -= 1
+            return None
+        if "prompt_logprobs" in body:  # of each token a 1000th of its id
+            ids = body["prompt"]
+            logprobs = [None, *({str(token): {"logprob": -token / 1000, "rank": 7}} for token in ids[1:])]
+            return 200, {"model": self.serves_as or body["model"], "choices": [{"prompt_logprobs": logprobs}]}
+        self.completions.append(body)
+        choices = [
+            {
+                "index": i,
+                "token_ids": [32 + (body["seed"] + i + k) % 90 for k in range(2)],
+                "prompt_token_ids": body["prompt"],
+                "logprobs": {"token_logprobs": [-0.5, -1.0]},
+                "finish_reason": "stop",
+            }
+            for i in reversed(range(body["n"]))  # in no order
+        ]
+        return 200, {"model": self.serves_as or body["model"], "choices": choices}
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: FakeVLLM
+
+    def do_GET(self) -> None:
+        self.answer({})
+
+    def do_POST(self) -> None:
+        self.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def answer(self, body: dict[str, Any]) -> None:
+        with self.server.lock:
+            reply = self.server.reply(self.path, body)
+        if reply is None:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        status, content = reply
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write((content if isinstance(content, str) else json.dumps(content)).encode())
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def fake() -> Iterator[Callable[..., FakeVLLM]]:
+    servers: list[FakeVLLM] = []
+
+    def fake(**options: Any) -> FakeVLLM:
+        server = FakeVLLM(**options)
+        servers.append(server)
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        return server
+
+    yield fake
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Callable[..., ServerEngine]:
+    def connect(
+        servers: Sequence[FakeVLLM], of_agent: Mapping[str, str] = TEAM, adapters: Any = None, **options: Any
+    ) -> ServerEngine:
+        options = {"vllm_server_timeout": 5.0, "max_completion_length": 8, **options}
+        args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options)
+        tongue = Tongue(
+            tokenize=lambda messages: [ord(letter) for letter in messages[-1]["content"]],
+            decode=lambda ids: "".join(map(chr, ids)),
+            stop_token_ids=[7],
+        )
+        return ServerEngine(
+            [server.url for server in servers],
+            args=args,
+            of_agent=of_agent,
+            adapters={"opener": LORA, "closer": LORA} if adapters is None else adapters,
+            sampling=Sampling(args, dict.fromkeys(of_agent, tongue)),
+        )
+
+    return connect
+
+
+def ask(engine: ServerEngine, requests: Mapping[int, Request], rollout: str = "test") -> dict[int, Sampled]:
+    answers: dict[int, Sampled] = {}
+    with engine.rollout(rollout):
+        for ticket, request in requests.items():
+            engine.submit(ticket, request)
+        while len(answers) < len(requests):
+            answers.update(engine.step())
+    return answers
+
+
+def test_candidates_of_a_prompt_are_one_request_answered_by_ids_as_they_were_sampled(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server], {"solver_0": "shared"}, {}, temperature=0.7)
+    (answer,) = ask(engine, {4: Request("solver_0", HELLO, 3)}).values()
+    (body,) = server.completions
+    asked = {"model": "base", "prompt": [97, 98, 99], "n": 3, "logprobs": 0, "return_token_ids": True}
+    assert asked.items() <= body.items()
+    assert {"temperature": 0.7, "max_tokens": 8, "stop_token_ids": [7]}.items() <= body.items()
+    assert answer.prompt_ids == (97, 98, 99)
+    for i, completion in enumerate(answer.completions):
+        first = 32 + (body["seed"] + i) % 90
+        assert completion.ids == (first, 32 + (body["seed"] + i + 1) % 90)
+        assert completion.text == "".join(map(chr, completion.ids))
+        assert completion.logprobs == (-0.5, -1.0)
+
+
+def test_an_episode_stays_on_its_replica_and_the_same_rollout_is_seeded_the_same(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    servers = [fake(), fake()]
+    engine = connect(servers, {"solver_0": "shared"}, {})
+    requests = {ticket: Request("solver_0", [{"role": "user", "content": f"{ticket}"}], 2) for ticket in range(6)}
+    first = ask(engine, requests, "0/1")
+    assert [sorted(chr(body["prompt"][0]) for body in s.completions) for s in servers] == [list("024"), list("135")]
+    assert ask(engine, requests, "0/1") == first
+    assert ask(engine, requests, "0/2") != first
+
+
+def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    servers = [fake(), fake()]
+    engine = connect(servers)
+    assert [engine.sync("opener", STATE), engine.sync("closer", STATE), engine.sync("opener", STATE)] == [1, 1, 2]
+    assert engine.versions == {"opener": 2, "closer": 1}
+    run = engine._store.folder.name
+    for server in servers:
+        assert server.log == [
+            ("load_lora_adapter", f"{run}/opener-v1"),
+            ("load_lora_adapter", f"{run}/closer-v1"),
+            ("load_lora_adapter", f"{run}/opener-v2"),
+            ("unload_lora_adapter", f"{run}/opener-v1"),
+        ]
+    assert sorted(path.name for path in engine._store.folder.iterdir()) == ["closer-v1", "opener-v2"]
+    ask(engine, {0: Request("opener_0", HELLO, 2), 2: Request("closer_0", HELLO, 2)})
+    assert sorted(b["model"] for b in servers[0].completions) == [f"{run}/closer-v1", f"{run}/opener-v2"]
+
+
+def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    servers = [fake(), fake()]
+    engine = connect(servers)
+    engine.sync("opener", STATE)
+    servers[1].adapters.clear()  # started anew: it is given the adapter again
+    weights = f"{engine._store.folder.name}/opener-v1"
+    logprobs = (-0.098, -0.099)
+    assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
+    engine = connect(servers, {"solver_0": "shared"}, {})
+    assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == ["default"] * 2
+    engine.sync("shared", WHOLE)
+    weights = f"{engine._store.folder.name}/shared-v1"
+    assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == [weights] * 2
+    assert len(engine.score("shared", [97] * 5000)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
+    servers[0].serves_as = "another"
+    with pytest.raises(StaleWeights, match=r"answered with 'another', expected 'base'"):
+        engine.score("shared", [97, 98, 99])
+
+
+def test_two_runs_on_one_server_do_not_take_each_others_adapters(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    for engine in (connect([server]), connect([server])):
+        engine.sync("opener", STATE)
+    assert len(server.adapters) == 2
+
+
+def test_beside_adapters_the_base_is_an_adapter_of_zeros(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server], {"opener_0": "opener", "partner_0": "frozen"}, {"opener": LORA})
+    engine.sync("opener", STATE)
+    ask(engine, {0: Request("partner_0", HELLO, 2)})
+    assert server.completions[0]["model"] == f"{engine._store.folder.name}/frozen-v1"
+    assert engine.versions == {"opener": 1, "frozen": 0}
+
+
+def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    servers = [fake(), fake()]
+    engine = connect(servers, {"solver_0": "shared"}, {})
+    ask(engine, {0: Request("solver_0", HELLO, 2)})
+    assert [engine.sync("shared", WHOLE), engine.sync("shared", {**WHOLE, "head": WHOLE["embed"]})] == [1, 2]
+    for server in servers:
+        assert server.weights == ["shared-v1", "shared-v2"]
+        assert server.weight_version == f"{engine._store.folder.name}/shared-v2"
+    assert [path.name for path in engine._store.folder.iterdir()] == ["shared-v2"]
+    ask(engine, {0: Request("solver_0", HELLO, 2)})
+
+
+def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_ends_it_within(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server], {"solver_0": "shared"}, {})
+    engine.sync("shared", WHOLE)
+    server.weight_version = "default"  # as of one that was started anew
+    ask(engine, {0: Request("solver_0", HELLO, 2)})
+    assert server.weights == ["shared-v1", "shared-v1"]
+    with (
+        pytest.raises(StaleWeights, match=r"has the weights 'default', expected 'adapters-.*/shared-v1': it was"),
+        engine.rollout("lost"),
+    ):
+        server.weight_version = "default"
+
+
+def test_a_server_with_the_weights_of_another_run_is_not_taken_for_one_as_it_was_started(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    connect([server], {"solver_0": "shared"}, {}).sync("shared", WHOLE)
+    engine = connect([server])
+    engine.sync("opener", STATE)
+    with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*/shared-v1', expected 'default'"):
+        ask(engine, {0: Request("opener_0", HELLO, 2)})
+
+
+# ---- What goes wrong ------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_breaks_is_tried_again_and_no_completion_is_lost(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server], {"solver_0": "shared"}, {})
+    undisturbed = ask(engine, {ticket: Request("solver_0", HELLO, 2) for ticket in range(4)})
+    server.drops = 5
+    assert ask(engine, {ticket: Request("solver_0", HELLO, 2) for ticket in range(4)}) == undisturbed
+
+
+def test_a_server_that_stays_away_is_an_error_of_its_own_and_never_an_empty_completion(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server], {"solver_0": "shared"}, {}, vllm_server_timeout=0.5)
+    server.drops = 10**6
+    with pytest.raises(
+        ServerUnreachable, match=r"/v1/completions did not answer for 0.5 s, the last time with Remote"
+    ):
+        ask(engine, {0: Request("solver_0", HELLO, 2)})
+    assert not engine._waiting
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(ServerUnreachable, match=r"did not answer for 0.2 s, the last time with ConnectionRefused"):
+            Server(url, patience=0.2, answer_within=1.0).get("/v1/models")
+
+
+def test_a_replica_that_was_started_anew_gets_its_adapter_again(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server])
+    for policy in ("opener", "closer"):
+        engine.sync(policy, STATE)
+    server.adapters.clear()
+    assert len(ask(engine, {ticket: Request("opener_0", HELLO, 2) for ticket in range(8)})) == 8
+    engine.sync("closer", STATE)  # whose old version the server no longer knows
+
+
+def test_a_load_whose_answer_was_lost_has_happened(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server])
+    server.drops_loads = 1
+    engine.sync("opener", STATE)
+    assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v1"]
+
+
+def test_an_answer_of_other_weights_than_asked_for_is_refused(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    server = fake()
+    engine = connect([server])
+    engine.sync("opener", STATE)
+    server.serves_as = "base"
+    with pytest.raises(StaleWeights, match=r"answered with 'base', expected 'adapters-.*/opener-v1'"):
+        ask(engine, {0: Request("opener_0", HELLO, 2)})
+
+
+def test_weights_are_given_before_a_rollout_and_not_under_it(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    engine = connect([fake()])
+    with (
+        pytest.raises(StaleWeights, match=r"policy 'opener', whose weights were never given. Call sync first"),
+        engine.rollout("early"),
+    ):
+        engine.submit(0, Request("opener_0", HELLO, 1))
+    engine.sync("opener", STATE)
+    with engine.rollout("under way"):
+        engine.submit(0, Request("opener_0", HELLO, 1))
+        with pytest.raises(StaleWeights, match="policy 'closer' while 1 requests are in flight, expected none"):
+            engine.sync("closer", STATE)
+
+
+def test_servers_that_will_not_do_are_refused_at_the_door(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    with pytest.raises(ValueError, match=r"log-probability -1.250, expected 0: .* --logprobs-mode processed_logprobs"):
+        connect([fake(), fake(logprob=-1.25)])
+    with pytest.raises(
+        ValueError, match=r"'one', 4096\).*'other', 4096\).*expected one model with one --max-model-len"
+    ):
+        connect([fake(model="one"), fake(model="other")])
+    with pytest.raises(ValueError, match="server 'localhost:8000', expected http://host:port"):
+        Server("localhost:8000", patience=1.0, answer_within=1.0)
+    engine = connect([fake(takes_adapters=False)])
+    with pytest.raises(ValueError, match=r"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 .*--max-loras 2 and --max-lora-rank 8"):
+        engine.sync("opener", STATE)
+    engine = connect([fake(reloads=False)], {"solver_0": "shared"}, {})
+    with pytest.raises(ValueError, match=r"reads .* new weights at any time: start it with VLLM_SERVER_DEV_MODE=1"):
+        engine.sync("shared", WHOLE)
+    engine = connect([fake()], {"solver_0": "shared", "partner_0": "frozen"}, {})
+    with pytest.raises(ValueError, match=r"policy 'shared', but the servers' own are those of \('shared', 'frozen'\)"):
+        engine.sync("shared", WHOLE)
+
+
+def test_a_request_that_the_server_refuses_is_not_tried_again(fake: Callable[..., FakeVLLM]) -> None:
+    server = Server(fake().url, patience=60.0, answer_within=1.0)
+    with pytest.raises(ServerRefused, match=r"/v1/completions refused \(404\): .*The model `x` does not exist"):
+        server.post("/v1/completions", {"model": "x"})
+
+
+@pytest.mark.parametrize("num_threads", [0, 4])
+def test_a_team_plays_whole_episodes_over_two_replicas(
+    num_threads: int, fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+) -> None:
+    servers = [fake(), fake()]
+    engine = connect(servers, {"opener_0": "shared", "closer_0": "shared"}, {})
+    with engine.rollout("play"):
+        rollout = play(
+            [{"seed": seed} for seed in range(6)],
+            make_env=Relay,
+            engine=engine,
+            sampling="tree",
+            num_candidates=3,
+            seed="play",
+            num_threads=num_threads,
+        )
+    assert [len(episode.decisions) for episode in rollout.episodes] == [4] * 6
+    assert [len(server.completions) for server in servers] == [12, 12]
+
+
+# ---- vLLM itself ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("vllm", reason="needs the extra `vllm`")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = (
+        f"--model {base_path} --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager --max-model-len 512 "
+        "--logprobs-mode processed_logprobs --enable-lora --max-loras 3 --max-cpu-loras 6 --max-lora-rank 8 "
+        "--no-enable-chunked-prefill"  # see `engine_arguments`
+    )
+    environment = {
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    log = tmp_path_factory.mktemp("serve") / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
+            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()],
+            env=os.environ | environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
+
+
+def real_engine(
+    url: str,
+    tokenizer: PreTrainedTokenizerFast,
+    path: Path,
+    of_agent: Mapping[str, str],
+    adapters: Mapping[str, LoraConfig],
+) -> ServerEngine:
+    args = MultiAgentGRPOConfig(str(path), use_cpu=True, bf16=False, max_completion_length=16)
+    tongue = Tongue(
+        tokenize=lambda messages: tokenizer.apply_chat_template(
+            list(messages), add_generation_prompt=True, return_dict=False
+        ),
+        decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+    )
+    sampling = Sampling(args, dict.fromkeys(of_agent, tongue))
+    return ServerEngine([url], args=args, of_agent=of_agent, adapters=adapters, sampling=sampling)
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_them(
+    vllm_serve: str, base_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(Qwen3ForCausalLM.from_pretrained(base_path), config, adapter_name="opener")
+    model.add_adapter("closer", config)
+    engine = real_engine(
+        vllm_serve,
+        tokenizer,
+        tmp_path,
+        {**TEAM, "partner_0": "frozen"},
+        {name: model.peft_config[name] for name in ("opener", "closer")},
+    )
+    long = [{"role": "user", "content": "What follows? " * 20}]
+    requests = {i: Request(agent, long, 4) for i, agent in enumerate([*TEAM, "partner_0"])}
+    for number in range(4):
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "lora_" in name:
+                    parameter += 0.05 * torch.randn_like(parameter)
+        for name in ("opener", "closer"):
+            engine.sync(name, get_peft_model_state_dict(model, adapter_name=name))
+        answers = ask(engine, requests, rollout=str(number))
+        assert ask(engine, requests, rollout=str(number)) == answers
+        for ticket, name in enumerate(("opener", "closer", None)):
+            largest = max(_differences(model, name, answers[ticket]))
+            print(f"round {number}, {name}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
+            assert largest < 2e-5
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
+    vllm_serve: str, base_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    model = Qwen3ForCausalLM.from_pretrained(base_path)
+    engine = real_engine(vllm_serve, tokenizer, tmp_path, {"solver_0": "shared"}, {})
+    long = [{"role": "user", "content": "What follows? " * 20}]
+    for number in range(3):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.02 * torch.randn_like(parameter)
+        engine.sync("shared", model.state_dict())
+        answer = ask(engine, {0: Request("solver_0", long, 4)}, rollout=str(number))[0]
+        largest = max(_differences(model, "", answer))
+        print(f"round {number}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
+        assert largest < 2e-5
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(1.1)
+    assert max(_differences(model, "", answer)) > 1e-2
+    engine = real_engine(vllm_serve, tokenizer, tmp_path, {"partner_0": "frozen"}, {})
+    with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*', expected 'default': it was started anew"):
+        ask(engine, {0: Request("partner_0", long, 4)})
+
+
+def _differences(model: Any, name: str | None, answer: Sampled) -> Iterator[float]:
+    for completion in answer.completions:
+        ids = torch.tensor([[*answer.prompt_ids, *completion.ids]])
+        if name is None:
+            with model.disable_adapter():
+                logits = model(ids).logits
+        else:
+            if name:
+                model.set_adapter(name)
+            logits = model(ids).logits
+        rows = logits[0, len(answer.prompt_ids) - 1 : -1].log_softmax(-1)
+        scored = rows[torch.arange(len(completion.ids)), list(completion.ids)]
+        yield float((scored.detach() - torch.tensor(completion.logprobs)).abs().max())

@@ -1,0 +1,305 @@
+"""The warm-up: what is demonstrated, who learns from it, and that training starts from what was saved."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig
+
+from pettingllms_envs import plan_path_v0
+from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.cli import __main__ as cli
+from pettingllms_trl.cli.datasets import makers
+from pettingllms_trl.cli.sft import SFTArguments, by_oracles
+from pettingllms_trl.policies.routing import Policy, route
+from pettingllms_trl.trainer.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
+from pettingllms_trl.trainer.sft import load_adapters, rows_of, warm_up
+from third_party import Relay
+
+
+PLAN_PATH = partial(plan_path_v0.env, size=4, num_turns=2)
+AGENTS = ["drafter_0", "planner_0"]
+
+
+def demonstration(role: str, reply: str = "Moves: U", *, success: bool = True) -> Demonstration:
+    return Demonstration(role=role, prompt=[{"role": "user", "content": "?"}], reply=reply, success=success)
+
+
+TWO = [demonstration("drafter", "Moves: U"), demonstration("planner", "Moves: D")]
+LONG = {"drafter": "UUUUUUUU", "planner": "DDDDDDDD"}  # apart enough to be learnt in a few steps
+
+
+def arguments(path: Path, **more: Any) -> SFTConfig:
+    return SFTConfig(
+        **{
+            "output_dir": str(path),
+            "max_steps": 2,
+            "learning_rate": 1e-2,
+            "per_device_train_batch_size": 2,
+            "report_to": "none",
+            "save_strategy": "no",
+            "disable_tqdm": True,
+            "use_cpu": True,
+            "bf16": False,
+            **more,
+        }
+    )
+
+
+# ---- Demonstrations -----------------------------------------------------------------------------------------------
+
+
+def test_the_oracle_plays_every_role_on_the_train_split_and_succeeds() -> None:
+    seeds = range(FIRST_SEED, FIRST_SEED + 5)
+    found = list(by_oracle(PLAN_PATH(), seeds))
+    env = PLAN_PATH()
+    env.reset(seed=FIRST_SEED, options={"split": "train"})
+    assert found[0].prompt[1] == {"role": "user", "content": env.observe("drafter_0")["text"]}
+    assert found[0].prompt[0] == {"role": "system", "content": env.observe("drafter_0")["system"]}
+    assert found[0].reply == env.oracle()
+    # On a 4 x 4 grid the oracle's first plan reaches the goal, so an episode is a draft and a plan.
+    assert [d.role for d in found] == ["drafter", "planner"] * 5
+    assert all(d.success for d in found)
+
+
+def test_levels_take_turns_over_the_oracles_instances() -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Asked(type(PLAN_PATH())):  # type: ignore[misc]
+        def reset(self, seed: int | None = None, options: Any = None) -> None:
+            asked.append({"seed": seed, **options})
+            super().reset(seed, options)
+
+    env = PLAN_PATH()
+    env.__class__ = Asked
+    list(by_oracle(env, [7, 8, 9], levels=[1, 2]))
+    assert asked == [{"seed": s, "split": "train", "level": level} for s, level in ((7, 1), (8, 2), (9, 1))]
+
+
+def test_an_environment_without_an_oracle_is_refused_with_the_way_out() -> None:
+    with pytest.raises(ValueError, match=r"^Relay has no oracle\(\); expected .*--from episodes.jsonl"):
+        next(by_oracle(Relay(), [0]))
+
+
+def episode(*, success: bool) -> Episode:
+    def candidate(text: str) -> Candidate:
+        return Candidate(completion=Completion(ids=(1,), text=text), reward=0.0)
+
+    decision = Decision(
+        instance=0,
+        episode=0,
+        agent="planner_0",
+        turn=0,
+        prompt=[{"role": "user", "content": "?"}],
+        prompt_ids=(0,),
+        candidates=(candidate("left out"), candidate("played")),
+        chosen=1,
+    )
+    return Episode(instance=0, episode=0, decisions=(decision,), returns={}, outcome={"success": success})
+
+
+def test_of_an_episode_the_decisions_that_were_played_are_kept_and_survive_a_file(tmp_path: Path) -> None:
+    found = list(of_episodes([episode(success=True), episode(success=False)]))
+    assert found == [demonstration("planner", "played"), demonstration("planner", "played", success=False)]
+    assert write(tmp_path / "d.jsonl", found) == 2
+    assert list(read(tmp_path / "d.jsonl")) == found
+
+
+def test_a_line_may_hold_plain_texts(tmp_path: Path) -> None:
+    line = {"role": "planner", "prompt": "?", "completion": "Moves: D", "success": True}
+    (tmp_path / "d.jsonl").write_text(json.dumps(line) + "\n\n")
+    assert list(read(tmp_path / "d.jsonl")) == [demonstration("planner", "Moves: D")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"split": "test"}, "line 1 of .*: its split is 'test'; expected .* of the train split"),
+        ({"success": "yes"}, "its success is 'yes'"),
+        ({"success": None}, "its success is None"),
+        ({"role": ...}, "it has no 'role'"),
+        ({"completion": [{"role": "assistant"}]}, "it has no 'content'"),
+    ],
+)
+def test_a_line_that_is_no_demonstration_is_refused_with_its_number(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    line = {"role": "planner", "prompt": "?", "completion": "Moves: D", "success": True, **change}
+    line = {name: value for name, value in line.items() if value is not ...}
+    (tmp_path / "d.jsonl").write_text(json.dumps(line))
+    with pytest.raises(ValueError, match=said):
+        list(read(tmp_path / "d.jsonl"))
+
+
+# ---- Who learns from what -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        ("lora", {"drafter": ["Moves: U"], "planner": ["Moves: D"]}),
+        ("shared", {"base": ["Moves: U", "Moves: D"]}),
+        ("full", {"drafter": ["Moves: U"], "planner": ["Moves: D"]}),
+        ({"drafter": "d", "planner_0": "p"}, {"d": ["Moves: U"], "p": ["Moves: D"]}),
+        ({"drafter": "d", "planner": Policy(trainable=False)}, {"d": ["Moves: U"]}),
+    ],
+    ids=["lora", "shared", "full", "by agent", "frozen"],
+)
+def test_each_policy_learns_from_the_successes_of_its_own_agents(policies: Any, expected: Any) -> None:
+    given = [*TWO, demonstration("planner", "Moves: L", success=False)]
+    rows = rows_of(given, route(policies, AGENTS, model="m"))
+    assert {name: [row["completion"][0]["content"] for row in own] for name, own in rows.items()} == expected
+
+
+def test_a_policy_without_a_success_and_a_stranger_are_refused() -> None:
+    routing = route("lora", AGENTS)
+    with pytest.raises(ValueError, match=r"the policy 'planner' has no demonstration that succeeded; .*planner_0"):
+        rows_of([demonstration("drafter"), demonstration("planner", success=False)], routing)
+    with pytest.raises(ValueError, match=r"a demonstration of 'coder'; expected .* drafter, planner_0, planner\."):
+        rows_of([demonstration("coder")], routing)
+
+
+# ---- Training and starting from it --------------------------------------------------------------------------------
+
+
+def log_probability(model: Any, tokenizer: Any, reply: str) -> float:
+    """Of a reply to the one prompt of the tests, under the model."""
+    chat = [{"role": "user", "content": "?"}]
+    prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)["input_ids"]
+    whole = torch.tensor([[*prompt, *tokenizer(reply)["input_ids"]]])
+    with torch.no_grad():
+        scores = model(whole).logits.log_softmax(-1)
+    return float(sum(scores[0, i - 1, whole[0, i]] for i in range(len(prompt), whole.shape[1])))
+
+
+def test_adapters_learn_their_own_roles_and_reinforcement_learning_starts_from_them(
+    model_path: str, tokenizer: Any, tmp_path: Path
+) -> None:
+    folders = warm_up(
+        model_path,
+        [demonstration(role, reply) for role, reply in LONG.items()],
+        route("lora", AGENTS),
+        arguments(tmp_path, max_steps=20),
+        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+    assert folders == {role: tmp_path / role for role in ("drafter", "planner")}
+    model = load_adapters(model_path, tmp_path, policies="lora", agents=AGENTS)
+    for role, other in (("drafter", "planner"), ("planner", "drafter")):
+        model.set_adapter(role)
+        own, others = (log_probability(model, tokenizer, LONG[name]) for name in (role, other))
+        assert own > others + 0.3  # of the little that adapters can do under a random head (seen: 0.88, 3.54)
+    before = {name: p.detach().clone() for name, p in model.named_parameters() if "lora_" in name}
+    trainer = MultiAgentGRPOTrainer(
+        model,
+        PLAN_PATH,
+        MultiAgentGRPOConfig(
+            output_dir=str(tmp_path / "rl"), num_generations=2, use_cpu=True, bf16=False, report_to="none"
+        ),
+        Dataset.from_dict({"seed": [0] * 4}),
+        policies="lora",
+    )
+    after = {name: p for name, p in trainer.model.named_parameters() if "lora_" in name}
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], p) for name, p in after.items())
+    assert all(p.requires_grad for p in after.values())
+
+
+@pytest.mark.parametrize("policies", ["shared", "full"])
+def test_whole_models_are_saved_so_that_they_load_alone(policies: str, model_path: str, tmp_path: Path) -> None:
+    folders = warm_up(model_path, TWO, route(policies, AGENTS, model=model_path), arguments(tmp_path))
+    expected = {"base": tmp_path} if policies == "shared" else {r: tmp_path / r for r in ("drafter", "planner")}
+    assert folders == expected
+    start = AutoModelForCausalLM.from_pretrained(model_path)
+    for folder in folders.values():
+        loaded = AutoModelForCausalLM.from_pretrained(folder)
+        assert not torch.equal(loaded.lm_head.weight, start.lm_head.weight)
+        assert (folder / "tokenizer.json").is_file()
+
+
+def test_equal_seeds_give_equal_adapters_whatever_was_drawn_before(model_path: str, tmp_path: Path) -> None:
+    def run(folder: Path) -> dict[str, torch.Tensor]:
+        warm_up(model_path, TWO, route("lora", AGENTS), arguments(folder, max_steps=1))
+        loaded = load_adapters(model_path, folder, policies="lora", agents=AGENTS)
+        return {name: p for name, p in loaded.named_parameters() if "lora_" in name}
+
+    one = run(tmp_path / "one")
+    torch.rand(100)
+    other = run(tmp_path / "other")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_adapters_that_are_not_there_are_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"lacks drafter, planner; expected .*`pettingllms sft`"):
+        load_adapters("no/model", tmp_path, policies="lora", agents=AGENTS)
+    with pytest.raises(ValueError, match=r"policies='shared' has no adapters"):
+        load_adapters("no/model", tmp_path, policies="shared", agents=AGENTS)
+
+
+# ---- The command --------------------------------------------------------------------------------------------------
+
+
+def command(model_path: str, output: Path, *more: str) -> list[str]:
+    fixed = (
+        "--env plan_path --max_steps 1 --use_cpu --bf16 false --report_to none --save_strategy no --disable_tqdm true"
+    )
+    return [*fixed.split(), "--model_name_or_path", model_path, "--output_dir", str(output), *more]
+
+
+def test_the_command_trains_one_role_from_the_oracle(
+    model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env_kwargs = '{"size": 4, "num_turns": 2}'
+    options = ("--policies", "lora", "--role", "planner", "--from", "oracle", "--num_episodes", "4", "--lora_r", "2")
+    assert cli.sft(command(model_path, tmp_path, "--env_kwargs", env_kwargs, *options)) == 0
+    config = json.loads((tmp_path / "planner" / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_dropout"]) == (2, 0.0)
+    assert not (tmp_path / "drafter").exists()
+    shown = capsys.readouterr().out
+    assert "Policy planner of planner_0: 4 replies to imitate." in shown
+    assert f"Saved planner in {tmp_path / 'planner'}." in shown
+    assert f"--adapters {tmp_path}" in shown
+
+
+def test_the_command_trains_on_the_oracles_of_several_environments(model_path: str, tmp_path: Path) -> None:
+    games = {
+        "plan_path": {"env_id": "plan_path", "env_kwargs": {"size": 4}},
+        "sokoban": {"env_id": "pettingllms/sokoban-v0", "train_levels": [1, 2]},
+    }
+    fixed = [part for part in command(model_path, tmp_path) if part not in ("--env", "plan_path")]
+    assert cli.sft([*fixed, "--environments", json.dumps(games), "--num_episodes", "3"]) == 0
+    given = SFTArguments(environments=games, num_episodes=3)
+    prompts = [d.prompt[-1]["content"] for d in by_oracles(given, makers(given))]
+    assert sum("Boxes:" in prompt for prompt in prompts) >= 3 * 2
+    assert sum("Boxes:" not in prompt for prompt in prompts) >= 3 * 2
+
+
+def test_the_command_trains_from_a_file_of_successes(model_path: str, tmp_path: Path) -> None:
+    write(tmp_path / "d.jsonl", TWO)
+    assert cli.sft(command(model_path, tmp_path / "out", "--from", str(tmp_path / "d.jsonl"))) == 0
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--from", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--role", "coder"], "roles names 'coder'; expected some of drafter, planner."),
+        (["--use_peft"], "use_peft with policies='shared'"),
+        (["--num_episodes", "0"], "num_episodes is 0; expected at least 1."),
+        (["--chat_template_kwargs", "no"], "chat_template_kwargs is 'no'; expected JSON"),
+    ],
+)
+def test_the_command_refuses_in_one_line(
+    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.sft(command("no/model", tmp_path, "--num_episodes", "1", *options)) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert said in line

@@ -1,0 +1,634 @@
+"""The trainer on a tiny random model and teams of two: what is trained, what moves, what is logged, saved, resumed."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, TrainerCallback
+
+import pettingllms_trl.trainer.replaying
+from pettingllms_envs import plan_path_v0
+from pettingllms_trl import Episode, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.update.entropy import EntropyControl
+from pettingllms_trl.update.micro_batches import cut
+from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
+from third_party import Relay
+
+
+SEEDS = Dataset.from_dict({"seed": range(24)})
+PLAN_PATH = partial(plan_path_v0.env, size=4, num_turns=2)
+GAMES = pytest.mark.parametrize("env", [partial(Relay, 1), PLAN_PATH], ids=["stranger", "plan_path"])
+
+
+class Team(KeepsRollouts, MultiAgentGRPOTrainer):
+    """Keeps the names of rollouts, the batches that reach the loss, and the gradients before each step as well."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.names: list[str] = []
+        self.batches: list[dict[str, Any]] = []
+        self.gradients: list[dict[str, torch.Tensor]] = []
+        self.corrects = False
+        super().__init__(*args, callbacks=[KeepGradients(self)], **kwargs)
+
+    def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
+        self.names.append(kwargs["name"])
+        return super()._play(*args, **kwargs)
+
+    def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
+        self.batches.append(inputs)
+        self.use_vllm = self.corrects  # after the generation, which needs none
+        return super()._compute_loss(model, inputs)
+
+
+class KeepGradients(TrainerCallback):
+    def __init__(self, team: Team) -> None:
+        self.team = team
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self.team.gradients.append(
+            {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        )
+
+
+def team(model: Any, path: Path, *, env: Any = Relay, train_dataset: Any = SEEDS, **options: Any) -> Team:
+    """A trainer of the team: 2 rows of 4 candidates, adapters of rank 4, one step; `options` go where they belong."""
+    own = {name: options.pop(name) for name in ("policies", "credit", "eval_dataset") if name in options}
+    adapters = own.setdefault("policies", "lora") != "shared"
+    return Team(
+        model=model,
+        env=env,
+        args=settings(path, **{"seed": 7, "check_groups": True, **options}),
+        train_dataset=train_dataset,
+        peft_config=adapter() if adapters else None,
+        **own,
+    )
+
+
+def weights(trainer: Team) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+
+
+def part_of(name: str) -> str:
+    """The adapter that a parameter belongs to, or "base"."""
+    return name.split("lora_")[1].split(".")[1] if "lora_" in name else "base"
+
+
+def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
+    assert before.keys() == after.keys()
+    return {part_of(name) for name in before if not torch.equal(before[name], after[name])}
+
+
+def norm_of(gradients: dict[str, torch.Tensor], part: str) -> float:
+    return math.sqrt(sum(float(g.square().sum()) for name, g in gradients.items() if part_of(name) == part))
+
+
+# ---- What is trained on -------------------------------------------------------------------------------------------
+
+
+def tokens(ids: torch.Tensor, mask: torch.Tensor) -> tuple[int, ...]:
+    return tuple(ids[mask.bool()].tolist())
+
+
+@GAMES
+@pytest.mark.parametrize("policies", ["lora", "shared"])
+def test_the_tokens_trained_on_are_the_tokens_sampled_each_once_under_its_own_policy(
+    env: Any, policies: str, model_path: str, tmp_path: Path
+) -> None:
+    trainer = team(model_path, tmp_path, env=env, policies=policies, gradient_accumulation_steps=2)
+    keep_all_rows(trainer)
+    drawn: list[tuple[int, ...]] = []
+    generate = trainer._generate_single_turn
+    trainer._generate_single_turn = lambda prompts, *rest: [  # what leaves the generator, before anything of ours
+        drawn.extend(map(tuple, (out := generate(prompts, *rest))[0])),
+        out,
+    ][1]
+    trainer.train()
+    sampled = sorted(
+        (trainer.routing.of_agent[decision.agent], decision.prompt_ids, candidate.completion.ids)
+        for decision in [d for e in trainer.rollouts[0] for d in e.decisions]
+        for candidate in decision.candidates
+    )
+    trained = sorted(
+        (
+            batch["policy"],
+            tokens(batch["prompt_ids"][i], batch["prompt_mask"][i]),
+            tokens(batch["completion_ids"][i], batch["completion_mask"][i]),
+        )
+        for batch in trainer.batches
+        for i in range(len(batch["advantages"]))
+    )
+    assert trained == sampled
+    assert sorted(drawn) == sorted(ids for _, _, ids in sampled)
+    longest = max(len(prompt) for _, prompt, _ in sampled) + 8
+    for batch in trainer.batches:
+        prompts = {tokens(*row) for row in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)}
+        assert sum(len(prompt) - 1 for prompt in prompts) + int(batch["completion_mask"].sum()) <= 8 * longest
+
+
+@GAMES
+def test_both_roles_get_advantages_that_differ_and_sum_to_zero_over_each_group(
+    env: Any, model_path: str, tmp_path: Path
+) -> None:
+    trainer = team(model_path, tmp_path, env=env)
+    # A random model writes nothing readable; so a reply is read as the letters its bytes stand for.
+    trainer.processing_class.batch_decode = lambda rows, **_: [spell(ids) for ids in rows]
+    trainer.train()
+    by_row = defaultdict(list)
+    for batch in trainer.batches:
+        for i, value in enumerate(batch["advantages"].tolist()):
+            by_row[batch["policy"], tokens(batch["prompt_ids"][i], batch["prompt_mask"][i])].append(value)
+    for values in by_row.values():
+        assert sum(values) == pytest.approx(0, abs=1e-5)
+    for policy in trainer.routing.of_agent.values():
+        assert any(abs(value) > 0.1 for (name, _), values in by_row.items() if name == policy for value in values)
+
+
+def spell(ids: Sequence[int]) -> str:
+    return "Moves: " + " ".join("UDLR"[i % 4] for i in ids[: 1 + ids[0] % 3])
+
+
+@GAMES
+def test_a_groups_advantages_reach_the_rows_of_its_own_candidates(env: Any, model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, env=env)
+    trainer.processing_class.batch_decode = lambda rows, **_: [spell(ids) for ids in rows]
+    trainer.train()
+    decisions = [d for e in trainer.rollouts[0] for d in e.decisions]
+    expected = sorted(
+        (trainer.routing.of_agent[d.agent], d.prompt_ids, c.completion.ids, round(advantage, 5))
+        for d, values in zip(decisions, trainer._credit(decisions), strict=True)
+        for c, advantage in zip(d.candidates, values, strict=True)
+    )
+    found = sorted(
+        (
+            batch["policy"],
+            tokens(batch["prompt_ids"][i], batch["prompt_mask"][i]),
+            tokens(batch["completion_ids"][i], batch["completion_mask"][i]),
+            round(float(batch["advantages"][i]), 5),
+        )
+        for batch in trainer.batches
+        for i in range(len(batch["advantages"]))
+    )
+    assert found == expected
+
+
+# ---- What moves ---------------------------------------------------------------------------------------------------
+
+
+class Monologue(Relay):
+    """Two agents, of which only one ever acts."""
+
+    def step(self, action: str | None) -> None:
+        actor = self.agent_selection
+        super().step(action)
+        if action is not None:
+            self.agent_selection = actor
+
+
+def test_rows_of_one_role_move_its_adapter_and_nothing_else(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, env=Monologue, max_steps=3, weight_decay=0.5)
+    before = weights(trainer)
+    trainer.train()
+    assert moved(before, weights(trainer)) == {"opener"}
+
+
+def test_an_adapter_with_momentum_stays_put_in_a_step_without_its_rows(model_path: str, tmp_path: Path) -> None:
+    class Fades(Relay):
+        """In rows with an odd seed only the opener acts."""
+
+        def step(self, action: str | None) -> None:
+            super().step(action)
+            if action is not None and self.task % 2:
+                self.agent_selection = "opener_0"
+
+    trainer = team(
+        model_path,
+        tmp_path,
+        env=Fades,
+        max_steps=2,
+        weight_decay=0.5,
+        shuffle_dataset=False,
+        lr_scheduler_type="constant",
+        train_dataset=Dataset.from_dict({"seed": [0, 2, 1, 3]}),
+    )
+    seen = []
+
+    class KeepWeights(TrainerCallback):
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            seen.append(weights(trainer))
+
+    trainer.add_callback(KeepWeights())
+    before = weights(trainer)
+    trainer.train()
+    assert moved(before, seen[0]) == {"opener", "closer"}
+    assert moved(seen[0], seen[1]) == {"opener"}
+
+
+def test_after_a_step_each_adapter_has_moved_and_the_base_has_not(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, max_steps=1)
+    before = weights(trainer)
+    trainer.train()
+    assert moved(before, weights(trainer)) == {"opener", "closer"}
+
+
+def test_a_shared_policy_moves_the_model_itself(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, policies="shared")
+    before = weights(trainer)
+    trainer.train()
+    assert moved(before, weights(trainer)) == {"base"}
+    assert trainer.routing.adapters == ()
+
+
+def test_a_learning_rate_of_zero_freezes_one_policy_alone(model_path: str, tmp_path: Path) -> None:
+    policies = {"opener": "opener", "closer": Policy(adapter="closer", learning_rate=0.0)}
+    trainer = team(model_path, tmp_path, policies=policies, max_steps=2, weight_decay=0.5)
+    before = weights(trainer)
+    trainer.train()
+    assert moved(before, weights(trainer)) == {"opener"}
+
+
+def test_a_policys_learning_rate_is_scheduled_like_the_others(model_path: str, tmp_path: Path) -> None:
+    policies = {"opener": "opener", "closer": Policy(adapter="closer", learning_rate=1e-3)}
+    trainer = team(model_path, tmp_path, policies=policies, max_steps=2, lr_scheduler_type="linear")
+    rates = []
+
+    class KeepRates(TrainerCallback):
+        def on_step_begin(self, *args: Any, optimizer: Any = None, **kwargs: Any) -> None:
+            rates.append({(group["lr"], bool(group["params"])) for group in optimizer.param_groups})
+
+    trainer.add_callback(KeepRates())
+    trainer.train()
+    used = [sorted(rate for rate, filled in step if filled) for step in rates]
+    assert used == [pytest.approx([1e-3, 1e-2]), pytest.approx([5e-4, 5e-3])]
+
+
+def test_each_policys_gradient_is_clipped_by_its_own_norm(model_path: str, tmp_path: Path) -> None:
+    free = team(model_path, tmp_path, max_grad_norm=1e6)
+    free.train()
+    (loose,) = free.gradients
+    limit = norm_of(loose, "closer") / 10
+    bound = team(
+        model_path,
+        tmp_path,
+        max_grad_norm=1e6,
+        policies={"opener": "opener", "closer": Policy(adapter="closer", max_grad_norm=limit)},
+    )
+    bound.train()
+    (clipped,) = bound.gradients
+    assert norm_of(clipped, "closer") == pytest.approx(limit, rel=1e-3)
+    for name, gradient in clipped.items():
+        if part_of(name) == "opener":
+            assert torch.equal(gradient, loose[name])
+    log = bound.state.log_history[0]
+    for part in ("opener", "closer"):
+        assert log[f"policy/{part}/grad_norm"] == pytest.approx(norm_of(loose, part), rel=1e-4)
+    assert log["grad_norm"] == pytest.approx(math.hypot(norm_of(loose, "opener"), norm_of(loose, "closer")), rel=1e-4)
+
+
+# ---- Passes -------------------------------------------------------------------------------------------------------
+
+
+def make_uneven(trainer: Team) -> None:
+    """Completions of 1 to 8 tokens, and adapters away from their start, where A has no gradient and KL is zero."""
+    generate = trainer._generate_single_turn
+
+    def cut_short(prompts: Any, *rest: Any) -> Any:
+        ids, logprobs = generate(prompts, *rest)
+        return [[*row[: i % 8], 1 if i % 3 else row[i % 8]] for i, row in enumerate(ids)], logprobs  # 1: the end
+
+    trainer._generate_single_turn = cut_short
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, p in trainer.model.named_parameters():
+            if "lora_B" in name:
+                p.normal_(std=0.1, generator=generator)
+
+
+def stale(batch: dict[str, Any]) -> dict[str, Any]:
+    """As if older weights had sampled, and another engine: ratios of exp(-0.4) to exp(0.4), functions of the token."""
+    ids = batch["completion_ids"]
+    per_token = torch.sin(ids.float())
+    return {
+        **batch,
+        "old_per_token_logps": -5.5 + 0.3 * per_token,
+        "importance_sampling_ratio": torch.exp(0.4 * torch.cos(ids.float()) * batch["completion_mask"]),
+    }
+
+
+SEQUENCE = {"importance_sampling_level": "sequence"}
+LOSSES = {
+    loss: {"loss_type": loss, **(SEQUENCE if loss == "luspo" else {})}
+    for loss in ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "corrected"),
+    [
+        *[
+            pytest.param(loss, False, marks=() if name in ("bnpo", "dr_grpo") else pytest.mark.slow)
+            for name, loss in LOSSES.items()
+        ],
+        *[({**loss, "entropy_coef": 0.05, "gradient_accumulation_steps": 2}, False) for loss in LOSSES.values()],
+        *[({**LOSSES[loss], **SEQUENCE}, False) for loss in ("grpo", "dapo", "bnpo")],
+        *[({**LOSSES[loss]}, True) for loss in ("dapo", "luspo", "vespo")],
+        ({**LOSSES["grpo"], "off_policy_mask_threshold": 0.01, "mask_truncated_completions": True}, False),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
+def test_many_small_passes_give_the_gradient_of_one_large_pass(
+    options: dict[str, Any], corrected: bool, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, logs = {}, {}
+    accumulation = options.get("gradient_accumulation_steps", 1)
+    for rows in (1000, 3):
+        trainer = team(
+            model_path,
+            tmp_path,
+            beta=0.04,
+            max_grad_norm=1e6,
+            vllm_importance_sampling_mode="token_mask",
+            shared_prefix=False,  # where rows are what is counted
+            **options,
+        )
+
+        monkeypatch.setattr(
+            pettingllms_trl.trainer.replaying,
+            "cut",
+            lambda b, rows=rows, **o: cut(stale(b), **{**o, "max_rows": rows}),
+        )
+        make_uneven(trainer)
+        trainer.corrects = corrected
+        trainer.train()
+        (found[rows],) = trainer.gradients
+        logs[rows] = trainer.state.log_history[0]
+        passes = [len(batch["advantages"]) for batch in trainer.batches]
+        assert sum(passes) == 2 * accumulation * 4 * 4  # rows, decisions, candidates
+        assert max(passes) == (3 if rows == 3 else 2 * accumulation * 4 * 4 // 2 // accumulation)
+    assert found[3].keys() == found[1000].keys()
+    assert any(float(g.abs().max()) > 1e-3 for g in found[1000].values())
+    for name, gradient in found[1000].items():
+        torch.testing.assert_close(found[3][name], gradient, rtol=1e-4, atol=1e-6)
+    assert {key for key in logs[1000] if "policy/" in key and ("entropy" in key or "kl" in key)}
+    for key, value in logs[1000].items():
+        if "time" not in key:
+            assert logs[3][key] == pytest.approx(value, rel=1e-3, abs=1e-5), key
+
+
+def test_entropy_is_steered_for_each_policy_by_itself_and_once_a_step(model_path: str, tmp_path: Path) -> None:
+    # A micro-step has 2 x 4 x 2 rows for each policy, so two passes of 8; two micro-steps make a step.
+    options = {"use_adaptive_entropy": True, "entropy_coef": 0.1, "entropy_coef_delta": 0.01, "max_steps": 3}
+    options["shared_prefix"] = False
+    trainer = team(model_path, tmp_path, gradient_accumulation_steps=2, entropy_target=15.0, **options)
+    trainer.train()
+    assert len(trainer.batches) == 3 * 2 * 2 * 2
+    for log, expected in zip(trainer.state.log_history, (0.11, 0.12, 0.13), strict=False):
+        for key in ("entropy_coef", "policy/opener/entropy_coef", "policy/closer/entropy_coef"):
+            assert log[key] == pytest.approx(expected)
+    entropies = {name: control.entropy for name, control in trainer._entropy.items()}
+    assert entropies["opener"] != entropies["closer"]
+    between = sum(entropies.values()) / 2
+    trainer = team(model_path, tmp_path, gradient_accumulation_steps=2, entropy_target=between, **options)
+    trainer._entropy = {"opener": EntropyControl(0.1, 5.0), "closer": EntropyControl(0.2, 6.0)}
+    trainer._entropy_sums = {
+        "opener": torch.tensor([between - 0.5, 1.0]),
+        "closer": torch.tensor([4 * between + 1, 4.0]),
+    }
+    trainer._steer_entropy()
+    assert trainer._entropy["opener"] == EntropyControl(pytest.approx(0.11), pytest.approx(between - 0.5))
+    assert trainer._entropy["closer"] == EntropyControl(pytest.approx(0.19), pytest.approx(between + 0.25))
+    trainer._steer_entropy()  # a step without any tokens changes nothing
+    assert trainer._entropy["opener"].coefficient == pytest.approx(0.11)
+
+
+# ---- Logs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_logs_rewards_outcomes_groups_and_each_policy(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, env=PLAN_PATH, shared_prefix=False)
+    trainer.train()
+    log, decisions = trainer.state.log_history[0], [d for e in trainer.rollouts[0] for d in e.decisions]
+    for agent in ("drafter_0", "planner_0"):
+        own = [d for d in decisions if d.agent == agent]
+        rewards = [c.reward for d in own for c in d.candidates]
+        constant = [len({c.reward for c in d.candidates}) == 1 for d in own]
+        assert log[f"agent/{agent}/reward"] == pytest.approx(sum(rewards) / len(rewards))
+        assert log[f"agent/{agent}/frac_reward_zero_std"] == sum(constant) / len(constant)
+        returns = [episode.returns[agent] for episode in trainer.rollouts[0]]
+        assert log[f"agent/{agent}/return"] == pytest.approx(sum(returns) / len(returns))
+    rewards = [c.reward for d in decisions for c in d.candidates]
+    assert log["reward"] == pytest.approx(sum(rewards) / len(rewards))
+    assert log["outcome/success"] == sum(e.outcome["success"] for e in trainer.rollouts[0]) / 2
+    assert log["rollout/decisions"] == len(decisions) / 2
+    # A random model's replies are unreadable: -0.2 for the format.
+    assert log["agent/planner_0/rewards/format"] == pytest.approx(-0.2)
+    assert {"policy/drafter/grad_norm", "policy/planner/grad_norm", "policy/planner/entropy", "loss"} <= log.keys()
+    assert len(trainer.batches) == 4  # two passes each, so that a metric of the first could be taken for the second's
+    assert not [key for key in log if key.count("policy/") > 1]
+
+
+def test_the_completions_table_has_a_row_for_every_candidate(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, env=PLAN_PATH, log_completions=True, num_completions_to_print=1)
+    trainer.train()
+    (file,) = (tmp_path / "completions").iterdir()
+    table = pandas.read_parquet(file)
+    decisions = [d for e in trainer.rollouts[0] for d in e.decisions]
+    assert len(table) == sum(len(d.candidates) for d in decisions)
+    assert {"agent", "turn", "instance", "episode", "chosen", "advantage"} <= set(table.columns)
+    assert table["chosen"].sum() == len(decisions)
+    of = {(d.instance, d.agent, d.turn): d for d in decisions}
+    expected = dict(zip(of, trainer._credit(decisions), strict=True))
+    for key, rows in table.groupby(["instance", "agent", "turn"]):
+        assert rows["advantage"].tolist() == pytest.approx(expected[key], abs=1e-6)
+        assert rows["completion"].map(lambda c: c[0]["content"]).tolist() == [
+            c.completion.text for c in of[key].candidates
+        ]
+        assert rows["chosen"].tolist() == [k == of[key].chosen for k in range(4)]
+
+
+# ---- Disk ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_role_is_saved_to_a_folder_that_peft_loads_on_the_base_alone(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "saved"))
+    trained = weights(trainer)
+    for role in ("opener", "closer"):
+        base = AutoModelForCausalLM.from_pretrained(model_path)
+        loaded = PeftModel.from_pretrained(base, tmp_path / "saved" / role)
+        found = {name: p for name, p in loaded.named_parameters() if "lora_" in name}
+        assert len(found) == 2 * 14  # A and B of seven linear layers in each of two blocks
+        for name, p in found.items():
+            assert torch.equal(p, trained[name.replace(".default.", f".{role}.")])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policies": "lora"},
+        {"policies": "shared"},
+        # Below the target until the third step, so that the coefficients that are resumed with went up and then down.
+        {"policies": "lora", "use_adaptive_entropy": True, "entropy_coef": 0.1, "entropy_target": 5.5595},
+    ],
+    ids=["lora", "shared", "adaptive entropy"],
+)
+def test_a_resumed_run_equals_one_never_interrupted(options: dict[str, Any], model_path: str, tmp_path: Path) -> None:
+    def run(path: Path) -> Team:
+        return team(
+            model_path,
+            path,
+            **options,
+            max_steps=4,
+            save_strategy="steps",
+            save_steps=2,
+            gradient_accumulation_steps=2,
+            lr_scheduler_type="cosine",
+        )
+
+    whole = run(tmp_path / "whole")
+    whole.train()
+    resumed = run(tmp_path / "resumed")
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
+    assert moved(weights(whole), weights(resumed)) == set()
+    assert whole.rollouts[2:] == resumed.rollouts
+    for one, other in zip(whole.state.log_history[:4], resumed.state.log_history[:4], strict=True):
+        assert {k: v for k, v in one.items() if "time" not in k} == {k: v for k, v in other.items() if "time" not in k}
+
+
+# ---- Layouts and options ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policies", ["lora", "shared"])
+def test_evaluation_reports_outcomes_and_moves_nothing(policies: str, model_path: str, tmp_path: Path) -> None:
+    rows = Dataset.from_dict({"seed": range(5), "split": ["test"] * 5})
+    trainer = team(
+        model_path, tmp_path, env=PLAN_PATH, policies=policies, eval_dataset=rows, per_device_eval_batch_size=2
+    )
+    before = weights(trainer)
+    metrics = trainer.evaluate()
+    assert moved(before, weights(trainer)) == set()
+    episodes = [e for rollout in trainer.rollouts for e in rollout]
+    assert len(episodes) == 5
+    assert metrics["eval_outcome/success"] == sum(e.outcome["success"] for e in episodes) / 5
+    rewards = [c.reward for e in episodes for d in e.decisions for c in d.candidates]
+    assert metrics["eval_reward"] == pytest.approx(sum(rewards) / len(rewards), abs=0.05)
+    assert {"eval_agent/drafter_0/reward", "eval_agent/planner_0/return", "eval_outcome/regret"} <= metrics.keys()
+
+
+def test_evaluation_during_training_leaves_the_run_as_it_would_have_been_but_for_the_draws(
+    model_path: str, tmp_path: Path
+) -> None:
+    trainer = team(
+        model_path, tmp_path, max_steps=2, eval_strategy="steps", eval_steps=1, eval_dataset=SEEDS.select(range(3))
+    )
+    trainer.train()
+    assert [log["step"] for log in trainer.state.log_history if "eval_reward" in log] == [1, 2]
+    assert all("reward" in log or "eval_reward" in log or "train_loss" in log for log in trainer.state.log_history)
+
+
+def test_a_trainer_without_training_rows_plays_but_refuses_to_train(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, env=PLAN_PATH, train_dataset=None)
+    episodes = trainer.play([{"seed": 0}, {"seed": 1, "split": "test"}], num_episodes=3)
+    assert [(e.instance, e.episode) for e in episodes] == [(i, k) for i in range(2) for k in range(3)]
+    with pytest.raises(ValueError, match=r"train\(\) needs a train_dataset: give one whose rows are instances"):
+        trainer.train()
+
+
+def test_parallel_sampling_trains_on_whole_trajectories(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, sampling="parallel", credit="grpo")
+    keep_all_rows(trainer)
+    before = weights(trainer)
+    trainer.train()
+    assert moved(before, weights(trainer)) == {"opener", "closer"}
+    episodes = trainer.rollouts[0]
+    assert [(e.instance, e.episode) for e in episodes] == [(i, k) for i in range(2) for k in range(4)]
+    assert len({e.returns["opener_0"] for e in episodes}) > 1
+    # Both decisions of an agent in an episode carry the same advantage.
+    values = defaultdict(set)
+    decisions = [d for e in episodes for d in e.decisions]
+    for decision, (value,) in zip(decisions, trainer._credit(decisions), strict=True):
+        values[decision.agent, decision.instance, decision.episode].add(value)
+    assert all(len(found) == 1 for found in values.values())
+    assert sum(len(batch["advantages"]) for batch in trainer.batches) == 2 * 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "rollouts"),
+    [
+        ({"steps_per_generation": 4, "gradient_accumulation_steps": 2}, 2),
+        ({"num_iterations": 2}, 2),
+        ({"num_iterations": 2, "steps_per_generation": 2, "loss_type": "grpo"}, 1),
+    ],
+    ids=["steps", "iterations", "both"],
+)
+def test_a_generation_may_serve_several_steps(
+    options: dict[str, Any], rollouts: int, model_path: str, tmp_path: Path
+) -> None:
+    trainer = team(model_path, tmp_path, max_steps=4, **options)
+    before = weights(trainer)
+    trainer.train()
+    assert len(trainer.rollouts) == rollouts
+    assert moved(before, weights(trainer)) == {"opener", "closer"}
+    assert all(math.isfinite(log["loss"]) for log in trainer.state.log_history if "loss" in log)
+
+
+def test_a_rollout_is_the_same_twice_under_a_seed(model_path: str, tmp_path: Path) -> None:
+    one = team(model_path, tmp_path, max_steps=2)
+    one.train()
+    other = team(model_path, tmp_path, max_steps=2)
+    other.train()
+    assert one.rollouts == other.rollouts
+    assert moved(weights(one), weights(other)) == set()
+    assert one.rollouts[0] != one.rollouts[1]
+
+
+def test_agents_may_share_an_adapter(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, policies={"opener": "both", "closer": "both"})
+    before = weights(trainer)
+    trainer.train()
+    assert moved(before, weights(trainer)) == {"both"}
+
+
+def test_generations_of_one_optimizer_step_bear_different_names_which_seed_them(
+    model_path: str, tmp_path: Path
+) -> None:
+    options = {"gradient_accumulation_steps": 3, "steps_per_generation": 1, "max_steps": 2}
+    trainer = team(model_path, tmp_path, **options)
+    trainer.train()
+    assert trainer.names == ["0", "0.1", "0.2", "1", "1.1", "1.2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "step", "expected"),
+    [
+        # Two generations of two micro-steps each in an optimizer step.
+        ({"gradient_accumulation_steps": 4, "steps_per_generation": 2}, 0, [0, 0, 1, 1]),
+        # One of two micro-steps, used twice.
+        ({"gradient_accumulation_steps": 4, "steps_per_generation": 2, "num_iterations": 2}, 0, [0, 0, 0, 0]),
+        # One for two optimizer steps, resumed after the first: what was saved may lack the generation.
+        ({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, 2, [0, 0]),
+    ],
+)
+def test_a_generations_micro_steps_are_given_one_list_of_its_rows(
+    options: dict[str, Any], step: int, expected: list[int], model_path: str, tmp_path: Path
+) -> None:
+    trainer = team(model_path, tmp_path, policies="shared", **options)
+    trainer._step = step
+    made = [[{"seed": seed} for seed in (1, 2, 3)] for _ in range(8)]
+    rows = iter(made)
+    batches, num_items = trainer.get_batch_samples(rows, trainer.args.gradient_accumulation_steps, torch.device("cpu"))
+    generations = list({id(batch): batch for batch in batches}.values())
+    assert [next(i for i, each in enumerate(generations) if each is batch) for batch in batches] == expected
+    assert all(each in made for each in generations)
+    assert num_items is None
+    assert len(list(rows)) == 8 - len(expected)  # as many were taken as there are micro-steps

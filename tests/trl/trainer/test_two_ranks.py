@@ -1,0 +1,390 @@
+"""Two processes do what one does with twice the batch: the same weights, metrics and tables, whatever is trained how.
+
+Each launch starts `ranks.py`, which trains one team after another; the comparisons are below. `pytest -s` prints the
+largest differences of weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+
+HERE = Path(__file__).parents[1]
+ROOT = HERE.parents[1]
+CONFIGS = ROOT / "examples" / "accelerate_configs"
+MOST = 1e-6
+"""Largest difference of a weight after 2 to 9 steps; gradients are added up in another order."""
+
+ADAM = {"optim": "adamw_torch", "adam_epsilon": 1e-2, "learning_rate": 1e-2, "weight_decay": 0.1}
+# Three instances a generation, of which 1, 2 and 7 pay: in the second generation nobody has an advantage.
+FLAT = {**ADAM, "shuffle_dataset": False}
+WINDOWS = {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "max_steps": 4}  # two steps a generation
+TOGETHER = {"steps_per_generation": 2, "gradient_accumulation_steps": 2}
+SIX = {"steps_per_generation": 6, "gradient_accumulation_steps": 2, "max_steps": 9, "batch_size": 2}
+INSIDE = {"steps_per_generation": 4, "gradient_accumulation_steps": 2, "max_steps": 4, "batch_size": 4}
+SAVED = {**INSIDE, "save_strategy": "steps", "save_steps": 1, "optim": "adamw_torch", "learning_rate": 1e-2}
+GREEDY = {"top_k": 1, "entropy_coef": 0.5, "max_grad_norm": 0.0, "max_steps": 2}  # an entropy bonus has a gradient
+
+
+def spec(layout: str, *, about: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    """A team: `about` it and its rollouts, and options of the configuration."""
+    return {"layout": layout, **(about or {}), "options": {"batch_size": 12, **options}}
+
+
+SHORT = {"mixture": spec("mixture")}
+SAME = {
+    "L1": spec("shared", about={"evaluate": True, "play": True}),
+    "L2": spec("lora"),
+    "L3": spec("full"),
+    "mixture": spec("mixture", **ADAM),
+    "a frozen partner": spec("partner"),
+    "rates and norms of their own": spec("rates", **ADAM),
+    "dr_grpo, two iterations": spec("full", loss_type="dr_grpo", num_iterations=2, max_steps=4, **TOGETHER),
+    "grpo, sequences": spec("lora", loss_type="grpo", importance_sampling_level="sequence", **INSIDE),
+    "bnpo, entropy": spec("full", loss_type="bnpo", entropy_coef=0.05, **WINDOWS),
+    "luspo, KL": spec("lora", loss_type="luspo", importance_sampling_level="sequence", beta=0.1, **TOGETHER),
+    "vespo": spec("mixture", loss_type="vespo", **WINDOWS),
+    "sapo, entropy, batch": spec("shared", loss_type="sapo", entropy_coef=0.05, scale_rewards="batch"),
+    "cispo, truncated": spec("full", loss_type="cispo", epsilon_high=5.0, mask_truncated_completions=True),
+    "parallel": spec("lora", about={"credit": "grpo"}, sampling="parallel", loss_type="grpo", beta=0.05),
+    "counterfactual": spec("shared", about={"credit": "counterfactual"}, num_continuations=2, max_envs=64),
+    "a curriculum": spec("lora", about={"curriculum": True, "seeds": [1, 2, 3, 4, 5, 7, 8, 9]}),
+    "a stream": spec("shared", about={"stream": True, "seeds": [1, 2, 3]}),
+    "epochs": spec("lora", max_steps=9),
+    "filters": spec("mixture", about={"filters": True}),
+    "filters, other rows for what they drop": spec("lora", about={"filters": True}, max_resamples=2),
+    "in turns": spec("full", alternate_every=1, max_steps=4, **ADAM),
+    "reward functions": spec("shared", about={"reward_funcs": True}),
+    "conversations": spec("lora", history="conversation"),
+    "an instance is dropped": spec("full", about={"env": "fails", "seeds": [1, 2, 3]}),
+    # Of the closer there are fewer rows than micro-steps: in the last optimizer step it has none.
+    "too few rows of one": spec(
+        "full", about={"seeds": [0, 5, 3]}, **SIX, **ADAM, loss_type="grpo", shared_prefix=False
+    ),
+    # Nobody has any in the last: the processes have nothing to wait for.
+    "too few rows of all": spec(
+        "full", about={"seeds": [6, 13, 3]}, **SIX, **ADAM, loss_type="bnpo", shared_prefix=False
+    ),
+    "too few groups": spec("full", about={"seeds": [0, 5, 3]}, **SIX, **ADAM, loss_type="grpo"),
+    "bnpo, rows": spec("lora", loss_type="bnpo", shared_prefix=False, **TOGETHER),
+    "two steps a generation, rows": spec("full", loss_type="grpo", shared_prefix=False, **INSIDE),
+    "flat groups": spec("lora", about={"env": "flat"}, **FLAT, **WINDOWS),
+    "flat groups, old log-probabilities": spec(
+        "full", about={"env": "flat"}, **FLAT, loss_type="bnpo", num_iterations=2, **TOGETHER
+    ),
+    "bounded tokens": spec("lora", max_tokens_per_microbatch=60, beta=0.1, **WINDOWS),
+    "bounded tokens, rows": spec("lora", max_tokens_per_microbatch=200, shared_prefix=False),
+}
+SHARDED = {
+    "L1": spec("shared", max_grad_norm=0.0),
+    "L2": spec("lora", max_grad_norm=0.0),
+    "L3": spec("full", max_grad_norm=0.0, **INSIDE),
+    "mixture": spec("mixture", max_grad_norm=0.0),
+    "flat groups": spec("lora", about={"env": "flat"}, **FLAT, max_grad_norm=0.0),
+}
+OWN_REPLIES = {  # of the model, which each process samples at its own pace
+    "L1, greedy": spec("shared", about={"real": True, "evaluate": True, "play": True, "save": True}, **GREEDY),
+    "L2, greedy": spec("lora", about={"real": True, "save": True}, **GREEDY, beta=0.1),
+    "L3, greedy": spec("full", about={"real": True, "save": True}, **GREEDY, beta=0.1),
+    "mixture, greedy": spec("mixture", about={"real": True, "save": True}, **GREEDY, beta=0.1),
+}
+
+
+def launched(
+    out: Path, specs: Mapping[str, Mapping[str, Any]], model_path: str, *launcher: str, succeeds: bool = True
+) -> str:
+    """Run `ranks.py` on all specifications; what it said."""
+    out.mkdir(parents=True, exist_ok=True)
+    listed = [{"name": name, "model": model_path, **about} for name, about in specs.items()]
+    (out / "specs.json").write_text(json.dumps(listed))
+    run = subprocess.run(
+        [sys.executable, *launcher, str(HERE / "ranks.py"), str(out / "specs.json"), str(out)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    said = run.stdout + run.stderr
+    assert (run.returncode == 0) == succeeds, said[-8000:]
+    return said
+
+
+def environment() -> dict[str, str]:
+    cpu = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
+    path = os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, **cpu, "HF_HUB_OFFLINE": "1", "PYTHONPATH": path}
+
+
+def free_port() -> str:
+    with socket.socket() as any_port:
+        any_port.bind(("localhost", 0))
+        return str(any_port.getsockname()[1])
+
+
+def two() -> list[str]:
+    return ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"]
+
+
+def report(out: Path, name: str) -> dict[str, Any]:
+    return torch.load(out / f"{name}.pt", weights_only=False)
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    assert one["weights"].keys() == other["weights"].keys()
+    return max(float((one["weights"][n] - other["weights"][n]).abs().max()) for n in one["weights"])
+
+
+def check_same(one: dict[str, Any], other: dict[str, Any], name: str, *, metrics: bool = True) -> None:
+    """The weights of two runs, and what their passes were: each row once, as many on each process."""
+    found = difference(one, other)
+    print(f"{name:32} {found:.1e}")
+    assert found <= MOST
+    first, second = other["passes"]
+    assert first == second
+    assert len(one["passes"]) == 1
+    assert other["tokens"] == one["tokens"]
+    assert other["table"] == one["table"]
+    if metrics:
+        check_metrics(one["log"], other["log"])
+
+
+CLOCKS = ("runtime", "per_second", "time", "flos")
+OF_PASSES = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps")
+"""TRL's means over the processes' means, each of which counts as much whatever is in it."""
+OF_CALLS = ("sampled_tokens",)
+"""The sampler of `ranks.py` tells equal prompts of one call apart, and continuations fall into other calls."""
+
+
+def check_metrics(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, float]]) -> None:
+    assert len(one) == len(other)
+    for mine, theirs in zip(one, other, strict=True):
+        names = {name for name in mine if not any(clock in name for clock in (*CLOCKS, *OF_PASSES, *OF_CALLS))}
+        assert names <= theirs.keys()
+        assert {name: theirs[name] for name in names} == pytest.approx(
+            {name: mine[name] for name in names}, rel=1e-4, abs=1e-6, nan_ok=True
+        )
+
+
+# ---- DDP ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mixture_on_two_processes_is_what_it_is_on_one(model_path: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        alone = pool.submit(launched, tmp_path / "one", SHORT, model_path)
+        launched(tmp_path / "two", SHORT, model_path, *two())
+        alone.result()
+    one, other = report(tmp_path / "one", "mixture"), report(tmp_path / "two", "mixture")
+    check_same(one, other, "mixture")
+    assert len(set(other["num_played"])) == 2  # nobody waits: one had more to sample for than the other
+    # Each has half of the rows that can move a weight; of an odd number one has a row that fills up.
+    alone = sum(rows for _, rows in one["passes"][0])
+    assert sum(rows for _, rows in other["passes"][0]) == -(-alone // 2)
+
+
+@pytest.fixture(scope="module")
+def one(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("one")
+    sharded = {f"sharded {name}": about for name, about in SHARDED.items()}
+    launched(out, {**SAME, **OWN_REPLIES, **sharded}, model_path)
+    return out
+
+
+@pytest.fixture(scope="module")
+def ddp(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("ddp")
+    launched(out, {**SAME, **OWN_REPLIES}, model_path, *two())
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SAME, *OWN_REPLIES])
+def test_two_processes_train_as_one(name: str, one: Path, ddp: Path) -> None:
+    check_same(report(one, name), report(ddp, name), name)
+
+
+@pytest.mark.slow
+def test_every_process_is_given_all_episodes_of_what_they_play_together(one: Path, ddp: Path) -> None:
+    assert report(one, "L1")["episodes"] == [[0, 1, 2]]
+    assert report(ddp, "L1")["episodes"] == [[0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.slow
+def test_rows_that_only_even_the_last_batch_are_not_evaluated(ddp: Path) -> None:
+    # Five rows in batches of 8 for each of two processes: accelerate adds the first rows again.
+    evaluated = report(ddp, "L1")["log"][-1]
+    # Seeds 0 to 4 are of 1, 2, 3, 1, 2 turns for each of two.
+    assert evaluated["eval_rollout/decisions"] == pytest.approx(2 * (1 + 2 + 3 + 1 + 2) / 5)
+
+
+@pytest.mark.slow
+def test_a_policy_without_rows_stands_still_on_every_process(ddp: Path) -> None:
+    passes = [name for name, _ in report(ddp, "too few rows of one")["passes"][0]]
+    assert passes.count("closer") == 4 * 3  # of six micro-steps, in three generations
+    assert passes.count("opener") == 3 * 6 * 3  # 36 rows: each process three in every micro-step, one at a time
+    assert len(report(ddp, "too few rows of all")["passes"][0]) == 2 * 4 * 3
+
+
+@pytest.mark.slow
+def test_two_processes_resume_inside_a_generation_to_the_last_bit_and_stop_together(
+    model_path: str, tmp_path: Path
+) -> None:
+    def sampled(**more: Any) -> dict[str, Any]:
+        return spec("mixture", about={"real": True, **more}, **SAVED)
+
+    whole = {"whole": sampled(), "stopped": sampled(signal=[1, 2])}
+    resumed = {
+        f"from {step}": sampled(resume=str(tmp_path / "whole" / f"checkpoint-{step}")) for step in (1, 2, 3)
+    } | {"gone on": sampled(resume=str(tmp_path / "stopped" / "checkpoint-2"))}
+    launched(tmp_path, {**whole, **resumed}, model_path, *two())
+    for name in resumed:
+        assert difference(report(tmp_path, "whole"), report(tmp_path, name)) == 0
+    assert report(tmp_path, "stopped")["stopped_by"] == "SIGTERM"  # this is the report of process 0; 1 got the signal
+    saved = sorted(path.name for path in (tmp_path / "stopped").glob("checkpoint-*"))
+    assert saved == ["checkpoint-1", "checkpoint-2"]
+    files = {path.name for path in (tmp_path / "stopped" / "checkpoint-2").iterdir()}
+    assert {"place_0.pt", "place_1.pt", "rng_state_0.pth", "rng_state_1.pth", "manifest.json"} <= files
+    alone = {"alone": sampled(resume=str(tmp_path / "whole" / "checkpoint-1"))}
+    said = launched(tmp_path / "alone", alone, model_path, succeeds=False)
+    assert "saved inside a generation by 2 processes, but now there are 1. Resume with as many" in said
+
+
+@pytest.mark.slow
+def test_where_one_process_fails_the_other_does_not_wait(model_path: str, tmp_path: Path) -> None:
+    about = {"env": "not a number", "seeds": [1, 2, 3], "fails": True}
+    launched(tmp_path, {"lewd": spec("lora", about=about)}, model_path, *two())
+    first, second = ((tmp_path / f"lewd.{process}.error").read_text() for process in range(2))
+    assert first.startswith("RuntimeError: process 1 of 2 failed: ValueError: the environment gave ")
+    assert second.startswith("ValueError: the environment gave ")
+
+
+# ---- Sharded weights, optimizers and gradients ----------------------------------------------------------------------
+
+
+def on_two_cpus(kind: str, folder: Path, **more: Any) -> Path:
+    """The configuration of `examples/accelerate_configs`, for two processes without a GPU."""
+    config = yaml.safe_load((CONFIGS / f"{kind}.yaml").read_text())
+    changed = {"num_processes": 2, "use_cpu": True, "mixed_precision": "no"}
+    file = folder / f"{kind}.yaml"
+    file.write_text(yaml.safe_dump({**config, **changed, **more}))
+    return file
+
+
+def accelerated(kind: str, folder: Path) -> list[str]:
+    config = on_two_cpus(kind, folder)
+    return ["-m", "accelerate.commands.launch", f"--config_file={config}", f"--main_process_port={free_port()}"]
+
+
+NEEDS_DEEPSPEED = pytest.mark.skipif(find_spec("deepspeed") is None, reason="needs deepspeed")
+KINDS = ["fsdp2", pytest.param("zero2", marks=NEEDS_DEEPSPEED), pytest.param("zero3", marks=NEEDS_DEEPSPEED)]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def sharded(request: Any, model_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    out = tmp_path_factory.mktemp(request.param)
+    launched(out, {**SHARDED, **OWN_REPLIES}, model_path, *accelerated(request.param, out))
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHARDED)
+def test_two_processes_that_share_weights_or_optimizer_train_as_one(name: str, one: Path, sharded: Path) -> None:
+    other = report(sharded, name)
+    assert other["is_sharded"] or other["kind"] == "DEEPSPEED"
+    check_same(report(one, f"sharded {name}"), other, f"{sharded.name} {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OWN_REPLIES)
+def test_what_they_sample_and_save_is_what_one_does(name: str, one: Path, sharded: Path) -> None:
+    check_same(report(one, name), report(sharded, name), f"{sharded.name} {name}")
+    for file in sorted((one / f"{name}-saved").rglob("*.safetensors")):
+        mine, theirs = load(file), load(sharded / file.relative_to(one))
+        assert mine.keys() <= theirs.keys()  # gathered, the head is beside the embedding that it is tied to
+        assert all(torch.allclose(mine[key], theirs[key], atol=MOST) for key in mine)
+
+
+def load(file: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(file)
+
+
+@pytest.mark.slow
+def test_what_they_save_loads_alone(sharded: Path, model_path: str) -> None:
+    saved = sharded / "mixture, greedy-saved"
+    AutoModelForCausalLM.from_pretrained(saved / "closer")
+    PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(model_path), saved / "opener")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", ["lora", "mixture"])
+def test_they_resume_inside_a_generation(kind: str, layout: str, model_path: str, tmp_path: Path) -> None:
+    options = {**SAVED, "max_grad_norm": 0.0}
+    specs = {
+        "whole": spec(layout, **options),
+        "resumed": spec(layout, about={"resume": str(tmp_path / "whole" / "checkpoint-1")}, **options),
+    }
+    launched(tmp_path, specs, model_path, *accelerated(kind, tmp_path))
+    assert difference(report(tmp_path, "whole"), report(tmp_path, "resumed")) == 0
+
+
+# ---- The command ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ddp", *KINDS[1:]])  # accelerate shards with FSDP2 on GPUs only
+def test_the_command_trains_saves_and_evaluates_under_accelerate(kind: str, model_path: str, tmp_path: Path) -> None:
+    run = {
+        "env_id": "pettingllms/plan_path-v0",
+        "env_kwargs": {"size": 4, "num_turns": 2},
+        "imports": ["pettingllms_envs"],
+        "model_name_or_path": model_path,
+        "policies": "lora",
+        "output_dir": str(tmp_path / "out"),
+        "train_seeds": [0, 8],
+        "eval_seeds": [8, 11],
+        "num_generations": 2,
+        "per_device_train_batch_size": 2,
+        "max_completion_length": 4,
+        "max_steps": 2,
+        "logging_steps": 1,
+        "report_to": "none",
+        "use_cpu": True,
+        "bf16": False,
+    }
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(run))
+    config = on_two_cpus(kind, tmp_path, **({"distributed_type": "MULTI_CPU"} if kind == "ddp" else {}))
+    launcher = ["-m", "accelerate.commands.launch", f"--config_file={config}", f"--main_process_port={free_port()}"]
+    command = ["-m", "pettingllms_trl.cli", "train", "--config", str(tmp_path / "run.yaml")]
+    done = subprocess.run(
+        [sys.executable, *launcher, *command],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+    assert done.stdout.count("Saved in ") == 1
+    results = json.loads((tmp_path / "out" / "eval_results.json").read_text())
+    assert 0 <= results["eval_outcome/success"] <= 1
+    for role in ("drafter", "planner"):
+        PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(model_path), tmp_path / "out" / role)
+    assert (tmp_path / "out" / "checkpoint-2" / "manifest.json").is_file()
