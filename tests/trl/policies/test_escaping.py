@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_between_turns import tokenizer_for
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 from trl import SFTConfig, SFTTrainer
@@ -19,6 +18,7 @@ from pettingllms_trl.policies.escaping import control_tokens, escape_of
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.trainer import sft
 from pettingllms_trl.trainer.demonstrations import Demonstration
+from test_rendering import tokenizer_for
 from third_party import Relay
 
 

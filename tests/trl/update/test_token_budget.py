@@ -7,7 +7,7 @@ import random
 
 import pytest
 import torch
-from test_batching import batch_of, rows_of
+from test_micro_batches import batch_of, rows_of
 
 from pettingllms_trl.update.assignment import Deal
 from pettingllms_trl.update.micro_batches import Shared, cut
