@@ -126,10 +126,10 @@ def resolve(
 
 def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
     """To be tried in its place: a copy of an object that can be called. A plain function has none, nor has an object
-    that holds a lock or an open file."""
+    that holds a lock, an open file or a tensor with a graph."""
     try:
         return copy.deepcopy(function)
-    except TypeError:
+    except (TypeError, RuntimeError):  # the second of torch and of what processes share
         return function
 
 

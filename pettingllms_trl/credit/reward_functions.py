@@ -23,7 +23,7 @@ import math
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isclass
@@ -164,20 +164,27 @@ class RewardFunctions:
         ]
 
 
-def of_no_use(judgements: Sequence[Judgement]) -> list[str]:
-    """Warnings for functions that tell no candidate of a generation from another: of one value, or of none at all."""
+def of_no_use(judgements: Collection[Sequence[Judgement]]) -> list[str]:
+    """Warnings for functions that tell no candidate of a generation from another: of one value, or of none at all.
+
+    Args:
+        judgements: Of the candidates of each agent and turn. A function that gives 1 to some of these and `None` to
+            others tells them apart, for `None` adds 0.
+    """
     found = []
-    for name in judgements[0].rewards if judgements else ():
-        values = {judged.rewards[name] for judged in judgements if not math.isnan(judged.rewards[name])}
-        if not values:
+    every = [judged for own in judgements for judged in own]
+    for name in every[0].rewards if every else ():
+        given = [judged.rewards[name] for judged in every if not math.isnan(judged.rewards[name])]
+        tells = any(len({math.isnan(judged.rewards[name]) for judged in own}) > 1 for own in judgements)
+        if not given:
             found.append(
                 f"the reward function {name!r} returned None for every candidate of the first generation, so it adds "
                 "nothing. Return a number where it applies."
             )
-        elif len(values) == 1:
+        elif len(set(given)) == 1 and not (given[0] and tells):
             found.append(
-                f"the reward function {name!r} gave {values.pop()} to all {len(judgements)} candidates of the first "
-                "generation, so nothing is learnt from it. If that is no rare success, look at what it reads: "
+                f"the reward function {name!r} gave {given[0]} to all {len(given)} candidates that it judged in the "
+                "first generation, so nothing is learnt from it. If that is no rare success, look at what it reads: "
                 "completions are strings where the agent observes a str, and lists of messages "
                 "(completion[0]['content'] is the text) where it observes a dict."
             )

@@ -326,7 +326,7 @@ def _step(env: AECEnv, reply: str | None) -> None:
     try:
         env.step(reply)
     except Exception as error:  # the environment is not ours
-        raise _Crash(f"{told(error)} when {agent!r} replied {reply!r}") from error
+        raise _Crash(f"{told(error)} when {agent!r} replied {short(reply)}") from error
 
 
 def _compare(env: AECEnv, expected: View, what: str, error: type[_NotBranched] = _NotBranched) -> None:

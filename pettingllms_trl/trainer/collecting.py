@@ -296,11 +296,21 @@ class Collects(Survives, Plays):
             self._metrics[mode][f"rewards/{name}/mean"].append(torch.nanmean(given).item())
             self._metrics[mode][f"rewards/{name}/std"].append(nanstd(given).item())
         if mode == "train" and self._step == 0 and self.is_world_process_zero():
-            for warning in of_no_use([judged[1] for judged in found if judged is not None]):
+            for warning in of_no_use(self._judgements_by_turn(episodes).values()):
                 warnings.warn(warning, stacklevel=2)
         if mode == "eval":  # in training TRL logs it
             rewards = [c.reward for episode in episodes for d in episode.decisions for c in d.candidates]
             self._metrics[mode]["reward"].append(sum(rewards) / len(rewards))
+
+    def _judgements_by_turn(self, episodes: Sequence[Episode]) -> dict[tuple[str, int], list[Judgement]]:
+        """What the reward functions said of the candidates of each agent at each turn."""
+        judgements: dict[tuple[str, int], list[Judgement]] = {}
+        for decision in (d for episode in episodes for d in episode.decisions):
+            for candidate in decision.candidates:
+                judged = self._judgements.get(id(candidate.completion))
+                if judged is not None:
+                    judgements.setdefault((decision.agent, decision.turn), []).append(judged[1])
+        return judgements
 
     def _place(self) -> dict[str, Any]:
         progress = {name: [each.index, list(each.latest)] for name, each in self._progress.items()}

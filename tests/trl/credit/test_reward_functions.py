@@ -363,15 +363,20 @@ def test_arrays_and_tensors_are_lists_of_numbers() -> None:
 @pytest.mark.parametrize(
     ("rewards", "message"),
     [
-        ([0.0, 0.0, 0.0], r"'f' gave 0\.0 to all 3 candidates of the first generation, .* completions are strings"),
-        ([math.nan] * 3, r"'f' returned None for every candidate of the first generation"),
-        ([0.0, 0.0, 1.0], None),
-        ([0.0, 1.0, math.nan], None),
+        ([[0.0, 0.0, 0.0]], r"'f' gave 0\.0 to all 3 candidates that it judged .* completions are strings"),
+        ([[math.nan] * 3], r"'f' returned None for every candidate of the first generation"),
+        ([[0.0, 0.0, 1.0]], None),
+        ([[0.0, 1.0, math.nan]], None),
+        ([[1.0, math.nan, 1.0]], None),  # None adds 0
+        ([[0.0, math.nan, 0.0]], r"'f' gave 0\.0 to all 2 candidates"),
+        ([[1.0, 1.0], [math.nan, math.nan]], r"'f' gave 1\.0 to all 2 candidates"),  # of two roles, it applies to one
         ([], None),
     ],
 )
-def test_a_function_that_tells_no_candidate_from_another_is_named(rewards: list[float], message: str | None) -> None:
-    found = of_no_use([Judgement(parts={}, rewards={"f": reward}, columns={}) for reward in rewards])
+def test_a_function_that_tells_no_candidate_from_another_is_named(
+    rewards: list[list[float]], message: str | None
+) -> None:
+    found = of_no_use([[Judgement(parts={}, rewards={"f": x}, columns={}) for x in own] for own in rewards])
     assert len(found) == (message is not None)
     assert message is None or re.search(message, found[0])
 

@@ -613,7 +613,10 @@ def test_an_objects_memory_is_free_of_the_made_up_rollout() -> None:
     assert shared.seen == []
 
 
-def test_an_object_that_cannot_be_copied_is_tried_itself() -> None:
-    scheme = Remembers(at_grpo, held=threading.Lock())
+@pytest.mark.parametrize(
+    "held", [threading.Lock(), torch.ones(1, requires_grad=True) * 2], ids=["a lock", "a tensor with a graph"]
+)
+def test_an_object_that_cannot_be_copied_is_tried_itself(held: Any) -> None:
+    scheme = Remembers(at_grpo, held=held)
     resolve(scheme, sampling="tree", scale="none", num_candidates=2)
     assert {decision.agent for decision in scheme.seen} == {"first_0", "second_0"}
