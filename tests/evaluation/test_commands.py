@@ -20,7 +20,9 @@ from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.commands import Refused, at_the_door
 from pettingllms_envs.evaluation import first_contact, record
+from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Oracle, Scripted
 from pettingllms_envs.evaluation.bench import choose
+from pettingllms_envs.evaluation.play import Instance, Rules, episode
 from pettingllms_envs.evaluation.runner import Folder
 
 
@@ -244,6 +246,27 @@ def test_replay_says_that_all_is_the_same_or_what_is_not(run: Run) -> None:
     assert status == 1
     assert "5 of 6 episodes are the same, byte for byte." in out
     assert "The first difference: instance 3, sample 0, step 2 (drafter_0): rewards['planner_0']: expected " in out
+
+
+def test_replay_does_not_count_episodes_that_ended_with_an_error_as_the_same(run: Run) -> None:
+    def silent(asked: Asked) -> str:
+        raise AgentFailed("unreachable", "nobody there")
+
+    run("bench plan_path --agents oracle --limit 2 --output a")
+    whole = record.read(Path("a"))
+    agents = {"drafter_0": Oracle(), "planner_0": Scripted(silent)}
+    instances = [Instance(10 + i, i, {"split": "test"}) for i in range(3)]
+    failed = [episode(pettingllms_envs.make("plan_path"), each, 0, agents, Rules()) for each in instances]
+    record.write_rows(Path("a/episodes.jsonl"), failed)
+    status, out, _ = run("replay a")
+    assert (status, out.strip()) == (1, "3 of 3 episodes ended with an error and could not be compared.")
+    record.write_rows(Path("a/episodes.jsonl"), [*failed, *whole])
+    status, out, _ = run("replay a")
+    assert status == 0
+    assert out.splitlines() == [
+        "2 of 2 episodes are the same, byte for byte.",
+        "3 of 5 episodes ended with an error and could not be compared.",
+    ]
 
 
 def test_replay_scores_anew(run: Run) -> None:
