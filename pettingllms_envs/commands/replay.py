@@ -1,8 +1,8 @@
 """Play recorded episodes again without a model, and tell the first difference; or score them anew.
 
-FILE is an episodes.jsonl with its run.json beside it, their folder, or the output folder of a training. An episode that
-ended with an error is played as far as it goes, and has no result to compare. Exit status 1 if anything differs, or if
-every episode ended with an error.
+FILE is an episodes.jsonl with its run.json beside it, their folder, or the output folder of a training. An episode
+that ended with an error is played as far as it goes, and has no result to compare. Exit status 1 if anything differs,
+or if every episode ended with an error.
 """
 
 from __future__ import annotations
