@@ -91,8 +91,8 @@ class ChatApi:
         if said is not None and (said is answer or not isinstance(said, str)):
             shown = one_line(self._without_key(str(answer)))
             raise RuntimeError(
-                f"{self.base_url} answered {shown!r}; expected a chat completion, with choices[0].message.content. See "
-                "whether base_url is that of an OpenAI-compatible server (.../v1)."
+                f"{self.base_url} answered {shown!r}; expected a chat completion, with choices[0].message.content. "
+                "See whether base_url is that of an OpenAI-compatible server (.../v1)."
             )
         return said or ""
 
