@@ -217,6 +217,26 @@ def test_compare_tells_what_it_can(run: Run) -> None:
     ]
 
 
+def test_a_comparison_of_runs_with_default_names_fits_in_80_columns(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for agents in ("oracle", "random"):
+        run(f"bench plan_path --agents {agents} --limit 20")
+    oracle, random = (next(Path("outputs/bench").glob(f"*-{agents}-*")) for agents in ("oracle", "random"))
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["compare", str(oracle), str(random)]) == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert f"A = {oracle.name}    100.0% [83.9, 100.0]" in lines
+    assert f"B = {random.name}        0.0% [0.0, 16.1]" in lines
+    assert "pair        points [interval]  won left:right  p (exact)  needed      verdict" in lines
+    assert "B - A  -100.0 [-100.0, -77.2]            0:20    1.9e-06       2  A is better" in lines
+    assert all(len(line) <= 80 for line in lines if not line.startswith(("p: ", "needed: ")))
+    monkeypatch.setenv("COLUMNS", "160")
+    cli.main(["compare", str(oracle), str(random)])
+    assert f"{random.name} - {oracle.name}" in capsys.readouterr().out
+
+
 def test_crossplay_ablation_and_solo(run: Run) -> None:
     run("bench plan_path --agents oracle --limit 5 --output good")
     run("bench plan_path --agents null --limit 5 --output bad")
