@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.copying import copy_env
 from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.rollout.branching import Branch, Start, play_branches
-from pettingllms_trl.rollout.env_state import copy_env
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.copying import copy_env
 from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.records import Completion, Decision, Episode, Message
 from pettingllms_trl.rollout.branching import Branch, Start, Weigh, add_rewards, check_rewards, start_of, weighed
 from pettingllms_trl.rollout.crashes import Crashes
 from pettingllms_trl.rollout.env_pool import Row, Setup
-from pettingllms_trl.rollout.env_state import copy_env
 from pettingllms_trl.rollout.observations import followup_of, prompt_of
 from pettingllms_trl.rollout.prompts import Memory
 from pettingllms_trl.rollout.stepping import Candidates

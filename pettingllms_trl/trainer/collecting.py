@@ -15,7 +15,7 @@ from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset
 from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints.checkpointer import Survives
-from pettingllms_trl.credit.reward_functions import of_no_use
+from pettingllms_trl.credit.reward_functions import Judgement, of_no_use
 from pettingllms_trl.credit.selection import Selection, metrics_of, select, shifted
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.schedule import Schedule, learners
