@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 import torch
 from datasets import Dataset
-from gymnasium import spaces
 from pettingzoo import AECEnv
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen3Config, Qwen3ForCausalLM, set_seed
 
+from pettingllms_envs.spaces import ChatText
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 
@@ -57,14 +57,15 @@ class PaidLater(AECEnv):
 
     def __init__(self) -> None:
         self.possible_agents = list(ROLES)
+        self.text = ChatText()
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
-        return spaces.Text(100)
+    def observation_space(self, agent: str) -> ChatText:
+        """Any string."""
+        return self.text
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
-        return spaces.Text(100)
+    def action_space(self, agent: str) -> ChatText:
+        """Any string."""
+        return self.text
 
     def observe(self, agent: str) -> str:
         """The role alone; nobody sees what the other one said."""
@@ -87,9 +88,11 @@ class PaidLater(AECEnv):
             self._was_dead_step(action)
             return
         agent = self.agent_selection
+        self._cumulative_rewards[agent] = 0.0
         self.right[agent] = float(action.split()[:1] == [ROLES[agent]])
         if agent == "closer_0":
             self.rewards = dict(self.right)
+            self._accumulate_rewards()
             self.terminations = dict.fromkeys(self.agents, True)
         self.agent_selection = "closer_0" if agent == "caller_0" else "caller_0"
 

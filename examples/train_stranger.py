@@ -1,4 +1,4 @@
-"""Train a team in an environment of your own: plain PettingZoo, nothing of ours in it.
+"""Train a team in an environment of your own: plain PettingZoo; of ours only the space of all strings.
 
     python examples/train_stranger.py --model Qwen/Qwen3-1.7B --output outputs/twenty
 
@@ -14,9 +14,9 @@ import re
 from typing import Any, ClassVar
 
 from datasets import Dataset
-from gymnasium import spaces
 from pettingzoo import AECEnv
 
+from pettingllms_envs.spaces import ChatText
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 
@@ -35,14 +35,15 @@ class Twenty(AECEnv):
 
     def __init__(self) -> None:
         self.possible_agents = ["first_0", "second_0"]
+        self.text = ChatText()
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
-        return spaces.Text(1000)
+    def observation_space(self, agent: str) -> ChatText:
+        """Any string."""
+        return self.text
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
-        return spaces.Text(1000)
+    def action_space(self, agent: str) -> ChatText:
+        """Any string."""
+        return self.text
 
     def observe(self, agent: str) -> str:
         """What the model reads."""
@@ -64,12 +65,14 @@ class Twenty(AECEnv):
         if action is None:
             self._was_dead_step(action)
             return
+        self._cumulative_rewards[self.agent_selection] = 0.0
         said = re.findall(r"\d", action)
         before = self.sum
         self.sum += int(said[-1]) if said else 0
         saved = moves_left(before) - moves_left(self.sum) if self.sum <= GOAL else 0
         self.rewards = dict.fromkeys(self.agents, float(self.sum == GOAL) + 0.5 * saved)
         self.rewards[self.agent_selection] -= 0.0 if said else 0.2
+        self._accumulate_rewards()
         self.terminations = dict.fromkeys(self.agents, self.sum >= GOAL)
         self.infos = {agent: {"outcome": {"success": self.sum == GOAL}} for agent in self.agents}
         self.agent_selection = self.agents[1 - self.agents.index(self.agent_selection)]

@@ -21,7 +21,8 @@ import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo import AECEnv
 
-from pettingllms_trl.env_state import SavedState, copy_env, save_state
+from pettingllms_envs.copying import copy_env
+from pettingllms_trl.env_state import SavedState, save_state
 from pettingllms_trl.env_view import View, is_other, look, read, short, told, view_of
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.env_state import SavedState, copy_env, save_state
+from pettingllms_envs.copying import copy_env
+from pettingllms_trl.env_state import SavedState, save_state
 from pettingllms_trl.records import Candidate, Completion
 
 

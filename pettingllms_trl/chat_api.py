@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pettingllms_envs.server_errors import one_line
 from pettingllms_trl.http_json import Server, ServerRefused, ServerUnreachable
 from pettingllms_trl.records import Message
 
@@ -88,9 +89,10 @@ class ChatApi:
         except (KeyError, IndexError, TypeError):
             said = answer
         if said is not None and (said is answer or not isinstance(said, str)):
+            shown = one_line(self._without_key(str(answer)))
             raise RuntimeError(
-                f"{self.base_url} answered {self._without_key(str(answer))[:300]!r}; expected a chat completion, with "
-                "choices[0].message.content. See whether base_url is that of an OpenAI-compatible server (.../v1)."
+                f"{self.base_url} answered {shown!r}; expected a chat completion, with choices[0].message.content. "
+                "See whether base_url is that of an OpenAI-compatible server (.../v1)."
             )
         return said or ""
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.copying import copy_env
 from pettingllms_trl.branches import Branch, Start, play_branches
-from pettingllms_trl.env_state import copy_env
 from pettingllms_trl.records import Candidate, Completion
 
 

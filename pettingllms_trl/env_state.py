@@ -6,24 +6,19 @@ environment is copied as a whole.
 
 from __future__ import annotations
 
-import copy
-import gc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from logging import Logger
-from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from gymnasium.utils import EzPickle
 from pettingzoo import AECEnv
+
+from pettingllms_envs.copying import deep_copy
 
 
 LINK = "env"
 """The attribute under which PettingZoo's wrappers hold what they wrap."""
 PLAIN = frozenset({bool, bytes, float, int, str, type(None)})
 """Types whose values need no copying."""
-SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, Logger)
-"""Types whose values a deep copy has in common with the original."""
 
 
 class SavedState(NamedTuple):
@@ -45,7 +40,7 @@ class SavedState(NamedTuple):
         wrappers: Sequence[Mapping[str, Any]] = self.wrappers
         if self.stand_ins:
             layers = dict(zip(map(id, self.stand_ins), _layers(env), strict=True))
-            wrappers = _deep_copy(wrappers, layers)
+            wrappers = deep_copy(wrappers, layers)
         layer = env
         for attributes in wrappers:
             own = vars(layer)
@@ -83,21 +78,7 @@ def save_state(env: AECEnv) -> SavedState | None:
         return SavedState(snapshot, attributes)
     stand_ins = [object() for _ in layers]
     known = dict(zip(map(id, layers), stand_ins, strict=True))
-    return SavedState(snapshot, _deep_copy(attributes, known), stand_ins)
-
-
-def copy_env(env: AECEnv) -> AECEnv:
-    """A copy of an environment in the state that it is in.
-
-    It is a deep copy, but for objects that are a [`~gymnasium.utils.EzPickle`], at any depth: those are copied
-    attribute by attribute, where `copy.deepcopy` would call their constructor and so begin a new game. A class that
-    defines how it is copied, by `__deepcopy__`, `__reduce__` or a `__getstate__` of its own, is copied that way.
-
-    Raises:
-        Exception: Of an attribute that cannot be copied.
-    """
-    twin: AECEnv = _deep_copy(env, {})
-    return twin
+    return SavedState(snapshot, deep_copy(attributes, known), stand_ins)
 
 
 def _layers(env: AECEnv) -> list[Any]:
@@ -121,57 +102,3 @@ def _layers(env: AECEnv) -> list[Any]:
 @lru_cache(maxsize=128)  # asked for every candidate
 def _is_restorable(kind: Any) -> bool:
     return hasattr(kind, "snapshot") and hasattr(kind, "restore")
-
-
-def _deep_copy(value: Any, known: Mapping[int, Any]) -> Any:
-    """A deep copy in which the objects with the ids in `known` are replaced by its values."""
-    return copy.deepcopy(value, _Memo(known, _with_restarting_copies(value, known)))
-
-
-class _Memo(dict[int, Any]):
-    """What `copy.deepcopy` has copied so far, by id; it copies an `EzPickle` object when that is first asked for."""
-
-    def __init__(self, known: Mapping[int, Any], restarting: Mapping[int, Any]) -> None:
-        super().__init__(known)
-        self._restarting = restarting
-
-    def get(self, key: int, default: Any = None) -> Any:
-        """The copy of the object with that id."""
-        if key in self._restarting and key not in self:
-            original = self._restarting[key]
-            kind: Any = type(original)
-            twin = self[key] = kind.__new__(kind)
-            vars(twin).update(copy.deepcopy(vars(original), self))
-        return super().get(key, default)
-
-
-def _with_restarting_copies(value: Any, known: Iterable[int]) -> dict[int, Any]:
-    """By id, all objects in a value that `copy.deepcopy` would make anew instead of copying them.
-
-    Args:
-        value: Anything.
-        known: Ids of objects at which to stop.
-    """
-    found: dict[int, Any] = {}
-    seen = set(known)
-    latest = {id(value): value}
-    while latest:
-        seen.update(latest)
-        found.update((key, each) for key, each in latest.items() if _restarts(type(each)))
-        latest = {
-            id(each): each
-            for each in gc.get_referents(*latest.values())
-            if gc.is_tracked(each) and id(each) not in seen and not issubclass(type(each), SHARED)
-        }
-    return found
-
-
-def _restarts(kind: type) -> bool:
-    """Whether a copy of such an object would be made by its constructor."""
-    return (
-        issubclass(kind, EzPickle)
-        and kind.__getstate__ is EzPickle.__getstate__
-        and kind.__reduce__ is object.__reduce__
-        and kind.__reduce_ex__ is object.__reduce_ex__
-        and not hasattr(kind, "__deepcopy__")
-    )

@@ -9,9 +9,15 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+from pettingllms_envs.server_errors import one_line
+
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds, doubled from one to the other
 NOT_NOW = (408, 425, 429)  # statuses below 500 that ask to come again: too slow, too early, too many requests
+
+
+MOST_SHOWN = 1000
+"""Characters of an answer in an error message; of an HTML page fewer, see `one_line`."""
 
 
 class ServerUnreachable(ConnectionError):
@@ -27,7 +33,7 @@ class ServerRefused(RuntimeError):
     """
 
     def __init__(self, url: str, status: int, message: str) -> None:
-        super().__init__(f"{url} refused ({status}): {message}")
+        super().__init__(f"{url} refused ({status}): {one_line(message, length=MOST_SHOWN)}")
         self.status = status
         self.message = message
 
@@ -94,7 +100,7 @@ class Server:
                     return _read(text)
                 if status < 500 and status not in NOT_NOW:
                     raise ServerRefused(self.url + path, status, text)
-                trouble = f"status {status}: {text}"
+                trouble = f"status {status}: {one_line(text, length=MOST_SHOWN)}"
             if time.monotonic() - began + pause > self._patience:
                 raise ServerUnreachable(
                     f"{self.url}{path} did not answer for {self._patience:g} s, the last time with {trouble}. See "
@@ -110,7 +116,7 @@ class Server:
             connection.sock.settimeout(self._answer_within)
             connection.request(method, self._prefix + path, body=body, headers=self._headers)
             response = connection.getresponse()
-            return response.status, response.read().decode()
+            return response.status, response.read().decode("utf-8", "replace")
         finally:
             connection.close()
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.copying import copy_env
 from pettingllms_trl.branches import Branch, Start, Weigh, add_rewards, check_rewards, start_of, weighed
 from pettingllms_trl.candidates import Candidates
 from pettingllms_trl.conversation import Memory
 from pettingllms_trl.crashes import Crashes
 from pettingllms_trl.deadlines import Calls
 from pettingllms_trl.engine import Request, Sampled
-from pettingllms_trl.env_state import copy_env
 from pettingllms_trl.observations import followup_of, prompt_of
 from pettingllms_trl.records import Completion, Decision, Episode, Message
 from pettingllms_trl.stock import Row, Setup

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pettingzoo
 import pytest
+from pettingzoo import AECEnv
 
 import drawn_tree
 from blocks import blocks
-from pettingllms_envs import sandbox
+from pettingllms_envs import sandbox, testing
 from running import marks_of, run_page, runs
 
 
@@ -84,6 +88,45 @@ def test_the_code_of_a_page_that_trains_runs_on_a_tiny_model(page: str, tiny_mod
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run(page, tiny_model)
+
+
+ENVIRONMENTS: dict[str, Callable[[Any], Any]] = {
+    "docs/add_environment.md TextGame": lambda made: lambda: made(pettingzoo.make("aec", "classic/tictactoe-v3")),
+    "docs/training.md Ask": lambda made: made,
+    "docs/training.md AskInChat": lambda made: made,
+}
+"""How the classes of pages that are written for PettingZoo become an environment."""
+
+
+def pettingzoo_classes() -> dict[str, type]:
+    """The classes in the code of pages that are an `AECEnv`, by page and name; no model is loaded for them."""
+    found: dict[str, type] = {}
+    for page, text in PAGES.items():
+        namespace: dict[str, Any] = {}
+        for block in blocks(text):
+            if re.search(r"^class \w+\((AECEnv|BaseWrapper|Ask)\):", block.code, re.M):
+                tree = ast.parse(block.code)
+                tree.body = [node for node in tree.body if isinstance(node, DEFINITIONS)]
+                exec(compile(tree, f"{page}:{block.line}", "exec"), namespace)  # noqa: S102  # our own documentation
+        own = {name: value for name, value in namespace.items() if isinstance(value, type)}
+        found.update(
+            (f"{page} {name}", value)
+            for name, value in own.items()
+            if issubclass(value, AECEnv) and value.__module__ == "builtins"
+        )
+    return found
+
+
+DEFINITIONS = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_an_environment_that_a_page_shows_passes_the_conformance_suite(name: str) -> None:
+    testing.conforms(ENVIRONMENTS[name](pettingzoo_classes()[name]), seeds=range(10))
+
+
+def test_every_environment_that_a_page_shows_is_checked() -> None:
+    assert set(pettingzoo_classes()) == set(ENVIRONMENTS)
 
 
 def test_every_block_of_code_is_run_or_says_why_not(capsys: pytest.CaptureFixture[str]) -> None:

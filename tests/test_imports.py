@@ -35,6 +35,8 @@ ROOMS = {
     "core.py": set(),
     "spaces.py": {"gymnasium"},
     "boxes.py": set(),
+    "server_errors.py": set(),
+    "copying.py": {"gymnasium", "pettingzoo"},
     "instances.py": {CORE},
     "settings.py": set(),
     "replies.py": {CORE},
@@ -44,7 +46,8 @@ ROOMS = {
     "workflows/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | JUDGING,
     "evaluation/*.py": {"httpx2", "rich", "pettingllms_envs", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.testing.play", "huggingface_hub"},
+    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.testing.play", "huggingface_hub"}
+    | {"pettingllms_envs.server_errors"},
     "page/*.py": {
         CORE,
         "pettingllms_envs",
@@ -109,11 +112,17 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
         assert not tops & (MODEL_LIBRARIES | {"pettingllms_trl"}), file
 
 
-# The checks of rollouts, which `pettingllms audit` and a training share, so that each is written once.
-SHARED = {"pettingllms_envs.audit", "pettingllms_envs.audit.exchange"}
+# Written once for two: checks of rollouts, for `pettingllms audit` and for a training; copies of environments, for
+# `pettingllms check` and for a rollout; what a server answered, for `pettingllms bench` and for engines.
+SHARED = {
+    "pettingllms_envs.audit",
+    "pettingllms_envs.audit.exchange",
+    "pettingllms_envs.copying",
+    "pettingllms_envs.server_errors",
+}
 
 
-def test_the_trainer_imports_nothing_of_the_environments_but_the_checks_of_rollouts() -> None:
+def test_the_trainer_imports_nothing_of_the_environments_but_what_both_packages_share() -> None:
     for file in sources("pettingllms_trl"):
         names = {name for name in imported(file.read_text(encoding="utf-8")) if top(name) == "pettingllms_envs"}
         assert names <= SHARED, file

@@ -17,6 +17,7 @@ from pettingllms_envs.audit.exchange import (
 )
 from pettingllms_envs.audit.findings import Finding
 from pettingllms_envs.audit.learning import LazyRole, dead_role, uneven_learning
+from pettingllms_envs.audit.returns import WrongReturns
 from pettingllms_envs.audit.rows import Episode, Run
 from pettingllms_envs.audit.series import Series
 from pettingllms_envs.audit.siblings import CopiedSiblings, WrongChoice
@@ -43,7 +44,7 @@ EXCHANGE: tuple[Callable[[Run], Check], ...] = (
     SwappedAgents,
 )
 """Of groups; a training runs them, too."""
-OF_EPISODES: tuple[Callable[[Run], Check], ...] = (EpisodesWithErrors, *EXCHANGE, LazyRole)
+OF_EPISODES: tuple[Callable[[Run], Check], ...] = (EpisodesWithErrors, WrongReturns, *EXCHANGE, LazyRole)
 OF_SERIES: tuple[Callable[[Run, Series], Finding], ...] = (dead_role, uneven_learning, *COLLAPSE)
 """Read nothing but counts by role and step."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,7 +60,16 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
         result=sum(returns) / len(returns) if returns and row["error"] is None else None,
         success=row["success"],
         error=None if row["error"] is None else row["error"]["kind"],
+        returns=row["returns"],
+        reward_sums=_reward_sums(run, row),
     )
+
+
+def _reward_sums(run: Run, row: Row) -> dict[str, float]:
+    """The sum of each agent's rewards; a training's steps have the reward of the agent that acted alone."""
+    steps = [step["rewards"] for step in row["steps"]]
+    agents = [each for each in row["returns"] if not run.is_training or all(each in rewards for rewards in steps)]
+    return {agent: math.fsum(rewards.get(agent, 0.0) for rewards in steps) for agent in agents}
 
 
 def _decision(run: Run, step: Row, where: str) -> Decision:

@@ -95,6 +95,8 @@ class Episode:
         success: Whether the task was solved, or `None`.
         error: The kind of the error that it ended with, or `None`.
         is_whole: Whether all its decisions are here, in order; those of a table are not.
+        returns: Of each agent, as recorded.
+        reward_sums: The sum of an agent's rewards, of agents whose reward is recorded for every step.
     """
 
     instance: Hashable
@@ -106,6 +108,8 @@ class Episode:
     success: bool | None = None
     error: str | None = None
     is_whole: bool = True
+    returns: Mapping[str, float | None] = field(default_factory=dict)
+    reward_sums: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,13 @@ from __future__ import annotations
 import argparse
 import ast
 import errno
-from collections.abc import Iterator
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
+from operator import attrgetter
 from typing import Any, NoReturn
 
 import pettingllms_envs
@@ -46,9 +50,16 @@ def at_the_door() -> Iterator[None]:
         raise Refused(str(error)) from error
 
 
-def add_environment(parser: argparse.ArgumentParser) -> None:
-    """The arguments ENV and --set."""
-    parser.add_argument("env", metavar="ENV", help="its name, as `pettingllms list` shows it")
+def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -> None:
+    """The arguments ENV and --set.
+
+    Args:
+        parser: Of the command.
+        by_path: Whether ENV may be `module:callable`, too. A command whose records name the environment takes names
+            alone, by which it is made again.
+    """
+    path = ", or module:callable, such as my_module:make_env" if by_path else ""
+    parser.add_argument("env", metavar="ENV", help=f"its name, as `pettingllms list` shows it{path}")
     parser.add_argument(
         "--set",
         dest="settings",
@@ -67,11 +78,42 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
         Refused: There is no such environment, or a setting is unknown or out of its range.
     """
     with at_the_door():
+        if ":" in args.env:
+            raise ValueError(
+                f"the environment is {args.env!r}; expected a name, as `pettingllms list` shows it. Only `pettingllms "
+                "check` takes module:callable: give the environment a name by an entry point of the group "
+                "pettingllms.envs (docs/add_environment.md, Publish it)."
+            )
         try:
             return pettingllms_envs.make(args.env, **{**settings(args), **more})
         except TypeError as error:
             hint = f"`pettingllms info {args.env}` shows the settings."
             raise TypeError(f"{error} {hint}") from error
+
+
+def callable_at(path: str) -> Callable[..., Any]:
+    """The callable at `module:callable`, such as a class; the working directory is searched, too.
+
+    Raises:
+        ValueError: There is none.
+    """
+    module, _, name = path.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = attrgetter(name)(importlib.import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: no module is named
+        raise ValueError(
+            f"the environment is {path!r}: {error}; expected module:callable, such as my_module:make_env. Install its "
+            "package, or start the command in the folder that has the module."
+        ) from error
+    if not callable(found):
+        raise ValueError(
+            f"{path} is {found!r}; expected a function or a class that makes an environment, such as "
+            "my_module:make_env. Name another."
+        )
+    made: Callable[..., Any] = found
+    return made
 
 
 def settings(args: argparse.Namespace) -> dict[str, Any]:

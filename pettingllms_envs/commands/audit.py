@@ -32,7 +32,7 @@ ROLLOUTS = "rollouts"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The run, and what is to be found out."""
+    """The run, and what to look for."""
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="a folder, an episodes.jsonl, or a .parquet file")
     parser.add_argument(
         "--replay", action="store_true",

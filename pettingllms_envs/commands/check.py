@@ -1,21 +1,26 @@
-"""Run the conformance suite (`pettingllms_envs.testing`) on an environment. Exit status 1 if a check fails."""
+"""Run the conformance suite (`pettingllms_envs.testing`) on an environment. Exit status 1 if a check fails.
+
+ENV is a name, or for any other PettingZoo AEC environment module:callable, such as my_module:make_env.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 import pettingllms_envs
-from pettingllms_envs.commands import add_environment, made, refuse, settings
+from pettingllms_envs.commands import add_environment, at_the_door, callable_at, made, refuse, settings
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The environment, and how many seeds."""
-    add_environment(parser)
+    add_environment(parser, by_path=True)
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="play the seeds 0 to N - 1 (20)")
 
 
@@ -25,11 +30,16 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse(f"--seeds is {args.seeds}; expected at least 1. Give more.")
     from pettingllms_envs import testing  # it loads PettingZoo's own tests, which the other commands do without
 
-    made(args)  # what the user got wrong is said here, not in the report
-    module = importlib.import_module(pettingllms_envs.find(args.env).module)
-    parallel = partial(module.parallel_env, **settings(args)) if "parallel_env" in vars(module) else None
-    # By its name and not as the module's function, so that it can be made in another process too.
-    make = partial(pettingllms_envs.make, args.env, **settings(args))
+    parallel: Callable[..., Any] | None = None
+    if ":" in args.env:
+        with at_the_door():
+            make = partial(callable_at(args.env), **settings(args))
+    else:
+        made(args)  # what the user got wrong is said here, not in the report
+        module = importlib.import_module(pettingllms_envs.find(args.env).module)
+        parallel = partial(module.parallel_env, **settings(args)) if "parallel_env" in vars(module) else None
+        # By its name and not as the module's function, so that it can be made in another process too.
+        make = partial(pettingllms_envs.make, args.env, **settings(args))
     report = testing.check(make, make_parallel=parallel, seeds=range(args.seeds))
     console.print(Text(str(report)), soft_wrap=True)
     return 0 if report.ok else 1

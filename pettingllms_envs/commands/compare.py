@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from rich.console import Console
@@ -61,32 +64,31 @@ def read_run(text: str) -> Any:
 
 
 def show(console: Console, comparison: Any) -> None:
-    """The tables."""
-    from pettingllms_envs.evaluation.tables import table
+    """The tables; where the names of the runs are too long for the terminal, letters stand for them."""
+    from pettingllms_envs.evaluation.tables import table, width
 
     console.print()
     say(console, f"{counted(comparison.num_problems, 'problem')} that every run has a result for.")
     for name, num in comparison.left_out.items():
         if num:
             say(console, f"{name} has results for {num} more, which are left out.")
+    p = "p (Holm)" if len(comparison.pairs) > 1 else "p (exact)"
+    heads = ["left - right", "points [interval]", "won left:right", p, "needed", "verdict"]
+    labels = {name: name for name in comparison.success}
+    rows = _pair_rows(comparison, labels)
+    if width(heads, rows) > console.width and len(labels) <= len(ascii_uppercase):
+        heads[0] = "pair"
+        labels = dict(zip(labels, ascii_uppercase, strict=False))
+        rows = _pair_rows(comparison, labels)
     points = [
-        (name, f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]")
+        (
+            name if labels[name] == name else f"{labels[name]} = {name}",
+            f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]",
+        )
         for name, (mean, low, high) in comparison.success.items()
     ]
     table(console, ("run", "success [95% interval]"), points)
-    rows = [
-        (
-            f"{pair.second} - {pair.first}",
-            f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
-            f"{pair.only_second}:{pair.only_first}",
-            f"{pair.adjusted:.2g}",
-            "-" if pair.needed is None else f"{pair.needed:,}",
-            pair.verdict,
-        )
-        for pair in comparison.pairs
-    ]
-    p = "p (Holm)" if len(rows) > 1 else "p (exact)"
-    table(console, ("left - right", "points [interval]", "won left:right", p, "needed", "verdict"), rows)
+    table(console, heads, rows)
     test = " and ".join(dict.fromkeys(pair.test for pair in comparison.pairs))
     of = ""
     if len(rows) > 1:
@@ -97,9 +99,25 @@ def show(console: Console, comparison: Any) -> None:
     say(console, f"\np: two-sided, {exact}by {test}.{of}")
     say(console, "needed: problems that would show a difference of this size, if it is real, four times in five.")
     if comparison.budgets:
-        heads = ("success within so many tokens an episode", *comparison.success)
+        heads = ["success within so many tokens an episode", *labels.values()]
         budgets = [
             (f"{budget:,}", *(f"{100 * by_run[name]:.1f}%" for name in comparison.success))
             for budget, by_run in comparison.budgets.items()
         ]
         table(console, heads, budgets)
+
+
+def _pair_rows(comparison: Any, labels: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """A row for each pair of runs, which are called by their labels."""
+    pairs = [replace(pair, first=labels[pair.first], second=labels[pair.second]) for pair in comparison.pairs]
+    return [
+        (
+            f"{pair.second} - {pair.first}",
+            f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
+            f"{pair.only_second}:{pair.only_first}",
+            f"{pair.adjusted:.2g}",
+            "-" if pair.needed is None else f"{pair.needed:,}",
+            pair.verdict,
+        )
+        for pair in pairs
+    ]

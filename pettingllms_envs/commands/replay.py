@@ -1,7 +1,8 @@
 """Play recorded episodes again without a model, and tell the first difference; or score them anew.
 
-FILE is an episodes.jsonl with its run.json beside it, their folder, or the output folder of a training. Exit
-status 1 if anything differs.
+FILE is an episodes.jsonl with its run.json beside it, their folder, or the output folder of a training. An episode
+that ended with an error is played as far as it goes, and has no result to compare. Exit status 1 if anything differs,
+or if every episode ended with an error.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import at_the_door, refuse, setting
+from pettingllms_envs.commands import at_the_door, counted, refuse, setting
 from pettingllms_envs.commands.bench import bar, say
 
 
@@ -32,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Replay every row; 0 if all are as recorded."""
+    """Replay every row; 0 if all are as recorded, and at least one has a result."""
     from pettingllms_envs.evaluation import record
     from pettingllms_envs.evaluation.replay import replay, same_bytes
 
@@ -42,8 +43,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
             refuse(f"{args.file} has no episode yet; expected at least one. Wait for it, or name another run.")
         other = dict(args.settings)
         envs: dict[str, Any] = {}
-        replayed, same = [], 0
-        is_training = header["kind"] == "rollouts"
+        replayed, same, compared = [], 0, 0
+        is_training, differs = header["kind"] == "rollouts", False
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
                 name, given = record.made_with(header, row)
@@ -52,19 +53,25 @@ def run(args: argparse.Namespace, console: Console) -> int:
                     envs[key] = pettingllms_envs.make(name, **{**given, **other})
                 replayed.append(replay(envs[key], row))
                 # A training run's row does not say all that a replay finds out.
-                same += replayed[-1].first is None if is_training else same_bytes(row, replayed[-1].row)
+                is_same = replayed[-1].first is None if is_training else same_bytes(row, replayed[-1].row)
+                if row["error"] is None:
+                    compared, same = compared + 1, same + is_same
+                differs = differs or not is_same
                 on_row(replayed[-1].row)
         if args.rescore is not None:
             write(args.rescore, header, other, replayed)
     how = "as far as a training run records them" if is_training else "byte for byte"
-    say(console, f"{same} of {len(rows)} episodes are the same, {how}.")
+    if compared:
+        say(console, f"{same} of {counted(compared, 'episode')} {'is' if compared == 1 else 'are'} the same, {how}.")
+    if errors := len(rows) - compared:
+        say(console, f"{errors} of {counted(len(rows), 'episode')} ended with an error and could not be compared.")
     first = next((each.first for each in replayed if each.first is not None), None)
     if first is not None:
         say(console, f"The first difference: {first}")
     if args.rescore is not None:
         scored(console, rows, replayed)
         say(console, f"The episodes as they come out now are in {args.rescore}.")
-    return int(same < len(rows))
+    return int(differs or not compared)
 
 
 def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], replayed: list[Any]) -> None:

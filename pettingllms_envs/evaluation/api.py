@@ -27,6 +27,7 @@ import httpx2
 from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked, Reply
 from pettingllms_envs.evaluation.first_contact import FirstContact
 from pettingllms_envs.evaluation.lineup import NO_MATTER, Opened, Spec
+from pettingllms_envs.server_errors import one_line
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
@@ -36,7 +37,6 @@ TRY_AGAIN = (408, 425, 429)
 HOPELESS = (401, 403, 404)
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
-MOST_SHOWN = 300
 MOST_BYTES = 2**26
 """Of an answer; one that has more is none."""
 
@@ -206,7 +206,8 @@ class ChatApi:
             response, answer = self._post(body)
         except httpx2.RequestError as error:
             return _Trouble(safe(f"{type(error).__name__}: {error}"))
-        status, words = response.status_code, safe(answer.decode("utf-8", "replace"))[:MOST_SHOWN]
+        status = response.status_code
+        words = one_line(safe(answer.decode("utf-8", "replace")), response.headers.get("content-type"))
         if status in HOPELESS:
             raise AgentRefused(
                 f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, "

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import httpx2
 
 from pettingllms_envs.evaluation.agents import AgentRefused
+from pettingllms_envs.server_errors import one_line
 
 
 SECONDS = 5.0
@@ -108,11 +109,12 @@ class FirstContact:
         ends, pause = self._clock() + self._seconds, FIRST_PAUSE
         while True:
             try:
-                status, answer = self._get(max(ends - self._clock(), 0.1))
+                status, answer, content_type = self._get(max(ends - self._clock(), 0.1))
                 if status not in STARTING:
                     self.models = _listed(status, answer)
                     return
-                trouble = f"status {status}: {answer[:200].decode('utf-8', 'replace')}"
+                words = self._endpoint.without_key(answer.decode("utf-8", "replace"))
+                trouble = f"status {status}: {one_line(words, content_type, length=200)}"
             except httpx2.RequestError as error:
                 trouble = f"{type(error).__name__}: {error}"
             if self._clock() + pause > ends:
@@ -126,19 +128,20 @@ class FirstContact:
             "seconds to wait: --patience 600."
         )
 
-    def _get(self, seconds: float) -> tuple[int, bytes]:
-        """Status and body of the answer.
+    def _get(self, seconds: float) -> tuple[int, bytes, str | None]:
+        """Status, body and content type of the answer.
 
         Raises:
             httpx2.RequestError: There was none in time.
         """
         ends, answer = self._clock() + seconds, bytearray()
         with self._client.stream("GET", self._url, headers=self._endpoint.headers, timeout=seconds) as response:
+            content_type = response.headers.get("content-type")
             for piece in response.iter_bytes():
                 answer += piece
                 if len(answer) > MOST_BYTES or self._clock() > ends:  # alive, and its list is not worth the wait
-                    return response.status_code, b""
-        return response.status_code, bytes(answer)
+                    return response.status_code, b"", content_type
+        return response.status_code, bytes(answer), content_type
 
 
 def _listed(status: int, answer: bytes) -> tuple[str, ...]:

@@ -100,6 +100,12 @@ def main_figures(report: Figures) -> list[tuple[str, str]]:
     return rows
 
 
+def width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Characters of a line of a `table` that is not wrapped."""
+    columns = zip(*(heads, *rows), strict=True)
+    return sum(max(map(len, column)) for column in columns) + 2 * (len(heads) - 1)
+
+
 def table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table without lines, after an empty line; the first column left, the others right."""
     made = Table(box=None, pad_edge=False)

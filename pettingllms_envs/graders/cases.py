@@ -77,7 +77,7 @@ class Review(NamedTuple):
 
     Args:
         num_cases: How many there are.
-        num_judged: Of how many it could be found out whether they are valid.
+        num_judged: Of how many it is known whether they are valid.
         num_valid: How many are, and are not copied from the statement.
         num_wrong: How many wrong programs they were tried on.
         num_told: How many of those a valid case fails.

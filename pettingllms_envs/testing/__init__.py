@@ -12,7 +12,7 @@ that lead to it, what was expected and what was seen. An environment that cannot
 In a test, `conforms(make)` raises with the report instead.
 
 What an environment need not have is skipped with the reason. It is asked for, where there is such a thing:
-`snapshot()` and `restore()` (else it is deep-copied), `unwrapped.oracle()` (a reply of the agent that is to act),
+`snapshot()` and `restore()` (else it is copied), `unwrapped.oracle()` (a reply of the agent that is to act),
 `metadata["max_return"]`, `["reward_ranges"]`, `["reset_options"]` and `["delayed_roles"]`, `infos[agent]["rewards"]`
 (parts by name) and `infos[agent]["outcome"]["success"]`, `unwrapped.workflow.task.blind_replies`. See
 `pettingllms_envs.aec.TextEnv`.

@@ -113,7 +113,7 @@ def check_pairs(case: Case) -> str:
 
 
 def margins(env: Any, start: Start, ways: Iterable[Cheat], max_steps: int) -> Iterator[Margin]:
-    """What comes of each way of cheating on an instance; what the oracle gets there is found out first."""
+    """What comes of each way of cheating on an instance; the oracle plays it first."""
     due = episode(env, start, best, max_steps=max_steps)
     for cheat in ways:
         played = episode(env, start, cheat.make(), max_steps=max_steps)

@@ -36,7 +36,7 @@ def check_pettingzoo(case: Case) -> str:
     for seed in range(3):
         env = _seeded(case.make(), seed)
         worded = isinstance(env.observe(env.agent_selection), str)
-        with _counting("api_test", known=_about_options(case.make())):
+        with _counting("api_test", known=(*_about_options(case.make()), *_of_render(env))):
             api_test(_Worded(env) if worded else env, num_cycles=NUM_CYCLES)
     with _counting("seed_test"):
         seed_test(case.make, num_cycles=NUM_CYCLES)
@@ -83,6 +83,11 @@ def _about_options(env: Any) -> tuple[str, ...]:
         warnings.simplefilter("always")
         env.reset(seed=0, options={"options": 1})
     return tuple(str(each.message) for each in caught)
+
+
+def _of_render(env: Any) -> tuple[str, ...]:
+    """What PettingZoo says of an environment without `render()`, which one that declares no render mode needs not."""
+    return () if env.metadata.get("render_modes") else ("Environment has not defined a render() method",)
 
 
 def _seeded(env: Any, seed: int = 0) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pettingllms_envs.copying import copy_env
 from pettingllms_envs.core import TEAM
 
 
@@ -144,7 +145,7 @@ def view(env: Any) -> dict[str, Any]:
 def saver(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
     """How to save an episode (environment: token) and to take it up again (environment, token: environment).
 
-    By `snapshot` and `restore`, or by deep copies for an environment without them.
+    By `snapshot` and `restore`, or for an environment without them by copies, as the trainer makes them.
     """
 
     def restored(env: Any, token: Any) -> Any:
@@ -153,7 +154,23 @@ def saver(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
 
     if has_snapshots(env):
         return (lambda env: env.snapshot()), restored
-    return copy.deepcopy, (lambda env, token: copy.deepcopy(token))
+    return _copied, (lambda env, token: _copied(token))
+
+
+def _copied(env: Any) -> Any:
+    """A copy in the same state.
+
+    Raises:
+        Failed: It cannot be copied.
+    """
+    try:
+        return copy_env(env)
+    except Exception as error:  # a third-party environment may raise anything when it is copied
+        raise Failed(
+            f"it has no snapshot() and cannot be copied ({type(error).__name__}: {error}); expected one of the two. "
+            "Give it snapshot() and restore(), or train it with sampling='parallel' and credit='grpo', which play no "
+            "branches"
+        ) from error
 
 
 def has_snapshots(env: Any) -> bool:
@@ -228,9 +245,9 @@ def random_replies(pool: Sequence[str], seed: int, oracle: float = 0.0) -> Polic
 def reply_pool(env: Any, blind: Iterable[str]) -> tuple[str, ...]:
     """Replies for random play: samples of the action spaces, blind ones and junk. The environment was just reset."""
     samples: list[Any] = []
-    for agent in env.agents:
+    for i, agent in enumerate(env.agents):
         space = env.action_space(agent)
-        space.seed(0)
+        space.seed(i)  # agents with spaces that are alike give different samples
         samples += [space.sample() for _ in range(8)]
     known = [sample for sample in samples if isinstance(sample, str)]
     return tuple(dict.fromkeys((*known, *blind, "", "perhaps", "\ud800\N{GRINNING FACE}\x00")))

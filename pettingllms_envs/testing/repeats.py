@@ -121,7 +121,7 @@ def check_snapshots(case: Case) -> str:
                 if by_snapshot:
                     fresh = load(fresh, pickle.loads(whole.seen[i][2]))
                     same_course(course, _rest(fresh, whole, i), f"pickled after {i} steps, in another instance", i)
-    how = "by snapshot(), restore() and pickle" if by_snapshot else "by copy.deepcopy, for it has no snapshot()"
+    how = "by snapshot(), restore() and pickle" if by_snapshot else "by copying it, for it has no snapshot()"
     return f"taken up at {points} points of {len(case.starts[:5])} episodes, {how}"
 
 
@@ -136,7 +136,7 @@ def check_branches(case: Case) -> str:
             with blaming(lambda start=start, prefix=prefix: told(start, prefix)):  # type: ignore[misc]
                 _branch(case, whole, depth, replies)
             count += len(replies)
-    how = "by snapshot()" if has_snapshots(case.make()) else "by copy.deepcopy, for it has no snapshot()"
+    how = "by snapshot()" if has_snapshots(case.make()) else "by copying it, for it has no snapshot()"
     return f"{count} branches from {len(case.starts[:3])} episodes, {how}"
 
 

@@ -67,7 +67,7 @@ def check_fuzzed_replies(case: Case) -> str:
 def check_long_replies(case: Case) -> str:
     """A reply of 2**20 characters takes less than a second of CPU time, whatever it is made of.
 
-    The length doubles from 2**12, so that a parser that is worse than linear is found out before it takes minutes.
+    The length doubles from 2**12, so that a parser that is worse than linear fails before it takes minutes.
     """
     env = case.make()
     spaces = _spaces(env)

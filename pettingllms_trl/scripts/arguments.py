@@ -25,6 +25,7 @@ from trl import ModelConfig, TrlParser, get_peft_config
 
 from pettingllms_trl.policies import Policy
 from pettingllms_trl.scripts.fields import chat_api, environments, refuse
+from pettingllms_trl.scripts.integer_lists import check_integers, names_of_lists, with_lists_apart
 
 
 @dataclass
@@ -106,8 +107,10 @@ def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description:
     """
     argv = [part for given in argv for part in _apart(given)]
     known = [f.name for kind in kinds for f in dataclasses.fields(kind) if f.init]
+    lists = names_of_lists(kinds)
     if "--config" in argv:
-        _check_config(argv, known)
+        _check_config(argv, known, lists)
+    argv = with_lists_apart(argv, lists)
     parser = _Parser(kinds, prog=prog, description=description, allow_abbrev=False)
     *parsed, unread = parser.parse_args_and_config(argv, return_remaining_strings=True)
     if unread:
@@ -274,7 +277,7 @@ def _apart(given: str) -> list[str]:
     return given.split("=", 1) if given.startswith("--config=") else [given]
 
 
-def _check_config(argv: Sequence[str], known: Sequence[str]) -> None:
+def _check_config(argv: Sequence[str], known: Sequence[str], lists: Sequence[str]) -> None:
     place = argv.index("--config") + 1
     if place == len(argv):
         raise ValueError("--config has no value; expected the path of a YAML file. Write --config my_run.yaml.")
@@ -297,3 +300,5 @@ def _check_config(argv: Sequence[str], known: Sequence[str]) -> None:
     for name in config:
         if name not in (*known, "env"):
             refuse(str(name), known, str(path))
+        if name in lists:
+            check_integers(name, config[name], str(path))

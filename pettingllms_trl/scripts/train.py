@@ -81,7 +81,7 @@ class TrainArguments(arguments.TeamArguments):
         default=0, metadata={"help": "With `log_completions`, print so many of a step's episodes as trees."}
     )
     train_seeds: list[int] | None = field(
-        default=None, metadata={"help": "First seed, and the one after the last: 0 10000."}
+        default=None, metadata={"help": "First seed, and the one after the last: 0 10000, or '[0, 10000]'."}
     )
     train_split: str | None = field(default=None, metadata={"help": "The reset option `split` in training."})
     train_levels: list[int] | None = field(default=None, metadata={"help": "Values of the reset option `level`."})

@@ -383,9 +383,56 @@ def test_a_sound_rollout_gives_no_warning(sound: Callable[[], tuple[Row, list[Ro
 
 def test_every_check_of_a_sound_tree_has_looked_at_something() -> None:
     findings = findings_of(*sound_tree())
+    unknown = findings.pop("wrong returns")  # a training's rows have the rewards of the agent that acted alone
+    assert unknown.status == "not recorded"
     assert {finding.status for finding in findings.values()} == {"passed"}
     assert len(findings) == 19
     assert findings["uneven learning"].text == "shares of the sum of absolute advantages: drafter 50%, planner 50%."
+
+
+def paid_rows(kind: str) -> tuple[Row, list[Row]]:
+    """Two episodes of two steps whose rewards sum to 0.3 and -1; of a training with the single agent `drafter_0`."""
+    rows = tree_rows(1)
+    paid = [{"drafter_0": 0.1, "planner_0": -0.5}, {"drafter_0": 0.2, "planner_0": -0.5}]
+    for row in rows:
+        row["returns"] = {"drafter_0": 0.1 + 0.2, "planner_0": -1.0}
+        row["steps"] = row["steps"][:3:2]
+        for step, rewards in zip(row["steps"], paid, strict=True):
+            step["rewards"] = dict(rewards)
+            if kind == "rollouts":
+                del step["rewards"]["planner_0"]
+        if kind == "rollouts":
+            del row["returns"]["planner_0"]
+    return {**tree_header(), "kind": kind}, rows
+
+
+@pytest.mark.parametrize(("kind", "num"), [("bench", 4), ("rollouts", 2)])
+def test_a_return_that_is_not_the_sum_of_the_rewards_is_found(kind: str, num: int) -> None:
+    header, rows = paid_rows(kind)
+    found = findings_of(header, rows)["wrong returns"]
+    assert (found.status, found.text) == ("passed", f"{num} returns: each is the sum of the agent's rewards.")
+    rows[1]["returns"]["drafter_0"] += 2e-6
+    assert findings_of(header, rows)["wrong returns"].status == "failed"
+    rows[1]["returns"]["drafter_0"] = 0.7
+    found = findings_of(header, rows)["wrong returns"]
+    assert found.text == (
+        f"1 of {num} returns are not the sums of their episodes' rewards (drafter_0 has 0.7, its rewards sum to 0.3)."
+    )
+    assert found.where.startswith("line 2: ")
+
+
+def test_the_return_of_an_episode_with_an_error_is_not_looked_at() -> None:
+    header, rows = paid_rows("bench")
+    rows[1]["returns"]["drafter_0"] = 0.7
+    rows[1]["error"] = {"kind": "unreachable", "message": "", "agent": None, "step": 1}
+    assert findings_of(header, rows)["wrong returns"].status == "passed"
+
+
+@pytest.mark.parametrize("change", [{"drafter_0": None}, {"drafter_0": 0.3, "nobody_0": 0.0}])
+def test_returns_without_the_rewards_of_every_step_are_not_recorded(change: Row) -> None:
+    header, rows = paid_rows("rollouts")
+    rows[1]["returns"] = change
+    assert findings_of(header, rows)["wrong returns"].status == "not recorded"
 
 
 # ---- What is not recorded -------------------------------------------------------------------------------------------

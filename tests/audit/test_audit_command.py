@@ -49,7 +49,9 @@ def test_a_sound_training_is_audited_by_its_output_folder(run: Run) -> None:
     assert "falling entropy passed nats per token, first to last third: 1 -> 1; mean reward 0.5 -> 0.5." in out
     assert out.endswith("0 checks failed, 0 warnings.")
     found = json.loads(Path("findings.json").read_text())
-    assert {finding["status"] for finding in found["findings"]} == {"passed"}
+    statuses = {finding["name"]: finding["status"] for finding in found["findings"]}
+    assert statuses.pop("wrong returns") == "not recorded"  # rows have the rewards of the agent that acted alone
+    assert set(statuses.values()) == {"passed"}
     for place in ("out/rollouts", "out/rollouts/episodes.jsonl"):
         assert "falling entropy passed" in run(f"audit {place}")[1]
 

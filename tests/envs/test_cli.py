@@ -4,6 +4,7 @@ import dataclasses
 import importlib.metadata
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -302,6 +303,30 @@ def test_check_holds_an_environment_to_the_contract(run: Callable[..., tuple[int
     assert "plan_path_v0" in out
 
 
+def test_check_takes_any_pettingzoo_environment_as_module_and_callable(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "training.md").read_text("utf-8")
+    code = next(each for each in re.findall(r"```python\n(.*?)```", page, re.S) if "class Ask(AECEnv)" in each)
+    (tmp_path / "copied.py").write_text(code.partition("trainer = ")[0] + "\nNUMBER = 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # which the command adds the folder to
+    status, out, _ = run("check", "copied:Ask", "--seeds", "1")
+    assert status == 0, out
+    assert out.startswith("Conformance of ask_v0\n")
+    assert "passed   another process" in out
+    for given, message in {
+        "copied:Asked": "'copied:Asked': module 'copied' has no attribute 'Asked'; expected module:callable, such as",
+        "nowhere:Ask": "'nowhere:Ask': No module named 'nowhere'; expected module:callable, such as",
+        "copied:NUMBER": "copied:NUMBER is 3; expected a function or a class that makes an environment",
+        "copied:": "'copied:': module 'copied' has no attribute ''; expected module:callable",
+    }.items():
+        status, out, err = run("check", given)
+        assert (status, out) == (2, "")
+        assert message in err
+    del sys.modules["copied"]
+
+
 def test_a_new_package_passes_check_at_once(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     status, out, _ = run("new", "number_walk", "--to", str(tmp_path))
     package = tmp_path / "number_walk"
@@ -362,6 +387,7 @@ def test_nothing_is_ever_overwritten(run: Callable[..., tuple[int, str, str]], t
         ("info plan_path --set size=1", "size is 1; expected a whole number from 3 to 100."),
         ("info plan_path --set size=big", "size is 'big'; expected a whole number from 3 to 100."),
         ("info plan_path --set colour=1", "`pettingllms info plan_path` shows the settings."),
+        ("info math:pi", "the environment is 'math:pi'; expected a name, as `pettingllms list` shows it. Only"),
         ("check plan_path --seeds 0", "--seeds is 0; expected at least 1."),
         ("play plan_path --workflow solo", "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan'."),
         ("play plan_path --split exam", "split is 'exam'; expected one of 'train', 'validation', 'test'."),

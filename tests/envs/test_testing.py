@@ -6,6 +6,7 @@ import pickle
 import random
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from gymnasium.spaces import Dict, Sequence
+from gymnasium.utils import EzPickle
 from pettingzoo import AECEnv
+from pettingzoo.utils import BaseWrapper
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import TextEnv
@@ -241,8 +244,40 @@ def test_what_a_stranger_need_not_have_is_skipped_with_the_reason() -> None:
         "pairs of roles": "it has no oracle()",
     }
     assert report["another process"].detail.startswith("make cannot be sent to another process: ")
-    assert report["snapshots"].detail.endswith("by copy.deepcopy, for it has no snapshot()")
+    assert report["snapshots"].detail.endswith("by copying it, for it has no snapshot()")
     assert report["pettingzoo"].detail == "api_test (each observation as the text of a dictionary), seed_test"
+
+
+class Restarting(Bare, EzPickle):
+    """Is made anew by `copy.deepcopy`, as PettingZoo's classic games are."""
+
+    def __init__(self) -> None:
+        EzPickle.__init__(self)
+        Bare.__init__(self)
+
+
+class Locked(Bare):
+    """Holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def test_a_wrapper_around_an_environment_that_is_copied_by_its_constructor_passes() -> None:
+    report = judged(lambda: BaseWrapper(Restarting()), only=["snapshots", "branches"])
+    assert report.ok, report
+    assert report["snapshots"].detail.endswith("by copying it, for it has no snapshot()")
+
+
+def test_an_environment_that_cannot_be_copied_is_told_what_it_lacks() -> None:
+    report = judged(Locked, only=["snapshots", "branches"])
+    assert [result.name for result in report.failed] == ["snapshots", "branches"]
+    for result in report:
+        assert result.detail.startswith(
+            "it has no snapshot() and cannot be copied (TypeError: cannot pickle '_thread.lock' object); expected one "
+            "of the two. Give it snapshot() and restore(), or train it with sampling='parallel'"
+        )
 
 
 class BadlyNamed(Sum):

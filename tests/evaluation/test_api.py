@@ -13,6 +13,7 @@ from chat_server import ChatServer, Faults, serving
 from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked
 from pettingllms_envs.evaluation.api import ChatApi, Endpoint, endpoint_of
 from pettingllms_envs.evaluation.lineup import Spec, parse
+from pettingllms_envs.server_errors import one_line
 
 
 MAZE = "Turn 1 of 4.\n@ . .\n# # G\n. . ."
@@ -178,6 +179,38 @@ def test_what_may_pass_is_tried_again_after_pauses_that_grow(trouble: Any) -> No
     # 0.25, 0.5 and 1 s, each times 0.5 to 1.5.
     assert all(0.5 * pause <= slept <= 1.5 * pause for slept, pause in zip(sleeps, (0.25, 0.5, 1.0), strict=True))
     assert {request.content for request in seen} == {seen[0].content}
+
+
+PAGE = (
+    "<!DOCTYPE html>\n<html><head><title>502 Bad\n Gateway</title><style>h1 {color: red}</style></head>\n<body>"
+    f"<h1>Bad &amp; Gateway</h1>{'<p>nginx</p>' * 5000}</body></html>"
+)
+
+
+@pytest.mark.parametrize(
+    ("page", "content_type", "line"),
+    [
+        (PAGE, "text/html; charset=utf-8", "a page of text/html: '502 Bad Gateway'"),
+        (PAGE, None, "a page of text/html: '502 Bad Gateway'"),
+        ("<html><body><p>No such&nbsp;page</p><script>x()</script>", None, "a page of text/html: 'No such page'"),
+        (f"<html>{'a ' * 500}</html>", None, f"a page of text/html: '{'a ' * 100}'"),
+        ('{"error":\n "no <b> here"}', "application/json", '{"error": "no <b> here"}'),
+        ("x" * 1000, None, "x" * 300),
+        ("", "text/html", "a page of text/html: ''"),
+    ],
+)
+def test_an_error_shows_one_short_line_of_an_html_page(page: str, content_type: str | None, line: str) -> None:
+    assert one_line(page, content_type) == line
+
+
+@pytest.mark.parametrize("status", [404, 400, 502, 200])
+def test_the_page_of_a_proxy_is_named_by_its_title(status: int) -> None:
+    client, _ = answers(httpx2.Response(status, html=PAGE))
+    with pytest.raises((AgentFailed, AgentRefused)) as failed:
+        api(client, patience=0.01).reply(asked())
+    assert "a page of text/html: '502 Bad Gateway'" in str(failed.value)
+    assert "nginx" not in str(failed.value)
+    assert "\n" not in str(failed.value)
 
 
 def test_a_server_that_stays_away_is_told_of_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:

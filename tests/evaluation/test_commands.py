@@ -20,7 +20,9 @@ from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.commands import Refused, at_the_door
 from pettingllms_envs.evaluation import first_contact, record
+from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Oracle, Scripted
 from pettingllms_envs.evaluation.bench import choose
+from pettingllms_envs.evaluation.play import Instance, Rules, episode
 from pettingllms_envs.evaluation.runner import Folder
 
 
@@ -215,6 +217,26 @@ def test_compare_tells_what_it_can(run: Run) -> None:
     ]
 
 
+def test_a_comparison_of_runs_with_default_names_fits_in_80_columns(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for agents in ("oracle", "random"):
+        run(f"bench plan_path --agents {agents} --limit 20")
+    oracle, random = (next(Path("outputs/bench").glob(f"*-{agents}-*")) for agents in ("oracle", "random"))
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["compare", str(oracle), str(random)]) == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert f"A = {oracle.name}    100.0% [83.9, 100.0]" in lines
+    assert f"B = {random.name}        0.0% [0.0, 16.1]" in lines
+    assert "pair        points [interval]  won left:right  p (exact)  needed      verdict" in lines
+    assert "B - A  -100.0 [-100.0, -77.2]            0:20    1.9e-06       2  A is better" in lines
+    assert all(len(line) <= 80 for line in lines if not line.startswith(("p: ", "needed: ")))
+    monkeypatch.setenv("COLUMNS", "160")
+    cli.main(["compare", str(oracle), str(random)])
+    assert f"{random.name} - {oracle.name}" in capsys.readouterr().out
+
+
 def test_crossplay_ablation_and_solo(run: Run) -> None:
     run("bench plan_path --agents oracle --limit 5 --output good")
     run("bench plan_path --agents null --limit 5 --output bad")
@@ -244,6 +266,27 @@ def test_replay_says_that_all_is_the_same_or_what_is_not(run: Run) -> None:
     assert status == 1
     assert "5 of 6 episodes are the same, byte for byte." in out
     assert "The first difference: instance 3, sample 0, step 2 (drafter_0): rewards['planner_0']: expected " in out
+
+
+def test_replay_does_not_count_episodes_that_ended_with_an_error_as_the_same(run: Run) -> None:
+    def silent(asked: Asked) -> str:
+        raise AgentFailed("unreachable", "nobody there")
+
+    run("bench plan_path --agents oracle --limit 2 --output a")
+    whole = record.read(Path("a"))
+    agents = {"drafter_0": Oracle(), "planner_0": Scripted(silent)}
+    instances = [Instance(10 + i, i, {"split": "test"}) for i in range(3)]
+    failed = [episode(pettingllms_envs.make("plan_path"), each, 0, agents, Rules()) for each in instances]
+    record.write_rows(Path("a/episodes.jsonl"), failed)
+    status, out, _ = run("replay a")
+    assert (status, out.strip()) == (1, "3 of 3 episodes ended with an error and could not be compared.")
+    record.write_rows(Path("a/episodes.jsonl"), [*failed, *whole])
+    status, out, _ = run("replay a")
+    assert status == 0
+    assert out.splitlines() == [
+        "2 of 2 episodes are the same, byte for byte.",
+        "3 of 5 episodes ended with an error and could not be compared.",
+    ]
 
 
 def test_replay_scores_anew(run: Run) -> None:

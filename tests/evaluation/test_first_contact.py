@@ -92,6 +92,10 @@ def test_any_answer_is_one_also_of_a_server_that_lists_nothing(
         (httpx2.ConnectError("refused"), "ConnectError: refused"),
         (httpx2.ReadTimeout("slow"), "ReadTimeout: slow"),
         (httpx2.Response(503, text="loading"), "status 503: loading"),
+        (
+            httpx2.Response(502, html="<html>\n<title>502 Bad Gateway</title>\n<p>nginx</p></html>"),
+            "status 502: a page of text/html: '502 Bad Gateway'",
+        ),
     ],
 )
 def test_a_server_that_does_not_answer_is_given_up_after_5_s_for_all_who_ask(trouble: Any, words: str) -> None:

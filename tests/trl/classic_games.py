@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pettingzoo
-from gymnasium import spaces
 from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
+
+from pettingllms_envs.spaces import ChatText
 
 
 class TextGame(BaseWrapper):
     """A classic board game as text: an agent reads the board and replies with the number of its move."""
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(1000)
+    def __init__(self, env: AECEnv) -> None:
+        super().__init__(env)
+        self.prompts = {agent: ChatText() for agent in env.possible_agents}
+        self.replies = {
+            agent: ChatText(replies=[str(move) for move in range(env.action_space(agent).n)])
+            for agent in env.possible_agents
+        }
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
+    def observation_space(self, agent: str) -> ChatText:
+        return self.prompts[agent]
+
+    def action_space(self, agent: str) -> ChatText:
+        return self.replies[agent]
 
     def observe(self, agent: str) -> str:
         seen = super().observe(agent)
@@ -33,19 +41,23 @@ class TextGame(BaseWrapper):
             super().step(None)
             return
         legal = np.flatnonzero(super().observe(self.agent_selection)["action_mask"])
+        moves = {str(move): move for move in legal}
         number = re.search(r"\d+", action)
-        move = int(number[0]) if number else -1
-        super().step(move if move in legal else legal[0])  # an illegal move is replaced
+        super().step(moves.get(number[0] if number else "", legal[0]))  # an illegal move is replaced
 
 
 class TextThrows(BaseWrapper):
     """Rock, paper, scissors as text: an agent sees what the other one threw last, and replies with a number."""
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(1000)
+    def __init__(self, env: AECEnv) -> None:
+        super().__init__(env)
+        self.text = ChatText()  # the space of all strings, the same object at every call
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
+    def observation_space(self, agent: str) -> ChatText:
+        return self.text
+
+    def action_space(self, agent: str) -> ChatText:
+        return self.text
 
     def observe(self, agent: str) -> str:
         return f"The last throw was {super().observe(agent)}. Throw 0, 1 or 2."

@@ -36,6 +36,7 @@ class Endpoint(ThreadingHTTPServer):
         self.first: list[int] = []
         self.answer: Any = {"choices": [{"message": {"role": "assistant", "content": "Moves: R"}}]}
         self.seconds = 0.0
+        self.page = ""
 
     @property
     def url(self) -> str:
@@ -54,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
         text = json.dumps(self.server.answer if status == 200 else {"error": f"no {self.headers['Authorization']}"})
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write((self.server.page or text).encode())
 
     def log_message(self, *args: Any) -> None: ...
 
@@ -82,6 +83,15 @@ def test_a_reply_is_asked_for_with_the_key_and_what_was_set_and_nothing_else(end
     assert KEY not in repr(api)
     assert ChatApi(endpoint.url + "/", "big")(ASK) == "Moves: R"
     assert endpoint.keys[1] is None
+
+
+@pytest.mark.parametrize("status", [200, 404, 502])
+def test_the_page_of_a_proxy_is_named_by_its_title(status: int, endpoint: Endpoint) -> None:
+    endpoint.first, endpoint.page = [status] * 99, f"<html>\n<title>Bad Gateway</title>{'<p>nginx</p>' * 999}</html>"
+    with pytest.raises(RuntimeError, match="a page of text/html: 'Bad Gateway'") as failed:
+        ChatApi(endpoint.url, "big", patience=0.3)(ASK)
+    assert "nginx" not in str(failed.value)
+    assert "\n" not in str(failed.value)
 
 
 def test_a_model_that_says_nothing_is_no_error(endpoint: Endpoint) -> None:

@@ -92,6 +92,20 @@ def test_policies_are_a_layout_or_a_mapping_in_yaml_or_json(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    "argv",
+    [
+        ["--train_seeds", "0", "100", "--train_levels", "1", "2"],
+        ["--train_seeds", "[0, 100]", "--train_levels", "[1, 2]"],
+        ["--train_seeds", "[0,", "100]", "--train_levels", "[1,2]"],  # as a shell splits it without quotes
+        ["--train-seeds=[0,100]", "--train_levels=[1, 2]"],
+    ],
+)
+def test_ranges_and_levels_are_integers_or_json_on_the_command_line(argv: list[str], tmp_path: Path) -> None:
+    script, *_ = parse(*argv, "--env", "some/env-v0", "--output_dir", str(tmp_path), "--use_cpu")
+    assert (script.train_seeds, script.train_levels) == ([0, 100], [1, 2])
+
+
+@pytest.mark.parametrize(
     ("policies", "use_peft", "rank"),
     [
         ("lora", False, 4),  # whose adapters would otherwise have been of another rank than was asked for
@@ -234,6 +248,26 @@ WRONG = {
     "policy of no kind": ({"policies": {"drafter": 3}}, [], r"policies\['drafter'\] is 3; expected"),
     "no rows": ({"train_seeds": None}, [], "train_seeds is None and dataset_name is None; expected one of them"),
     "two kinds of rows": ({"dataset_name": "rows"}, [], "expected one of them"),
+    "range with a comma": (
+        {},
+        ["--train_seeds", "0,100"],
+        r"--train_seeds is '0,100'; expected integers. Write --train_seeds 0 1000, or --train_seeds '\[0, 1000\]'.",
+    ),
+    "levels that are no numbers": (
+        {},
+        ["--train_levels", '["a"]'],
+        r"expected integers. Write --train_levels 1 2, or",
+    ),
+    "a number for a range": (
+        {"train_seeds": 100},
+        [],
+        r"has train_seeds: 100; expected a list of integers. Write train_seeds: \[0, 1000\].",
+    ),
+    "range of fractions": (
+        {"eval_seeds": [0.0, 100.0]},
+        [],
+        r"eval_seeds: \[0.0, 100.0\]; expected a list of integers",
+    ),
     "range of one number": ({"train_seeds": [5]}, [], r"train_seeds is \[5\]; expected two numbers"),
     "levels of nothing": ({"eval_levels": [1]}, [], r"there are levels \[1\], but no eval_seeds"),
     "nothing to evaluate on": (

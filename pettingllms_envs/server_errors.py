@@ -1,0 +1,40 @@
+"""What a server answered instead of what it was asked for, in one short line for an error message.
+
+A proxy answers for a server that is not there with an HTML page, of which an error message needs the title alone.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+
+MOST_READ = 2**16
+"""Characters of a page that are looked at."""
+MOST_OF_PAGE = 200
+"""Characters of a page that are shown."""
+
+_PAGE = re.compile(r"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
+_TITLE = re.compile(r"<title\b[^>]*>(.*?)</title\s*>", re.I | re.S)
+_NOT_TEXT = re.compile(r"<(script|style|head)\b.*?(</\1\s*>|\Z)|<!--.*?(-->|\Z)|<[^>]*(>|\Z)", re.I | re.S)
+
+
+def one_line(answer: str, content_type: str | None = None, *, length: int = 300) -> str:
+    """An answer's text in a line; of an HTML page its title, or where it has none its text without tags.
+
+    Args:
+        answer: The body.
+        content_type: As its header says.
+        length: Characters of anything that is no page.
+    """
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    start = answer[:MOST_READ]
+    if "html" not in kind and not _PAGE.match(start):
+        return " ".join(start.split())[:length]
+    title = _TITLE.search(start)
+    text = _plain(title[1]) if title else ""
+    return f"a page of {kind or 'text/html'}: {(text or _plain(start))[:MOST_OF_PAGE]!r}"
+
+
+def _plain(markup: str) -> str:
+    return " ".join(html.unescape(_NOT_TEXT.sub(" ", markup)).split())
