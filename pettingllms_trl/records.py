@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 
 Message = dict[str, str]
@@ -119,3 +119,16 @@ class Episode:
 def role_of(agent: str) -> str:
     """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
     return re.sub(r"_\d+$", "", agent)
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What a part of a run with a memory offers, so that a checkpoint holds it.
+
+    The state is made of numbers, strings, tensors, lists and mappings, so that it loads with `weights_only=True`.
+    That of a credit scheme must be fit for JSON.
+    """
+
+    def state_dict(self) -> Mapping[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...

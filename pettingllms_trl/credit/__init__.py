@@ -44,7 +44,6 @@ from pettingllms_trl.credit.registry import (
     Credit,
     Named,
     Sampling,
-    Stateful,
     check_advantages,
     judges_own_step_alone,
     name_of,
@@ -58,6 +57,7 @@ from pettingllms_trl.credit.reward_weights import check_weights, reweighed, weig
 from pettingllms_trl.credit.schemes import at_grpo, counterfactual
 from pettingllms_trl.credit.turnwise import loo, magrpo, max_rl
 from pettingllms_trl.credit.values import Value
+from pettingllms_trl.records import Stateful
 
 
 __all__ = [

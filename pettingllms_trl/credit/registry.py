@@ -8,7 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.grouping import Advantages, Scale, episodes
@@ -16,7 +16,7 @@ from pettingllms_trl.credit.in_episodes import dr_mas, gigpo, grpo
 from pettingllms_trl.credit.rae import RunningBaseline
 from pettingllms_trl.credit.schemes import at_grpo, counterfactual
 from pettingllms_trl.credit.turnwise import loo, magrpo, max_rl
-from pettingllms_trl.records import Candidate, Completion, Decision
+from pettingllms_trl.records import Candidate, Completion, Decision, Stateful
 
 
 Sampling = Literal["tree", "parallel"]
@@ -26,15 +26,6 @@ class Credit(Protocol):
     """A credit scheme: advantages in the order of the decisions, one for each candidate."""
 
     def __call__(self, decisions: Sequence[Decision], /) -> Advantages: ...
-
-
-@runtime_checkable
-class Stateful(Protocol):
-    """What a scheme with a memory offers besides, so that a checkpoint holds it. The state must be fit for JSON."""
-
-    def state_dict(self) -> Mapping[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class _Scheme(NamedTuple):

@@ -6,18 +6,15 @@ weights of its own has a reference of its own, and a checkpoint holds where they
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from accelerate.utils import broadcast
 from torch import nn
 from transformers import TrainerCallback
-from trl import GRPOTrainer
 from trl.trainer.callbacks import SyncRefModelCallback
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies import weights
-from pettingllms_trl.policies.profiles import Voice
 from pettingllms_trl.policies.routing import Routing
 
 
@@ -46,58 +43,52 @@ def check_moving(routing: Routing, args: MultiAgentGRPOConfig, *, has_adapter: b
         )
 
 
-class MovesReferences(GRPOTrainer):
-    """See the head of this file."""
+class MovingReferences:
+    """The references of all trained policies with a KL term, where they follow.
 
-    # Set by Layouts.
-    routing: Routing
-    _voices: dict[str, Voice]
+    Args:
+        references: A full model for each of these policies.
+        weights_of: A policy's name to its weights of now.
+        alpha: How far a reference moves towards them, TR-DPO's mixup alpha.
+        saves: Whether this process writes checkpoints; on the others the state is empty.
+    """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.args.sync_ref_model:
-            plugin = self.accelerator.state.deepspeed_plugin
-            if self.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
-                raise ValueError(
-                    "sync_ref_model=True with weights that are spread over processes (FSDP, ZeRO-3), where a "
-                    "checkpoint could not hold the references. Use DDP or ZeRO-2, or leave it out."
-                )
-            self.add_callback(_Sync(self._move_references))
+    def __init__(
+        self,
+        references: Mapping[str, nn.Module],
+        weights_of: Callable[[str], nn.Module],
+        *,
+        alpha: float,
+        saves: bool,
+    ) -> None:
+        self._references, self._weights_of = references, weights_of
+        self._alpha, self._saves = alpha, saves
 
-    def _references(self) -> dict[str, nn.Module]:
-        """Of each trained policy with a KL term; none where they stay as they are."""
-        if not self.args.sync_ref_model:
-            return {}
-        named = {policy.name: self._voices[policy.name].ref_model for policy in self.routing.trained}
-        return {name: self.accelerator.unwrap_model(ref) for name, ref in named.items() if isinstance(ref, nn.Module)}
+    def move(self) -> None:
+        """Once, every reference a step towards its policy."""
+        for name, reference in self._references.items():
+            SyncRefModelCallback.sync_target_model(self._weights_of(name), reference, self._alpha)
 
-    def _move_references(self) -> None:
-        model = self._bare_model
-        references = self._references()
-        for policy in self.routing.trained:
-            if policy.name in references:
-                own, alpha = weights.weights_of(model, policy), self.args.ref_model_mixup_alpha
-                SyncRefModelCallback.sync_target_model(own, references[policy.name], alpha)
+    def state_dict(self) -> dict[str, Any]:
+        """The weights of all references."""
+        return {name: reference.state_dict() for name, reference in self._references.items()} if self._saves else {}
 
-    def _place(self) -> dict[str, Any]:
-        references = self._references() if self.args.should_save else {}
-        return {**super()._place(), "references": {name: ref.state_dict() for name, ref in references.items()}}
-
-    def _take_place(self, place: dict[str, Any]) -> None:
-        super()._take_place(place)
-        for name, reference in self._references().items():
-            if name in place["references"]:
-                reference.load_state_dict(place["references"][name])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there; other processes than the first are sent what it has."""
+        for name, reference in self._references.items():
+            if name in state:
+                reference.load_state_dict(state[name])
             for tensor in reference.state_dict().values():
                 broadcast(tensor)
 
 
-class _Sync(TrainerCallback):
+class MovesReferences(TrainerCallback):
     """Moves references after every `ref_model_sync_steps` optimizer steps."""
 
-    def __init__(self, move: Callable[[], None]) -> None:
-        self._move = move
+    def __init__(self, references: MovingReferences) -> None:
+        self._references = references
 
     def on_step_end(self, args: MultiAgentGRPOConfig, state: Any, control: Any, **kwargs: Any) -> None:
+        """Called by transformers."""
         if state.global_step % args.ref_model_sync_steps == 0:
-            self._move()
+            self._references.move()

@@ -3,17 +3,18 @@
     curriculum = Curriculum(levels=(1, 2, 3, 4, 5), advance_at=0.7)
 
 The trainer writes a `level` into each row before it is played, tells the curriculum how the episodes ended, and saves
-its state with the checkpoint.
+its state with the checkpoint. Of several environments each has levels and a progress of its own (`Curricula`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pettingllms_trl.records import Episode
+from pettingllms_trl.rollout.env_pool import COLUMN, ONLY, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +84,71 @@ class Curriculum:
         if reached and progress.index + 1 < len(self.levels):
             return Progress(progress.index + 1)
         return Progress(progress.index, latest)
+
+
+class Curricula:
+    """A curriculum for each environment that has one, and how far a run has come on each.
+
+    Args:
+        curricula: By the environment's name; where there is one environment, by the empty one.
+    """
+
+    def __init__(self, curricula: Mapping[str, Curriculum]) -> None:
+        self.curricula = dict(curricula)
+        self.progress = dict.fromkeys(self.curricula, Progress())
+
+    def assign(self, rows: Sequence[Mapping[str, Any]], seed: str) -> list[Mapping[str, Any]]:
+        """The rows in their order, those whose environment has a curriculum with their level."""
+        assigned = list(rows)
+        for name, curriculum in self.curricula.items():
+            own = [i for i, row in enumerate(rows) if name == ONLY or row[COLUMN] == name]
+            own_seed = seed if name == ONLY else f"{seed}/{name}"
+            of_own = curriculum.assign([rows[i] for i in own], self.progress[name], own_seed)
+            for i, row in zip(own, of_own, strict=True):
+                assigned[i] = row
+        return assigned
+
+    def advance(self, rows: Sequence[Row], episodes: Sequence[Episode]) -> None:
+        """Count these episodes of these rows, each for its environment."""
+        for name, curriculum in self.curricula.items():
+            own = [episode for episode in episodes if episode.environment == name]
+            self.progress[name] = curriculum.after(self.progress[name], rows, own)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Index and latest successes on each."""
+        return {name: [progress.index, list(progress.latest)] for name, progress in self.progress.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there; an environment that has a curriculum no more is left out."""
+        for name, (index, latest) in state.items():
+            if name in self.progress:
+                self.progress[name] = Progress(index, tuple(latest))
+
+
+def by_environment(
+    curriculum: Curriculum | Mapping[str, Curriculum] | None, names: Collection[str]
+) -> Mapping[str, Curriculum]:
+    """The user's `curriculum=` by environment; those without one play their rows as they are.
+
+    Args:
+        curriculum: One, or one by name.
+        names: Of the environments; the empty one where there is one alone.
+
+    Raises:
+        ValueError: One curriculum for several environments, or one for an environment that there is not.
+    """
+    if curriculum is None:
+        return {}
+    several = ONLY not in names
+    if isinstance(curriculum, Curriculum):
+        if several:
+            raise ValueError(
+                f"one curriculum for the environments {', '.join(names)}, whose levels have nothing to do with each "
+                "other. Give one for each that shall have one: curriculum={name: Curriculum(...)}."
+            )
+        return {ONLY: curriculum}
+    unknown = [name for name in curriculum if name not in names]
+    if unknown:
+        known = ", ".join(names) if several else "one environment, which has no name; write curriculum=Curriculum(...)"
+        raise ValueError(f"curriculum has the names {unknown}; expected some of those in env: {known}.")
+    return curriculum

@@ -14,40 +14,35 @@ from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset
 
 from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
-from pettingllms_trl.checkpoints.checkpointer import Survives
 from pettingllms_trl.credit.reward_functions import Judgement, of_no_use
 from pettingllms_trl.credit.selection import Selection, metrics_of, select, shifted
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.schedule import Schedule, learners
 from pettingllms_trl.records import Decision, Episode, role_of
-from pettingllms_trl.rollout.curricula import Curricula, after, assign
-from pettingllms_trl.rollout.curriculum import Progress
+from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.env_pool import ONLY, Row
 from pettingllms_trl.rollout.prompts import check_conversations
 from pettingllms_trl.trainer import recorder
-from pettingllms_trl.trainer.dataloading import EpochSampler, places
+from pettingllms_trl.trainer.dataloading import EpochSampler, RowsPlayed, places
 from pettingllms_trl.trainer.metrics import of_episodes
 from pettingllms_trl.trainer.playing import Plays
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit, check_groups
 
 
-class Collects(Survives, Plays):
+class Collects(Plays):
     """See the head of this file."""
 
     # Set by MultiAgentGRPOTrainer, and by the constructors of TRL and transformers.
     _credit: credits.Credit
-    _curricula: Curricula
+    curricula: Curricula
+    rows_played: RowsPlayed
     _filters: Sequence[credits.Filter]
-    _progress: dict[str, Progress]
     _rollout_log: recorder.RolloutLog | None
     _schedule: Schedule | None
     num_generations: int
     num_generations_eval: int
     _signature_columns: list[str] | None
     _step: int
-
-    _num_rows_played = 0
-    """Of the training data, since its first epoch began."""
 
     # ---- Data: a row is an instance ---------------------------------------------------------------------------------
 
@@ -157,7 +152,7 @@ class Collects(Survives, Plays):
         if self.args.max_resamples:  # then the data loader only counts the steps
             rows = self._next_rows(self._rows_per_generation)
         else:
-            self._num_rows_played += self._rows_per_generation
+            self.rows_played.next(self._rows_per_generation)
         self._judgements = {}
         partners = set(self.routing.of_agent) - self._learning_agents
         episodes: list[Episode] = []
@@ -167,7 +162,7 @@ class Collects(Survives, Plays):
             if selection is not None:
                 rows = self._next_rows(selection.num_more)
             name = f"{self._name_of_generation}+{wave}" if wave else self._name_of_generation
-            rows = assign(self._curricula, rows, self._progress, f"{self.args.seed}/{name}")
+            rows = self.curricula.assign(rows, f"{self.args.seed}/{name}")
             more = self._play(
                 rows,
                 sampling=self.args.sampling,
@@ -189,8 +184,8 @@ class Collects(Survives, Plays):
             if not selection.num_more:
                 break
         assert selection is not None
-        self._progress = after(self._curricula, self._progress, played, episodes)
-        for of, progress in self._progress.items():
+        self.curricula.advance(played, episodes)
+        for of, progress in self.curricula.progress.items():
             level = "curriculum/level" if of == ONLY else f"env/{of}/curriculum/level"
             self._metrics["train"][level].append(float(progress.index + 1))
         if self.args.check_groups:
@@ -258,13 +253,13 @@ class Collects(Survives, Plays):
             policies=self.routing.of_agent,
             ends={*self.eos_token_ids, self._tokenizer.pad_token_id},
             step=step,
-            first=self._num_rows_played - len(rows),
+            first=self.rows_played.number - len(rows),
         )
         self._rollout_log.write(made, step)
 
     def _next_rows(self, number: int) -> list[Row]:
         """The next rows of the training data, in the data loader's order, on into its next epochs."""
-        start, self._num_rows_played = self._num_rows_played, self._num_rows_played + number
+        start = self.rows_played.next(number)
         return [self.train_dataset[i] for i in places(self._sampler(repeat_count=1), start, number)]
 
     def _taught(self, episodes: Sequence[Episode]) -> list[Decision]:
@@ -276,7 +271,9 @@ class Collects(Survives, Plays):
         for name, value in metrics_of(selection, num_played=num_played, num_wanted=self._rows_per_generation).items():
             self._metrics["train"][name].append(value)
         if self.args.max_resamples:
-            self._metrics["train"]["rollout/data_epoch"] = [self._num_rows_played / len(self._sampler(repeat_count=1))]
+            self._metrics["train"]["rollout/data_epoch"] = [
+                self.rows_played.number / len(self._sampler(repeat_count=1))
+            ]
         if not selection.kept.decisions and self.is_world_process_zero():
             warnings.warn(
                 f"step {self.state.global_step}: the filters dropped every decision of the generation, so nothing is "
@@ -311,14 +308,3 @@ class Collects(Survives, Plays):
                 if judged is not None:
                     judgements.setdefault((decision.agent, decision.turn), []).append(judged[1])
         return judgements
-
-    def _place(self) -> dict[str, Any]:
-        progress = {name: [each.index, list(each.latest)] for name, each in self._progress.items()}
-        return {**super()._place(), "curriculum": progress, "num_rows_played": self._num_rows_played}
-
-    def _take_place(self, place: dict[str, Any]) -> None:
-        super()._take_place(place)
-        for name, (index, latest) in place["curriculum"].items():
-            if name in self._progress:
-                self._progress[name] = Progress(index, tuple(latest))
-        self._num_rows_played = place["num_rows_played"]

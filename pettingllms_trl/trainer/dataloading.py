@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -49,6 +49,25 @@ class EpochSampler(RepeatSampler):
             for _ in range(self.epoch):
                 torch.randperm(self.num_samples, generator=self.generator)
         return super().__iter__()
+
+
+class RowsPlayed:
+    """How many rows of the training data were played since its first epoch began."""
+
+    number = 0
+
+    def next(self, number: int) -> int:
+        """Count further rows. Returns the place of the first of them."""
+        start, self.number = self.number, self.number + number
+        return start
+
+    def state_dict(self) -> dict[str, int]:
+        """The number."""
+        return {"number": self.number}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from there."""
+        self.number = state["number"]
 
 
 def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:

@@ -22,7 +22,6 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, gather_object
 from torch import distributed, nn
 from torch.distributed.fsdp import FSDPModule, StateDictType
-from torch.distributed.tensor import DTensor
 from trl.models.utils import add_hooks, remove_hooks
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
@@ -186,13 +185,6 @@ def _buckets(gradients: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
         bucket.append(gradient)
         size += gradient.numel()
     yield bucket
-
-
-def here(parameter: torch.Tensor) -> torch.Tensor:
-    """The part of a parameter that this process holds."""
-    if isinstance(parameter, DTensor):
-        return parameter.to_local()
-    return parameter.ds_tensor if hasattr(parameter, "ds_tensor") else parameter  # ZeRO-3's shard
 
 
 @contextmanager

@@ -22,15 +22,66 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from pettingllms_trl.credit import Advantages
+from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
 from pettingllms_trl.policies.profiles import Voice
 from pettingllms_trl.policies.sampling import SamplingOverrides
 from pettingllms_trl.records import Completion, Decision, Episode
 from pettingllms_trl.trainer.delayed_rewards import REMEDIES
-from pettingllms_trl.update.health import GroupStatistics, RoleSignal, group_statistics, name_in
 
 
 MOST_CUT_OFF = 0.5
 """Greatest share of an agent's replies that may be cut off without a warning."""
+
+
+FLAT_GENERATIONS = 10
+"""So many in a row in which an agent learns nothing are reported."""
+DELAYED_GENERATIONS, DELAYED_GROUPS = 2, 32
+"""After so many generations and groups it is reported that an agent's own steps pay all replies alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSignal:
+    """Whether an agent has had anything to learn from so far.
+
+    Args:
+        num_flat_generations: The last ones in a row in which all its groups were flat.
+        num_flat_groups: Of those generations.
+        has_learned: Whether any group before was not flat.
+        is_constant: Whether all steps of those generations paid the same.
+        told: Whether it was said that it is paid later.
+    """
+
+    num_flat_generations: int = 0
+    num_flat_groups: int = 0
+    has_learned: bool = False
+    is_constant: bool = True
+    told: bool = False
+
+    def after(self, statistics: GroupStatistics) -> RoleSignal:
+        """The record once another generation is over."""
+        if not statistics.is_flat:
+            return RoleSignal(has_learned=True)
+        return RoleSignal(
+            num_flat_generations=self.num_flat_generations + 1,
+            num_flat_groups=self.num_flat_groups + statistics.num_groups,
+            has_learned=self.has_learned,
+            is_constant=self.is_constant and statistics.rewards[0] == statistics.rewards[1],
+            told=self.told,
+        )
+
+    def is_delayed(self, latest: GroupStatistics) -> bool:
+        """Whether it is to be said now that the agent is paid at later steps.
+
+        One whose own steps once paid differently, or pay differently from instance to instance, may have solved its
+        part; of that is spoken only after `FLAT_GENERATIONS`.
+        """
+        enough = self.num_flat_generations >= DELAYED_GENERATIONS and self.num_flat_groups >= DELAYED_GROUPS
+        return latest.is_delayed and self.is_constant and enough and not self.has_learned and not self.told
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is to be said now that the agent has learned nothing for long."""
+        return self.num_flat_generations == FLAT_GENERATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

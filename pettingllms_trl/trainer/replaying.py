@@ -16,15 +16,18 @@ from accelerate.utils import broadcast_object_list, gather
 from trl.trainer.utils import nanmax, nanmin, nanstd, shuffle_sequence_dict
 
 from pettingllms_trl import credit as credits
+from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.selection import Selection, num_tokens
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.records import Completion, Decision
+from pettingllms_trl.records import Completion, Decision, Episode
 from pettingllms_trl.trainer.collecting import Collects
 from pettingllms_trl.trainer.metrics import of_completions
+from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
+from pettingllms_trl.trainer.rollout_checks import RolloutAudit
 from pettingllms_trl.update.assignment import Deal, deal, pick
-from pettingllms_trl.update.health import coordinates
 from pettingllms_trl.update.micro_batches import Batch, Shared, cut, take, tokens
 from pettingllms_trl.update.packed_logprobs import SharesPrefixes
+from pettingllms_trl.update.step_guard import coordinates
 from pettingllms_trl.update.token_budget import Size, deal_by_tokens
 
 
@@ -39,6 +42,9 @@ class Replays(SharesPrefixes, Collects):
     """See the head of this file."""
 
     _credit: credits.Credit
+    _monitor: LearningMonitor
+    _rollout_audit: RolloutAudit | None
+    _buffered_inputs: list[list[Batch]] | None
     _replayed: list[dict[str, Any]]
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
@@ -56,14 +62,23 @@ class Replays(SharesPrefixes, Collects):
             self._buffered_inputs = self._batches(decisions, advantages, selection)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
-    def _advantages_of(self, decisions: Sequence[Decision]) -> credits.Advantages:
+    def _watch(self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages) -> None:
+        """Warn where a generation shows that an agent cannot learn, or that groups are broken."""
+        found = list(self._monitor.observe(episodes, decisions, advantages))
+        if self._rollout_audit is not None:
+            found += self._rollout_audit.observe(episodes, dict(zip(map(id, decisions), advantages, strict=True)))
+        if self.is_world_process_zero():
+            for words in found:
+                warn_above_progress_bar(f"step {self.state.global_step}: {words}")
+
+    def _advantages_of(self, decisions: Sequence[Decision]) -> Advantages:
         """The advantages of all decisions that teach; the credit sees them once, before any is left out."""
         advantages = self._credit(decisions) if decisions else []
         credits.check_advantages(advantages, decisions)
         return advantages
 
     def _batches(
-        self, decisions: Sequence[Decision], advantages: credits.Advantages, selection: Selection
+        self, decisions: Sequence[Decision], advantages: Advantages, selection: Selection
     ) -> list[list[Batch]]:
         """Decisions to the forward passes of each of a generation's micro-steps; what is not selected is left out."""
         of_agent = self.routing.of_agent

@@ -1,19 +1,20 @@
 """`MultiAgentGRPOTrainer`: what a user makes, checked at the door, and the loss of a micro-step; the rest is below it.
 
-| file            | class                   | what                                                                 |
-|-----------------|-------------------------|----------------------------------------------------------------------|
-| `trainer.py`    | `MultiAgentGRPOTrainer` | arguments, a micro-step's forward passes, evaluation                 |
-| `entropy.py`    | `SteersEntropy`         | each policy's entropy bonus                                          |
-| `references.py` | `MovesReferences`       | references that follow their policies                                |
-| `replaying.py`  | `Replays`               | a generation's decisions to the forward passes of its micro-steps    |
-| `sharing.py`    | `SharesPrefixes`        | a prompt is read once for all sequences that begin with it           |
-| `collecting.py` | `Collects`              | rows to a generation's episodes, and what of them is trained on      |
-| `survival.py`   | `Survives`              | checkpoints, resumption, signals                                     |
-| `skipping.py`   | `SkipsSteps`            | steps that are not finite change no weight                           |
-| `playing.py`    | `Plays`                 | rows to episodes                                                     |
-| `layouts.py`    | `Layouts`               | the weights of several policies                                      |
-| `apart.py`      | `KeepsApart`            | learning rates, clipping and folders, policy by policy               |
-| TRL             | `GRPOTrainer`           | padding, masks, old and reference log-probabilities, losses, metrics |
+| file                               | class                   | what                                             |
+|------------------------------------|-------------------------|--------------------------------------------------|
+| `trainer/trainer.py`               | `MultiAgentGRPOTrainer` | arguments, and the parts that it makes of them   |
+| `trainer/hooks.py`                 | `TRLHooks`              | a micro-step's forward passes; checkpoints       |
+| `trainer/replaying.py`             | `Replays`               | a generation's decisions to forward passes       |
+| `trainer/collecting.py`            | `Collects`              | rows to a generation's episodes                  |
+| `trainer/playing.py`               | `Plays`                 | rows to episodes                                 |
+| `update/packed_logprobs.py`        | `SharesPrefixes`        | a prompt is read once for all its completions    |
+| `checkpoints/publishing.py`        | `Publishes`             | the team's card and upload                       |
+| `policies/team.py`                 | `Layouts`               | the weights of several policies                  |
+| `policies/optim.py`                | `KeepsApart`            | learning rates, clipping and folders of policies |
+| TRL                                | `GRPOTrainer`           | padding, masks, log-probabilities, losses        |
+
+Parts with a state of their own, which a checkpoint holds: `entropy` (`EntropyBonus`), `guard` (`StepGuard`),
+`references`, `curricula`, `rows_played`, and the credit scheme where it has a memory.
 
 With one agent, one turn and K siblings this is `GRPOTrainer`, step for step. The private seams that all of it stands
 on are pinned by `tests/trl/trainer/test_trl_seams.py`.
@@ -21,12 +22,9 @@ on are pinned by `tests/trl/trainer/test_trl_seams.py`.
 
 from __future__ import annotations
 
-import math
-import time
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
@@ -34,10 +32,9 @@ import torch
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
-from trl import GRPOTrainer
-from trl.models.utils import disable_gradient_checkpointing
 
 from pettingllms_trl import credit as credits
+from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publishes
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.reward_functions import RewardFunction, RewardFunctions
@@ -48,27 +45,27 @@ from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.engines.versions import CountsSteps
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.prompt_encoder import reader
-from pettingllms_trl.policies.references import MovesReferences
+from pettingllms_trl.policies.references import MovesReferences, MovingReferences
 from pettingllms_trl.policies.routing import Policy, route
 from pettingllms_trl.policies.schedule import Alternate, Schedule, check_windows, learners
 from pettingllms_trl.policies.team import instead
-from pettingllms_trl.policies.walks import modules_of, training
+from pettingllms_trl.policies.weights import weights_of
+from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.branch_probe import Branching
-from pettingllms_trl.rollout.curricula import by_environment
-from pettingllms_trl.rollout.curriculum import Curriculum, Progress
+from pettingllms_trl.rollout.curriculum import Curricula, Curriculum, by_environment
 from pettingllms_trl.rollout.env_checks import Env, agents_of, check_envs, check_levels, check_openings, env_makers
 from pettingllms_trl.rollout.prompts import remembering
-from pettingllms_trl.trainer.dataloading import check_num_rows
+from pettingllms_trl.trainer.dataloading import RowsPlayed, check_num_rows
 from pettingllms_trl.trainer.delayed_rewards import check_delayed_roles
-from pettingllms_trl.trainer.distributed import accumulating, average_gradients, check_processes, check_sharding
+from pettingllms_trl.trainer.distributed import check_processes, check_sharding
+from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
 from pettingllms_trl.trainer.replaying import Replays, replay
-from pettingllms_trl.update.entropy import SteersEntropy
-from pettingllms_trl.update.micro_batches import Batch
-from pettingllms_trl.update.pass_metrics import Pass, of_micro_step
+from pettingllms_trl.update.entropy import EntropyBonus
+from pettingllms_trl.update.step_guard import StepGuard
 
 
-class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
+class MultiAgentGRPOTrainer(TRLHooks, Replays, Publishes):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
     [Stronger Together](https://huggingface.co/papers/2510.11062)). `processing_class`, `callbacks`, `optimizers` and
@@ -156,8 +153,6 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
     # Set by the constructors of TRL and transformers.
     num_generations: int
     num_generations_eval: int
-    _buffered_inputs: list[list[Batch]] | None
-    _current_train_step_time: float
     _signature_columns: list[str] | None
 
     def __init__(
@@ -210,9 +205,9 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
             num_continuations=args.num_continuations,
         )
         check_resampling(args, self._filters, train_dataset)
-        self._curricula = by_environment(curriculum, self._envs)
-        self._progress = dict.fromkeys(self._curricula, Progress())
-        for name, each in self._curricula.items():
+        self.curricula = Curricula(by_environment(curriculum, self._envs))
+        self.rows_played = RowsPlayed()
+        for name, each in self.curricula.curricula.items():
             check_levels(self._envs[name][0], each)
         check_openings(self._envs, remembering(args.history, agents_of(self._envs)))
         self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
@@ -227,8 +222,6 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
                 "trainable=True."
             )
         check_num_rows(train_dataset, args)
-        self._logged_passes: list[Pass] = []
-        self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
         self._judgements = {}
         self._can_train = train_dataset is not None
         check_served(routing, args)
@@ -270,6 +263,7 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
                 chat_template_kwargs=self.chat_template_kwargs,
             )
         )
+        self._make_parts(args)
         # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()
@@ -278,124 +272,55 @@ class MultiAgentGRPOTrainer(SteersEntropy, MovesReferences, Replays, Publishes):
         if self._can_train:
             self._try_sharing()
 
-    # ---- The update -----------------------------------------------------------------------------------------------
+    def _moving_references(self) -> MovingReferences | None:
+        """Those that follow their policies (`sync_ref_model`).
 
-    def training_step(
-        self, model: torch.nn.Module, inputs: Any, num_items_in_batch: torch.Tensor | int | None = None
-    ) -> torch.Tensor:
-        """TRL's micro-step, as one forward and backward after another; an adapter is never switched in between."""
-        began = time.perf_counter()
-        loss = torch.zeros((), device=self.accelerator.device)
-        # The mode decides in `_prepare_inputs` whether this is training or evaluation.
-        with training(model, self._walks.of(model, modules_of)):
-            passes = self._prepare_inputs(inputs)
-            if self.is_deepspeed_enabled and not self._passes:
-                self._touch(model, self.routing.trained)
-            for batch in passes:
-                if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
-                    self._unmoved.add(batch["policy"])
-                    continue
-                with accumulating(model, self.accelerator), self._attending(batch["policy"]):
-                    # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
-                    loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
-        self._log_passes()
-        self._steer_entropy()
-        if self.accelerator.sync_gradients:
-            self._finish_gradients(model)
-        self._step += 1
-        self._current_train_step_time += time.perf_counter() - began
-        if self._step % self.current_gradient_accumulation_steps == 0:
-            self._metrics["train"]["step_time"].append(self._current_train_step_time)
-            self._current_train_step_time = 0.0
-            self._walks.forget()
-        return loss
-
-    def _finish_gradients(self, model: torch.nn.Module) -> None:
-        """After an optimizer step's last pass."""
-        if self.is_deepspeed_enabled:
-            if self.args.entropy_coef and not self.use_adaptive_entropy:  # logged by TRL in a step's last pass
-                self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
-            self._stop_if_not_finite()
-            self._touch(model, self.routing.trained, steps=True)
-        else:
-            # All of their rows are left out: a gradient of zero, which the optimizer takes another way than none.
-            for policy in self.routing.trained:
-                if policy.name in self._unmoved and all(p.grad is None for p in self._parameters_of(policy)):
-                    self._touch(model, [policy])
-            if self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
-                average_gradients(p for policy in self.routing.trained for p in self._parameters_of(policy))
-        self._unmoved.clear()
-
-    def _touch(self, model: torch.nn.Module, policies: Sequence[Policy], *, steps: bool = False) -> None:
-        """Give all that these policies train a gradient of zero, by a pass of two tokens.
-
-        Where all rows of a policy are left out, its optimizer step is one with such gradients. DeepSpeed needs them
-        before an optimizer step's first pass and after its last: it takes what has no gradient in the first for last
-        step's (`partition_grads` of ZeRO-3), with an offloaded optimizer what has none in the last, and steps within
-        a backward pass, of which there may be none.
-
-        Args:
-            model: As `accelerator` prepared it.
-            policies: At least one.
-            steps: DeepSpeed's optimizer step follows.
+        Raises:
+            ValueError: Weights are spread over processes.
         """
-        zero = torch.zeros((), device=self.accelerator.device)
-        scaling = {"scale_wrt_gas": False} if self.is_deepspeed_enabled else {}
-        with (
-            disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs),
-            accumulating(model, self.accelerator) if not steps else nullcontext(),
-        ):
-            for policy in policies:
-                self._activate(policy.name)
-                ids = torch.full((1, 2), self.eos_token_ids[0], device=zero.device)
-                scores, _, _ = self._get_per_token_logps_and_entropies(model, ids, torch.ones_like(ids), 1)
-                zero = zero + 0.0 * scores.sum()
-            self.accelerator.backward(zero, **scaling)
-
-    def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
-        self._activate(inputs["policy"])
-        scale = inputs["loss_scale"]
-        if scale != 1.0:
-            # Losses that divide by the generation's tokens need no scale; undone here, so that the same factor serves
-            # them and the terms that are a mean over the pass (entropy bonus, router loss).
-            inputs = {**inputs, "num_items_in_batch": inputs["num_items_in_batch"] * scale}
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        before = {key: len(values) for key, values in metrics.items()}
-        loss = super()._compute_loss(model, inputs)
-        num_rows, num_tokens = len(inputs["advantages"]), inputs["num_tokens"]
-        if "fills_up" in inputs:
-            counts = torch.tensor([num_rows, int(inputs["fills_up"].sum()), num_tokens], device=loss.device)
-            num_rows, num_fillers, num_tokens = self.accelerator.reduce(counts, reduction="sum").tolist()
-            self._mend_means(metrics, before, num_rows, num_fillers)
-            num_rows -= num_fillers
-        logged = {key: values.pop() for key, values in metrics.items() if len(values) > before.get(key, 0)}
-        self._logged_passes.append(
-            Pass(policy=inputs["policy"], metrics=logged, num_rows=num_rows, num_tokens=num_tokens, loss_scale=scale)
+        if not self.args.sync_ref_model:
+            return None
+        plugin = self.accelerator.state.deepspeed_plugin
+        if self.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
+            raise ValueError(
+                "sync_ref_model=True with weights that are spread over processes (FSDP, ZeRO-3), where a checkpoint "
+                "could not hold the references. Use DDP or ZeRO-2, or leave it out."
+            )
+        own = {policy.name: self._voices[policy.name].ref_model for policy in self.routing.trained}
+        references = MovingReferences(
+            {
+                name: self.accelerator.unwrap_model(ref)
+                for name, ref in own.items()
+                if isinstance(ref, torch.nn.Module)
+            },
+            lambda name: weights_of(self._bare_model, self._policies[name]),
+            alpha=self.args.ref_model_mixup_alpha,
+            saves=self.args.should_save,
         )
-        return loss if scale == 1.0 else loss * scale
+        self.add_callback(MovesReferences(references))
+        return references
 
-    def _mend_means(self, metrics: Any, before: Mapping[str, int], num_rows: int, num_fillers: int) -> None:
-        """Means over sequences that TRL took over rows that only fill up, too: each is unclipped, its weight 1."""
-        sequence = self.importance_sampling_level == "sequence"
-        of_fillers = {f"clip_ratio/{kind}_mean": 0.0 for kind in ("low", "high", "region") if sequence}
-        of_fillers |= {"cispo_clip_ratio": 0.0} if sequence else {}
-        of_fillers |= {"vespo/phi_seq_mean": 1.0}
-        real = num_rows - num_fillers
-        for key, value in of_fillers.items():
-            if len(metrics.get(key, ())) > before.get(key, 0):
-                metrics[key][-1] = (metrics[key][-1] * num_rows - value * num_fillers) / real if real else math.nan
+    def _make_parts(self, args: MultiAgentGRPOConfig) -> None:
+        """The parts of an update, and the checkpoints that hold their states."""
+        self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
+        self.guard = StepGuard(list(self.routing.of_agent))
+        self.references = self._moving_references()
+        parts: dict[str, Any] = {
+            "credit": self._credit,
+            "curricula": self.curricula,
+            "rows": self.rows_played,
+            "guard": self.guard,
+            "monitor": self._monitor,
+            "entropy": self.entropy,
+            "references": self.references,
+        }
+        stateful = {name: part for name, part in parts.items() if isinstance(part, Stateful)}
+        self.checkpointer = Checkpointer(args, self.accelerator, stateful)
 
-    def _log_passes(self) -> None:
-        """A micro-step's passes, as one for each policy."""
-        passes, self._logged_passes = self._logged_passes, []
-        metrics = self._metrics["train"]
-        for name in dict.fromkeys(each.policy for each in passes):
-            own = [each for each in passes if each.policy == name]
-            by_row = self.importance_sampling_level == "sequence"
-            for key, value in of_micro_step(own, ratios_of_rows=by_row).items():
-                metrics[key].append(value)
-                if len(self.routing.trained) > 1:
-                    metrics[f"policy/{name}/{key}"].append(value)
+    @property
+    def stopped_by(self) -> str | None:
+        """The signal that ended the last `train()`, of whichever process, `None` if it came to its end."""
+        return self.checkpointer.stopped_by
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""

@@ -8,15 +8,12 @@ policy, are steered by the same rule (Skywork-OR1, arXiv:2505.22312) once in eve
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
-from trl import GRPOTrainer
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies.routing import Routing
-from pettingllms_trl.update.micro_batches import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,63 +38,54 @@ class EntropyControl:
         return replace(self, coefficient=coefficient, entropy=entropy)
 
 
-class SteersEntropy(GRPOTrainer):
-    """See the head of this file."""
+class EntropyBonus:
+    """The coefficients of all trained policies, and the entropies of the optimizer step in progress.
 
-    # Set by MultiAgentGRPOTrainer and by GRPOTrainer.
-    routing: Routing
-    entropy_coef: float
-    use_adaptive_entropy: bool
+    Args:
+        policies: Names of the trained policies, in their order.
+        args: Coefficient, target, and how far a step moves the coefficient.
+    """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._entropy: dict[str, EntropyControl] = {}
-        self._entropy_sums: dict[str, torch.Tensor | None] = {}
-        super().__init__(*args, **kwargs)
+    def __init__(self, policies: Sequence[str], args: MultiAgentGRPOConfig) -> None:
+        self._args = args
+        self._controls = dict.fromkeys(policies, EntropyControl(args.entropy_coef))
+        self._sums: dict[str, torch.Tensor] = {}
 
-    def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
-        name = inputs["policy"]
-        control = self._entropy.get(name, EntropyControl(self.args.entropy_coef))
-        self.entropy_coef = control.coefficient * inputs["entropy_scale"]
-        if not self.use_adaptive_entropy:
-            logged = self._metrics["train"]["entropy_coef"] if self._entropy_bonus_enabled else []
-            before = len(logged)
-            loss = super()._compute_loss(model, inputs)
-            if len(logged) > before:
-                logged[-1] = control.coefficient
-            return loss
-        self._last_world_entropy, self._entropy_window_stats = control.entropy, self._entropy_sums.get(name)
-        is_last = self.accelerator.sync_gradients
-        self.accelerator.sync_gradients = False  # TRL steers where it is set, which would be in every pass
-        try:
-            return super()._compute_loss(model, inputs)
-        finally:
-            self.accelerator.sync_gradients = is_last
-            self._entropy_sums[name] = self._entropy_window_stats
+    def control(self, policy: str) -> EntropyControl:
+        """A policy's coefficient, and its entropy in the last optimizer step."""
+        return self._controls[policy]
 
-    def _steer_entropy(self) -> None:
-        """After a micro-step: at the end of an optimizer step, each policy's coefficient for the next."""
-        if not (self.use_adaptive_entropy and self.accelerator.sync_gradients):
-            return
-        metrics = self._metrics["train"]
-        for policy in self.routing.trained:
-            sums = self._entropy_sums.pop(policy.name, None)
-            sums = torch.zeros(2, device=self.accelerator.device) if sums is None else sums
-            sums = self.accelerator.reduce(sums, reduction="sum")
-            control = self._entropy.get(policy.name, EntropyControl(self.args.entropy_coef))
-            if sums[1] > 0:
-                control = control.after((sums[0] / sums[1].clamp(min=1.0)).item(), self.args)
-            self._entropy[policy.name] = control
-            metrics["entropy_coef"].append(control.coefficient)
-            if len(self.routing.trained) > 1:
-                metrics[f"policy/{policy.name}/entropy_coef"].append(control.coefficient)
-        first = self._entropy[self.routing.trained[0].name]
-        # Where TRL has its one, which it also writes beside a checkpoint.
-        self.entropy_coef, self._last_world_entropy = first.coefficient, first.entropy
+    @property
+    def first(self) -> EntropyControl:
+        """That of the first policy, for what has room for one."""
+        return next(iter(self._controls.values()))
 
-    def _place(self) -> dict[str, Any]:
-        entropy = {name: [control.coefficient, control.entropy] for name, control in self._entropy.items()}
-        return {**super()._place(), "entropy": entropy}
+    def sums(self, policy: str) -> torch.Tensor | None:
+        """Sum of entropies and number of tokens of a policy in this optimizer step, (2,); `None` before its first."""
+        return self._sums.get(policy)
 
-    def _take_place(self, place: dict[str, Any]) -> None:
-        super()._take_place(place)
-        self._entropy = {name: EntropyControl(*values) for name, values in place["entropy"].items()}
+    def keep(self, policy: str, sums: torch.Tensor | None) -> None:
+        """The sums after a further forward pass of a policy."""
+        if sums is not None:
+            self._sums[policy] = sums
+
+    def steer(self, reduce: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> dict[str, float]:
+        """At the end of an optimizer step: the coefficients for the next.
+
+        Args:
+            reduce: The sum of a tensor over all processes.
+            device: Of that tensor.
+        """
+        for name, control in self._controls.items():
+            total = reduce(self._sums.pop(name, torch.zeros(2, device=device)))
+            if total[1] > 0:
+                self._controls[name] = control.after((total[0] / total[1].clamp(min=1.0)).item(), self._args)
+        return {name: control.coefficient for name, control in self._controls.items()}
+
+    def state_dict(self) -> dict[str, list[float]]:
+        """Coefficient and entropy of each policy."""
+        return {name: [control.coefficient, control.entropy] for name, control in self._controls.items()}
+
+    def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
+        """Go on from there."""
+        self._controls |= {name: EntropyControl(*values) for name, values in state.items()}

@@ -1,87 +1,131 @@
-"""`SkipsSteps`: an optimizer step whose loss or gradient is not finite is not taken, and too many of them end the run.
+"""`StepGuard`: an optimizer step whose loss or gradient is not finite is not taken, and too many of them end the run.
 
-What is too many is in `health.py`. DeepSpeed steps by itself; with it the first one ends the run.
+It keeps the losses of the optimizer step in progress with their batches, whose columns say which decisions they are
+of, and the record of the steps that were skipped. DeepSpeed steps by itself; with it the first one ends the run.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
-from trl import GRPOTrainer
 
-from pettingllms_trl.policies.routing import Routing
-from pettingllms_trl.update.health import Skips, named
+from pettingllms_trl.records import Decision
 
 
-class SkipsSteps(GRPOTrainer):
-    """See the head of this file."""
+MOST_SKIPPED_IN_A_ROW = 2
+MOST_SKIPPED_LATELY = 5
+LATELY = 100
+MOST_NAMED = 20
+"""Decisions that an error names."""
 
-    # Set by MultiAgentGRPOTrainer.
-    routing: Routing
 
-    _passes: tuple[tuple[torch.Tensor, dict[str, Any]], ...] = ()
-    """Of the optimizer step in progress: the loss of each forward pass and its batch."""
-    _skips = Skips()
+class StepGuard:
+    """The losses of the optimizer step in progress, and which of the last steps were skipped.
 
-    def _compute_loss(self, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
-        loss = super()._compute_loss(model, inputs)
-        if self.model.training:
-            self._passes = (*self._passes, (loss.detach(), inputs))
-        return loss
+    Args:
+        agents: In the order of the column `agent` of batches.
+    """
 
-    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """The inherited; where it or a loss is not finite, the step that would follow is taken away."""
-        norm = super()._get_grad_norm(model, grad_norm)
-        finite = self._losses_are_finite()
-        passes, self._passes = self._passes, ()
-        if self.is_deepspeed_enabled:  # it has stepped; in float16 it scales and skips by itself
-            if not self.args.fp16 and not math.isfinite(norm):
-                raise FloatingPointError(self._account("1 step in a row", norm, passes, stepped=True))
-            return norm
-        # A scaler of float16 tries scales until its gradients overflow, and skips those steps itself.
-        if self.accelerator.scaler is None:
-            finite = finite and math.isfinite(norm)
-            if not finite:
-                model.zero_grad()  # to None: an optimizer leaves such parameters, their moments and decay alone
-            self.optimizer._is_overflow = not finite  # then the scheduler waits, too
-        self._skips = self._skips.after(skipped=not finite)
-        self._metrics["train"]["skipped_steps"] = [float(self._skips.total)]
-        if not finite and (too_many := self._skips.too_many):
-            raise FloatingPointError(self._account(too_many, norm, passes))
-        return norm
+    def __init__(self, agents: Sequence[str]) -> None:
+        self._agents = list(agents)
+        self._passes: list[tuple[torch.Tensor, Mapping[str, Any]]] = []
+        self.skips = SkipRecord()
 
-    def _losses_are_finite(self) -> bool:
-        """Those of the optimizer step in progress, of all processes."""
-        losses = torch.stack([loss for loss, _ in self._passes] or [torch.zeros((), device=self.accelerator.device)])
-        return bool(self.accelerator.gather(losses.sum()).isfinite().all())
+    def add(self, loss: torch.Tensor, batch: Mapping[str, Any]) -> None:
+        """Keep the loss of a forward pass, detached, with the `coordinates` of its rows in the batch."""
+        self._passes.append((loss.detach(), batch))
 
-    def _stop_if_not_finite(self) -> None:
-        """Before DeepSpeed steps, for it leaves no step to be taken away."""
-        if not self._losses_are_finite():
-            raise FloatingPointError(self._account("1 step in a row", math.nan, self._passes))
+    @property
+    def has_passes(self) -> bool:
+        """Whether the optimizer step in progress has had a forward pass."""
+        return bool(self._passes)
 
-    def _account(
-        self,
-        too_many: str,
-        norm: Any,
-        passes: Sequence[tuple[torch.Tensor, Mapping[str, Any]]],
-        *,
-        stepped: bool = False,
-    ) -> str:
-        bad = [(loss, batch) for loss, batch in passes if not torch.isfinite(loss)] or passes
-        agents = list(self.routing.of_agent)
-        found = [f"{where}: loss {float(loss)}" for loss, batch in bad for where in named(batch, agents)]
-        rest = f"\n  and {len(found) - 20} more" if len(found) > 20 else ""
-        weights = "lost, for DeepSpeed has stepped" if stepped else "those of the last good step"
+    def sum_of_losses(self, device: torch.device) -> torch.Tensor:
+        """Of this process in the optimizer step in progress: finite where all are."""
+        return torch.stack([loss for loss, _ in self._passes] or [torch.zeros((), device=device)]).sum()
+
+    def record(self, *, finite: bool) -> str | None:
+        """The optimizer step is over. Returns what there is too much of, if a run should end for it."""
+        self.skips = self.skips.after(skipped=not finite)
+        return None if finite else self.skips.too_many
+
+    def start_step(self) -> None:
+        """Forget the losses of the step before."""
+        self._passes = []
+
+    def report(self, too_many: str, *, step: int, norm: float, output_dir: str, has_stepped: bool = False) -> str:
+        """The words of an error that ends the run.
+
+        Args:
+            too_many: Of what there is too much.
+            step: The optimizer step that was skipped.
+            norm: The norm of its gradient.
+            output_dir: Where checkpoints are.
+            has_stepped: The optimizer has taken the step already.
+        """
+        bad = [(loss, batch) for loss, batch in self._passes if not torch.isfinite(loss)] or self._passes
+        found = [f"{where}: loss {float(loss)}" for loss, batch in bad for where in named(batch, self._agents)]
+        rest = f"\n  and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        weights = "lost, for DeepSpeed has stepped" if has_stepped else "those of the last good step"
         return (
-            f"step {self.state.global_step + 1}: the loss or its gradient was not finite in {too_many} (gradient norm "
-            f"{float(norm)}). Training stops; the weights are {weights}, and the checkpoints in "
-            f"{self.args.output_dir} are as they were. In this step the loss was of:\n  "
-            + "\n  ".join(found[:20])
-            + f"{rest}\nResume with a lower learning_rate or max_grad_norm, in bfloat16 or float32; and look for "
-            "rewards that are huge."
+            f"step {step}: the loss or its gradient was not finite in {too_many} (gradient norm {norm}). Training "
+            f"stops; the weights are {weights}, and the checkpoints in {output_dir} are as they were. In this step "
+            "the loss was of:\n  " + "\n  ".join(found[:MOST_NAMED]) + f"{rest}\nResume with a lower learning_rate or "
+            "max_grad_norm, in bfloat16 or float32; and look for rewards that are huge."
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which steps were skipped."""
+        return {"lately": list(self.skips.lately), "total": self.skips.total}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.skips = SkipRecord(tuple(state["lately"]), state["total"])
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRecord:
+    """Which of the last steps were skipped.
+
+    Args:
+        lately: Of the last 100 steps, oldest first.
+        total: Of all steps.
+    """
+
+    lately: tuple[bool, ...] = ()
+    total: int = 0
+
+    def after(self, *, skipped: bool) -> SkipRecord:
+        """The record once another step is over."""
+        return SkipRecord((*self.lately, skipped)[-LATELY:], self.total + skipped)
+
+    @property
+    def too_many(self) -> str | None:
+        """What there is too much of, or `None` while there is hope: now and then a step of a sound run overflows."""
+        row = 0
+        while row < len(self.lately) and self.lately[-1 - row]:
+            row += 1
+        if row > MOST_SKIPPED_IN_A_ROW:
+            return f"{row} steps in a row"
+        if sum(self.lately) > MOST_SKIPPED_LATELY:
+            return f"{sum(self.lately)} of the last {len(self.lately)} steps"
+        return None
+
+
+def coordinates(decisions: Sequence[Decision], agents: Sequence[str]) -> dict[str, torch.Tensor]:
+    """Where each candidate's decision stood, as columns of a batch, so that a bad loss can be traced. Each (B,)."""
+    columns = [(d.instance, d.episode, d.turn, agents.index(d.agent)) for d in decisions for _ in d.candidates]
+    values = torch.tensor(columns, dtype=torch.long).reshape(-1, 4)
+    return dict(zip(("instance", "episode", "turn", "agent"), values.unbind(1), strict=True))
+
+
+def named(batch: Mapping[str, Any], agents: Sequence[str]) -> list[str]:
+    """The decisions whose candidates are in a batch with `coordinates`, each once, in words."""
+    rows = zip(*(batch[name].tolist() for name in ("instance", "episode", "turn", "agent")), strict=True)
+    return [
+        f"{agents[agent]}, turn {turn} of episode {episode} of instance {instance}"
+        for instance, episode, turn, agent in sorted(set(rows))
+    ]

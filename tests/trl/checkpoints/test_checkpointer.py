@@ -26,9 +26,10 @@ from pettingllms_trl.checkpoints import signals
 from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
 from pettingllms_trl.checkpoints.signals import StopSignals
 from pettingllms_trl.credit import at_grpo
+from pettingllms_trl.credit.statistics import group_statistics
 from pettingllms_trl.records import Candidate, Completion, Decision
 from pettingllms_trl.trainer.dataloading import EpochSampler
-from pettingllms_trl.update.health import Skips, coordinates, group_statistics, named
+from pettingllms_trl.update.step_guard import SkipRecord, coordinates, named
 from third_party import Relay
 
 
@@ -175,7 +176,7 @@ def test_a_place_of_another_format_is_refused_with_the_way_out(model_path: str, 
     resumed = mortal(model_path, tmp_path, steps=2)
     with (
         pytest.warns(UserWarning, match="It is used, since it was asked for"),
-        pytest.raises(ValueError, match=r"place_0.pt was written by another version .* \(format 0, expected 2\)"),
+        pytest.raises(ValueError, match=r"place_0.pt was written by another version .* \(format 0, expected 3\)"),
     ):
         resumed.train(resume_from_checkpoint=str(folder))
 
@@ -196,7 +197,7 @@ def test_resuming_where_nothing_was_saved_is_refused(model_path: str, tmp_path: 
 
 def test_starting_anew_beside_the_checkpoints_of_another_run_is_not_silent(model_path: str, tmp_path: Path) -> None:
     mortal(model_path, tmp_path, steps=1).train()
-    with pytest.warns(UserWarning, match="training starts anew beside .*checkpoint-1 of another run"):
+    with pytest.warns(UserWarning, match="a new training starts beside .*checkpoint-1 of another run"):
         mortal(model_path, tmp_path, steps=1).train()
 
 
@@ -463,7 +464,7 @@ def test_after_three_such_steps_in_a_row_training_stops_and_names_step_and_decis
 def test_now_and_then_a_step_may_be_skipped_but_not_three_in_a_row_nor_six_of_a_hundred(
     history: str, too_many: str | None
 ) -> None:
-    skips = Skips()
+    skips = SkipRecord()
     for step in history:
         skips = skips.after(skipped=step == "x")
     assert skips.too_many == too_many

@@ -454,7 +454,7 @@ def test_a_curriculum_counts_the_rows_that_were_played_for_what_was_dropped(mode
     )
     with pytest.warns(UserWarning, match="dropped every decision"):
         trainer.train()
-    assert trainer._progress[ONLY].index == 1  # 8 rows in one generation of 4
+    assert trainer.curricula.progress[ONLY].index == 1  # 8 rows in one generation of 4
     # All that the generation sampled, of both waves, where `rollout/completion_tokens` has it summed over episodes.
     assert logged(trainer, "rollout/sampled_tokens") == logged(trainer, "rollout/completion_tokens")
 
@@ -483,9 +483,9 @@ def test_a_resumed_run_goes_on_at_its_place_in_the_data(
         assert equal(weights(whole), weights(resumed))
         assert resumed.rollouts == whole.rollouts[len(whole.rollouts) - len(resumed.rollouts) :]
         assert 0 < len(resumed.rollouts) < len(whole.rollouts)
-        assert resumed._num_rows_played == whole._num_rows_played
-        place = torch.load(folder / "place_0.pt", weights_only=True)["num_rows_played"]
-        assert 0 < place < whole._num_rows_played
+        assert resumed.rows_played.number == whole.rows_played.number
+        place = torch.load(folder / "place_0.pt", weights_only=True)["parts"]["rows"]["number"]
+        assert 0 < place < whole.rows_played.number
 
 
 # ---- The door -------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ from datasets import Dataset, IterableDataset
 
 from pettingllms_envs import plan_path_v0, sokoban_v0
 from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.rollout.curricula import after, assign, by_environment
-from pettingllms_trl.rollout.curriculum import Progress
+from pettingllms_trl.rollout.curriculum import Curricula, Progress, by_environment
 from pettingllms_trl.rollout.env_pool import Stock
 from pettingllms_trl.rollout.failures import EnvironmentFailure
 from pettingllms_trl.rollout.play import play
@@ -281,13 +280,10 @@ def test_figures_of_each_environment_stand_beside_those_of_all() -> None:
 
 
 def test_each_environment_goes_up_its_own_levels_and_one_without_a_curriculum_has_none() -> None:
-    curricula = by_environment(
-        {"a": Curriculum(levels=(1, 2), window=2, advance_at=1.0), "b": Curriculum(levels=("x", "y"), window=2)},
-        ["a", "b", "c"],
-    )
-    progress = dict.fromkeys(curricula, Progress())
-    given = [{"environment": name} for name in "abcab"]
-    played = assign(curricula, given, progress, "s")
+    given = {"a": Curriculum(levels=(1, 2), window=2, advance_at=1.0), "b": Curriculum(levels=("x", "y"), window=2)}
+    curricula = Curricula(by_environment(given, ["a", "b", "c"]))
+    rows = [{"environment": name} for name in "abcab"]
+    played = curricula.assign(rows, "s")
     assert played == [
         {"environment": "a", "level": 1},
         {"environment": "b", "level": "x"},
@@ -295,8 +291,9 @@ def test_each_environment_goes_up_its_own_levels_and_one_without_a_curriculum_ha
         {"environment": "a", "level": 1},
         {"environment": "b", "level": "x"},
     ]
-    ended = [episode(i, row["environment"], success=row["environment"] == "a") for i, row in enumerate(given)]
-    assert after(curricula, progress, played, ended) == {"a": Progress(1), "b": Progress(0, (False, False))}
+    ended = [episode(i, row["environment"], success=row["environment"] == "a") for i, row in enumerate(rows)]
+    curricula.advance(played, ended)
+    assert curricula.progress == {"a": Progress(1), "b": Progress(0, (False, False))}
 
 
 def test_the_progress_of_every_environment_is_resumed(model_path: str, tmp_path: Path) -> None:
@@ -304,13 +301,13 @@ def test_the_progress_of_every_environment_is_resumed(model_path: str, tmp_path:
     games = {"plan_path": PLAN_PATH, "sokoban": SOKOBAN}
     curriculum = {"sokoban": Curriculum(levels=(1, 2), window=8)}
     run = trainer(model_path, tmp_path, games, data, curriculum=curriculum, save_strategy="steps", save_steps=1)
-    run._progress["sokoban"] = Progress(1, (True, False))
+    run.curricula.progress["sokoban"] = Progress(1, (True, False))
     run.train()
-    reached = run._progress["sokoban"]
+    reached = run.curricula.progress["sokoban"]
     assert reached.index == 1
     assert reached.latest[:2] == (True, False)
     assert len(reached.latest) > 2
     assert [log["env/sokoban/curriculum/level"] for log in run.state.log_history if "loss" in log] == [2.0, 2.0]
     again = trainer(model_path, tmp_path, games, data, curriculum=curriculum)
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert again._progress == {"sokoban": reached}
+    assert again.curricula.progress == {"sokoban": reached}

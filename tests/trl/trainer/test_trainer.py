@@ -18,8 +18,8 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 
 import pettingllms_trl.trainer.replaying
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl import Episode, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.update.entropy import EntropyControl
+from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import cut
 from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
 from third_party import Relay
@@ -394,20 +394,23 @@ def test_entropy_is_steered_for_each_policy_by_itself_and_once_a_step(model_path
     for log, expected in zip(trainer.state.log_history, (0.11, 0.12, 0.13), strict=False):
         for key in ("entropy_coef", "policy/opener/entropy_coef", "policy/closer/entropy_coef"):
             assert log[key] == pytest.approx(expected)
-    entropies = {name: control.entropy for name, control in trainer._entropy.items()}
-    assert entropies["opener"] != entropies["closer"]
-    between = sum(entropies.values()) / 2
-    trainer = team(model_path, tmp_path, gradient_accumulation_steps=2, entropy_target=between, **options)
-    trainer._entropy = {"opener": EntropyControl(0.1, 5.0), "closer": EntropyControl(0.2, 6.0)}
-    trainer._entropy_sums = {
-        "opener": torch.tensor([between - 0.5, 1.0]),
-        "closer": torch.tensor([4 * between + 1, 4.0]),
-    }
-    trainer._steer_entropy()
-    assert trainer._entropy["opener"] == EntropyControl(pytest.approx(0.11), pytest.approx(between - 0.5))
-    assert trainer._entropy["closer"] == EntropyControl(pytest.approx(0.19), pytest.approx(between + 0.25))
-    trainer._steer_entropy()  # a step without any tokens changes nothing
-    assert trainer._entropy["opener"].coefficient == pytest.approx(0.11)
+    entropies = [trainer.entropy.control(name).entropy for name in ("opener", "closer")]
+    assert entropies[0] != entropies[1]
+
+
+def test_an_entropy_at_most_the_target_raises_a_coefficient_and_one_above_lowers_it() -> None:
+    args = MultiAgentGRPOConfig(
+        "any", entropy_coef=0.1, entropy_coef_delta=0.01, entropy_target=3.0, use_cpu=True, bf16=False
+    )
+    bonus = EntropyBonus(["opener", "closer"], args)
+    bonus.load_state_dict({"closer": [0.2, 6.0]})
+    bonus.keep("opener", torch.tensor([2.5, 1.0]))
+    bonus.keep("closer", torch.tensor([13.0, 4.0]))  # 3.25 nats a token
+    coefficients = bonus.steer(lambda sums: sums, torch.device("cpu"))
+    assert coefficients == {"opener": pytest.approx(0.11), "closer": pytest.approx(0.19)}
+    assert (bonus.control("opener").entropy, bonus.control("closer").entropy) == (2.5, 3.25)
+    bonus.steer(lambda sums: sums, torch.device("cpu"))  # a step without any tokens changes nothing
+    assert bonus.state_dict() == {"opener": [pytest.approx(0.11), 2.5], "closer": [pytest.approx(0.19), 3.25]}
 
 
 # ---- Logs ---------------------------------------------------------------------------------------------------------

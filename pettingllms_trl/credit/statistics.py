@@ -1,0 +1,79 @@
+"""What one agent's groups of a generation show: whether they are flat, and whether its rewards come later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pettingllms_trl.credit import Advantages
+from pettingllms_trl.records import Decision
+
+
+SAME_RETURN = 1e-6
+"""Returns are sums, and equal ones may differ by a rounding error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatistics:
+    """What one agent's groups of one generation show.
+
+    A group is a decision's candidates; of decisions with a single one, the agent's episodes of an instance.
+
+    Args:
+        num_groups: How many there are.
+        is_flat: Whether in each all rewards (of episodes: returns) are equal and the credit made nothing of them.
+        is_tree: Whether groups are candidates of a decision.
+        rewards: Least and greatest reward of a step.
+        returns: Least and greatest return of an episode.
+        is_delayed: Whether the agent's own steps all paid the same, however its replies differed, while what it was
+            paid after a step differed from episode to episode.
+    """
+
+    num_groups: int
+    is_flat: bool
+    is_tree: bool
+    rewards: tuple[float, float]
+    returns: tuple[float, float]
+    is_delayed: bool
+
+
+def group_statistics(decisions: Sequence[Decision], advantages: Advantages) -> dict[str, GroupStatistics]:
+    """The statistics of each agent, where a run has several environments of each agent in each of them."""
+    own: dict[str, list[tuple[Decision, Sequence[float]]]] = {}
+    for decision, values in zip(decisions, advantages, strict=True):
+        own.setdefault(name_in(decision.agent, decision.environment), []).append((decision, values))
+    return {name: _statistics(*zip(*pairs, strict=True)) for name, pairs in own.items()}
+
+
+def name_in(agent: str, environment: str) -> str:
+    """What an agent is called where a run may have several environments."""
+    return f"{agent} in {environment}" if environment else agent
+
+
+def _statistics(decisions: Sequence[Decision], advantages: Advantages) -> GroupStatistics:
+    groups: dict[Any, set[float]] = {}
+    for i, decision in enumerate(decisions):
+        if len(decision.candidates) > 1:
+            groups[i] = {candidate.reward for candidate in decision.candidates}
+        else:
+            groups.setdefault(decision.instance, set()).add(decision.episode_return)
+    # Equal rewards less their rounded mean, divided by a deviation of 1e-4, are not quite zero.
+    small = all(abs(value) < 0.01 for values in advantages for value in values)
+    rewards = [candidate.reward for decision in decisions for candidate in decision.candidates]
+    returns = [decision.episode_return for decision in decisions]
+    is_tree = any(len(decision.candidates) > 1 for decision in decisions)
+    after: dict[int, list[float]] = {}
+    for decision in decisions:
+        after.setdefault(decision.turn, []).append(decision.return_to_go - decision.played.reward)
+    return GroupStatistics(
+        num_groups=len(groups),
+        is_flat=small and all(len(values) == 1 for values in groups.values()),
+        is_tree=is_tree,
+        rewards=(min(rewards), max(rewards)),
+        returns=(min(returns), max(returns)),
+        is_delayed=is_tree
+        and min(rewards) == max(rewards)
+        and any(len({c.completion.text for c in decision.candidates}) > 1 for decision in decisions)
+        and any(max(values) - min(values) > SAME_RETURN for values in after.values()),
+    )

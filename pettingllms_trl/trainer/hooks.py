@@ -1,0 +1,307 @@
+"""`TRLHooks`: what TRL's `GRPOTrainer` calls in a micro-step, and what of its private state an update depends on.
+
+A micro-step is several forward passes, of one policy each. TRL computes the loss of each; here its policy becomes
+active, its entropy bonus is set, and its metrics become those of the micro-step. `tests/trl/trainer/test_trl_seams.py`
+has a test for every private name. A checkpoint is TRL's, staged and restored by the `Checkpointer`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl import GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
+
+from pettingllms_trl.checkpoints.checkpointer import Checkpointer
+from pettingllms_trl.policies.routing import Policy, Routing
+from pettingllms_trl.policies.walks import Walks, modules_of, training
+from pettingllms_trl.trainer.distributed import accumulating, average_gradients
+from pettingllms_trl.update.entropy import EntropyBonus
+from pettingllms_trl.update.micro_batches import Batch
+from pettingllms_trl.update.pass_metrics import Pass, of_micro_step
+from pettingllms_trl.update.step_guard import StepGuard
+
+
+class TRLHooks(GRPOTrainer):
+    """See the head of this file."""
+
+    # Parts that MultiAgentGRPOTrainer makes.
+    entropy: EntropyBonus
+    guard: StepGuard
+    checkpointer: Checkpointer
+    routing: Routing
+    _walks: Walks
+    # Set by the constructors of TRL and transformers.
+    entropy_coef: float
+    use_adaptive_entropy: bool
+    _current_train_step_time: float
+    _buffered_inputs: list[list[Batch]] | None
+    _step: int
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._logged_passes: list[Pass] = []
+        self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
+        super().__init__(*args, **kwargs)
+
+    def training_step(
+        self, model: torch.nn.Module, inputs: Any, num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """TRL's micro-step, as one forward and backward after another; an adapter is never switched in between."""
+        began = time.perf_counter()
+        loss = torch.zeros((), device=self.accelerator.device)
+        # The mode decides in `_prepare_inputs` whether this is training or evaluation.
+        with training(model, self._walks.of(model, modules_of)):
+            passes = self._prepare_inputs(inputs)
+            if self.is_deepspeed_enabled and not self.guard.has_passes:
+                self._touch(model, self.routing.trained)
+            for batch in passes:
+                if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
+                    self._unmoved.add(batch["policy"])
+                    continue
+                with accumulating(model, self.accelerator), self._attending(batch["policy"]):
+                    # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
+                    loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        self._log_passes()
+        if self.use_adaptive_entropy and self.accelerator.sync_gradients:
+            self._steer_entropy()
+        if self.accelerator.sync_gradients:
+            self._finish_gradients(model)
+        self._step += 1
+        self._current_train_step_time += time.perf_counter() - began
+        if self._step % self.current_gradient_accumulation_steps == 0:
+            self._metrics["train"]["step_time"].append(self._current_train_step_time)
+            self._current_train_step_time = 0.0
+            self._walks.forget()
+        return loss
+
+    def _finish_gradients(self, model: torch.nn.Module) -> None:
+        """After an optimizer step's last pass."""
+        if self.is_deepspeed_enabled:
+            if self.args.entropy_coef and not self.use_adaptive_entropy:  # logged by TRL in a step's last pass
+                self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
+            if not self._losses_are_finite():  # before DeepSpeed steps, for it leaves no step to be taken away
+                raise FloatingPointError(self._report("1 step in a row", math.nan))
+            self._touch(model, self.routing.trained, steps=True)
+        else:
+            # All of their rows are left out: a gradient of zero, which the optimizer takes another way than none.
+            for policy in self.routing.trained:
+                if policy.name in self._unmoved and all(p.grad is None for p in self._parameters_of(policy)):
+                    self._touch(model, [policy])
+            if self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
+                average_gradients(p for policy in self.routing.trained for p in self._parameters_of(policy))
+        self._unmoved.clear()
+
+    def _touch(self, model: torch.nn.Module, policies: Sequence[Policy], *, steps: bool = False) -> None:
+        """Give all that these policies train a gradient of zero, by a pass of two tokens.
+
+        Where all rows of a policy are left out, its optimizer step is one with such gradients. DeepSpeed needs them
+        before an optimizer step's first pass and after its last: it takes what has no gradient in the first for last
+        step's (`partition_grads` of ZeRO-3), with an offloaded optimizer what has none in the last, and steps within
+        a backward pass, of which there may be none.
+
+        Args:
+            model: As `accelerator` prepared it.
+            policies: At least one.
+            steps: DeepSpeed's optimizer step follows.
+        """
+        zero = torch.zeros((), device=self.accelerator.device)
+        scaling = {"scale_wrt_gas": False} if self.is_deepspeed_enabled else {}
+        with (
+            disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs),
+            accumulating(model, self.accelerator) if not steps else nullcontext(),
+        ):
+            for policy in policies:
+                self._activate(policy.name)
+                ids = torch.full((1, 2), self.eos_token_ids[0], device=zero.device)
+                scores, _, _ = self._get_per_token_logps_and_entropies(model, ids, torch.ones_like(ids), 1)
+                zero = zero + 0.0 * scores.sum()
+            self.accelerator.backward(zero, **scaling)
+
+    def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
+        policy, scale = inputs["policy"], inputs["loss_scale"]
+        self._activate(policy)
+        if scale != 1.0:
+            # Losses that divide by the generation's tokens need no scale; undone here, so that the same factor serves
+            # them and the terms that are a mean over the pass (entropy bonus, router loss).
+            inputs = {**inputs, "num_items_in_batch": inputs["num_items_in_batch"] * scale}
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        before = {key: len(values) for key, values in metrics.items()}
+        with self._with_entropy_bonus(policy, inputs["entropy_scale"]):
+            loss = super()._compute_loss(model, inputs)
+        if self.model.training:
+            self.guard.add(loss, inputs)
+        num_rows, num_tokens = len(inputs["advantages"]), inputs["num_tokens"]
+        if "fills_up" in inputs:
+            counts = torch.tensor([num_rows, int(inputs["fills_up"].sum()), num_tokens], device=loss.device)
+            num_rows, num_fillers, num_tokens = self.accelerator.reduce(counts, reduction="sum").tolist()
+            self._mend_means(metrics, before, num_rows, num_fillers)
+            num_rows -= num_fillers
+        logged = {key: values.pop() for key, values in metrics.items() if len(values) > before.get(key, 0)}
+        self._logged_passes.append(
+            Pass(policy=policy, metrics=logged, num_rows=num_rows, num_tokens=num_tokens, loss_scale=scale)
+        )
+        return loss if scale == 1.0 else loss * scale
+
+    @contextmanager
+    def _with_entropy_bonus(self, policy: str, scale: float) -> Iterator[None]:
+        """TRL computes the bonus inside, with this policy's coefficient times `scale`, and steers nothing."""
+        control = self.entropy.control(policy)
+        self.entropy_coef = control.coefficient * scale
+        if not self.use_adaptive_entropy:
+            logged = self._metrics["train"]["entropy_coef"] if self._entropy_bonus_enabled else []
+            before = len(logged)
+            yield
+            if len(logged) > before:
+                logged[-1] = control.coefficient
+            return
+        self._last_world_entropy, self._entropy_window_stats = control.entropy, self.entropy.sums(policy)
+        is_last = self.accelerator.sync_gradients
+        self.accelerator.sync_gradients = False  # TRL steers where it is set, which would be in every pass
+        try:
+            yield
+        finally:
+            self.accelerator.sync_gradients = is_last
+            self.entropy.keep(policy, self._entropy_window_stats)
+
+    def _steer_entropy(self) -> None:
+        """At the end of an optimizer step."""
+        reduce = partial(self.accelerator.reduce, reduction="sum")
+        for policy, coefficient in self.entropy.steer(reduce, self.accelerator.device).items():
+            self._metrics["train"]["entropy_coef"].append(coefficient)
+            if len(self.routing.trained) > 1:
+                self._metrics["train"][f"policy/{policy}/entropy_coef"].append(coefficient)
+        # Where TRL has its one, which it also writes beside a checkpoint.
+        self.entropy_coef, self._last_world_entropy = self.entropy.first.coefficient, self.entropy.first.entropy
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
+        """TRL's; where it or a loss is not finite, the step that would follow is taken away."""
+        norm = super()._get_grad_norm(model, grad_norm)
+        finite = self._losses_are_finite()
+        if self.is_deepspeed_enabled:  # it has stepped; in float16 it scales and skips by itself
+            if not self.args.fp16 and not math.isfinite(norm):
+                raise FloatingPointError(self._report("1 step in a row", norm, has_stepped=True))
+            self.guard.start_step()
+            return norm
+        # A scaler of float16 tries scales until its gradients overflow, and skips those steps itself.
+        if self.accelerator.scaler is None:
+            finite = finite and math.isfinite(norm)
+            if not finite:
+                model.zero_grad()  # to None: an optimizer leaves such parameters, their moments and decay alone
+            self.optimizer._is_overflow = not finite  # then the scheduler waits, too
+        too_many = self.guard.record(finite=finite)
+        self._metrics["train"]["skipped_steps"] = [float(self.guard.skips.total)]
+        if too_many:
+            raise FloatingPointError(self._report(too_many, norm))
+        self.guard.start_step()
+        return norm
+
+    def _losses_are_finite(self) -> bool:
+        """Those of the optimizer step in progress, of all processes."""
+        return bool(self.accelerator.gather(self.guard.sum_of_losses(self.accelerator.device)).isfinite().all())
+
+    def _report(self, too_many: str, norm: Any, *, has_stepped: bool = False) -> str:
+        return self.guard.report(
+            too_many,
+            step=self.state.global_step + 1,
+            norm=float(norm),
+            output_dir=self.args.output_dir,
+            has_stepped=has_stepped,
+        )
+
+    def _mend_means(self, metrics: Any, before: Mapping[str, int], num_rows: int, num_fillers: int) -> None:
+        """Means over sequences that TRL took over rows that only fill up, too: each is unclipped, its weight 1."""
+        sequence = self.importance_sampling_level == "sequence"
+        of_fillers = {f"clip_ratio/{kind}_mean": 0.0 for kind in ("low", "high", "region") if sequence}
+        of_fillers |= {"cispo_clip_ratio": 0.0} if sequence else {}
+        of_fillers |= {"vespo/phi_seq_mean": 1.0}
+        real = num_rows - num_fillers
+        for key, value in of_fillers.items():
+            if len(metrics.get(key, ())) > before.get(key, 0):
+                metrics[key][-1] = (metrics[key][-1] * num_rows - value * num_fillers) / real if real else math.nan
+
+    def _log_passes(self) -> None:
+        """A micro-step's passes, as one for each policy."""
+        passes, self._logged_passes = self._logged_passes, []
+        metrics = self._metrics["train"]
+        for name in dict.fromkeys(each.policy for each in passes):
+            own = [each for each in passes if each.policy == name]
+            by_row = self.importance_sampling_level == "sequence"
+            for key, value in of_micro_step(own, ratios_of_rows=by_row).items():
+                metrics[key].append(value)
+                if len(self.routing.trained) > 1:
+                    metrics[f"policy/{name}/{key}"].append(value)
+
+    # ---- Checkpoints ----------------------------------------------------------------------------------------------
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """TRL's, from a checkpoint that was read to its last byte first.
+
+        Args:
+            resume_from_checkpoint: `True`: the newest in `output_dir` that verifies. A path: that one, which must
+                verify; without a manifest, as transformers alone saves it, it is used with a warning.
+        """
+        if self.args.enable_jit_checkpoint:
+            raise ValueError(
+                "enable_jit_checkpoint=True writes into the checkpoint's folder itself, where a kill leaves half of "
+                "it. Leave it False: SIGTERM saves a whole checkpoint here anyway."
+            )
+        checkpoint = self.checkpointer.verified(resume_from_checkpoint)
+        with self.checkpointer.running():
+            return super().train(checkpoint, *args, **kwargs)
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        """TRL's, into a folder that takes its place only when all of it is on the disk."""
+        step = self.state.global_step
+        self.checkpointer.check_finite(self.model, step=step)
+        run_dir = Path(self._get_output_dir(trial))
+        final = run_dir / f"checkpoint-{step}"
+        with self.checkpointer.staged(final, step=step) as folder:
+            super()._save_checkpoint(model, trial)
+            if not self.args.save_only_model:
+                micro_step = self._step % (self.args.steps_per_generation * self.num_iterations)
+                self.checkpointer.save_state(folder, micro_step=micro_step, generation=self._buffered_inputs)
+            if self.state.best_model_checkpoint == str(folder):
+                self.state.best_model_checkpoint = str(final)
+                if self.args.should_save:
+                    self.state.save_to_json(str(folder / "trainer_state.json"))
+        if self.args.push_to_hub:
+            self._push_from_checkpoint(str(final))
+        if self.args.should_save:
+            self.checkpointer.rotate(run_dir, saved=final, best=self.state.best_model_checkpoint)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        staging = self.checkpointer.staging
+        return super()._get_output_dir(trial) if staging is None else str(staging)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        if self.checkpointer.staging is None:  # an upload goes on beside training: not of a folder about to be renamed
+            super()._push_from_checkpoint(checkpoint_folder)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        place = self.checkpointer.load_state(Path(checkpoint))
+        if place is not None:
+            self._step, self._buffered_inputs = place
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        """TRL's; but a run that was over when it was killed stays so, where transformers adds a step."""
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(*args, **kwargs)
+
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        """TRL's, after each optimizer step and epoch; on a signal, it saves and ends the run."""
+        if self.checkpointer.received_signal() is not None:
+            is_saved = self.checkpointer.saved_step == self.state.global_step
+            self.control.should_evaluate = False
+            self.control.should_save = self.args.save_strategy != "no" and not is_saved
+            self.control.should_training_stop = True
+        super()._maybe_log_save_evaluate(*args, **kwargs)
