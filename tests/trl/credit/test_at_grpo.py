@@ -10,28 +10,13 @@ import pytest
 import torch
 from trl.trainer.utils import nanstd
 
+from decisions import decision
 from pettingllms_trl.credit import Advantages, at_grpo, check_advantages, grpo, resolve
-from pettingllms_trl.records import Candidate, Completion, Decision
+from pettingllms_trl.records import Decision
 
 
 EPSILON = 1e-4
 NAMES = "at_grpo, grpo, magrpo, loo, rae, gigpo, dr_mas, max_rl, counterfactual"
-
-
-def decision(
-    agent: str, rewards: Sequence[float], *, instance: int = 0, episode: int = 0, turn: int = 0, total: float = 0.0
-) -> Decision:
-    return Decision(
-        instance=instance,
-        episode=episode,
-        agent=agent,
-        turn=turn,
-        prompt=[{"role": "user", "content": "?"}],
-        prompt_ids=(0,),
-        candidates=tuple(Candidate(completion=Completion(ids=(0,), text=""), reward=r) for r in rewards),
-        chosen=0,
-        episode_return=total,
-    )
 
 
 # One agent's two groups, 1 0 and 4 0, beside another agent's 100 0. Means 0.5, 2 and 50.

@@ -12,13 +12,13 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 from trl import SFTConfig, SFTTrainer
 
+from chat_tokenizers import tokenizer_for
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.cli.local_agents import ChatAgent, Prompt
 from pettingllms_trl.policies.escaping import control_tokens, escape_of
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.trainer import sft
 from pettingllms_trl.trainer.demonstrations import Demonstration
-from test_rendering import tokenizer_for
 from third_party import Relay
 
 

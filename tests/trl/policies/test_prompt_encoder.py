@@ -13,10 +13,10 @@ from datasets import Dataset
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from chat_tokenizers import SPECIAL, tokenizer_for
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.policies.prompt_encoder import MOST_KNOWN, Writer, reader
 from pettingllms_trl.records import Message
-from test_rendering import SPECIAL, tokenizer_for
 from third_party import Relay
 
 

@@ -12,13 +12,13 @@ import pytest
 import test_equals_trl_sampler
 import torch
 from datasets import Dataset
-from test_batching import batch_of, rows_of
-from test_credit import decision
 from test_equals_trl import LOSSES, STALE
 from transformers import TrainerCallback
 
 import pettingllms_trl.trainer.playing
 import twins
+from batches import batch_of, rows_of
+from decisions import decision
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.records import Decision
 from pettingllms_trl.update.micro_batches import Shared, cut

@@ -7,8 +7,8 @@ import random
 
 import pytest
 import torch
-from test_micro_batches import batch_of, rows_of
 
+from batches import batch_of, rows_of
 from pettingllms_trl.update.assignment import Deal
 from pettingllms_trl.update.micro_batches import Shared, cut
 from pettingllms_trl.update.token_budget import Size, cost, deal_by_tokens
