@@ -56,7 +56,7 @@ class Compares(TrainerCallback):
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         """Both have the same weights."""
         trainer = self.trainer
-        trainer._serving.renew(trainer._bare_model, trainer._weights_version)
+        trainer._serving.renew(trainer.team.model, trainer._weights_version)
         for policy in trainer._serving.served:
             here, there = self.scores(policy)
             self.stale[policy] = there
@@ -67,7 +67,7 @@ class Compares(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Scores of the stale engine are what they were: nothing has been given to it."""
         trainer = self.trainer
-        trainer._serving.renew(trainer._bare_model, trainer._weights_version)
+        trainer._serving.renew(trainer.team.model, trainer._weights_version)
         for policy in trainer._serving.served:
             here, there = self.scores(policy)
             for kind, engine in (("stale", self.stale[policy]), ("fresh", there)):

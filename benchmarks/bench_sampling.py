@@ -71,7 +71,7 @@ class Compared(MultiAgentGRPOTrainer):
         """By how much the last update changed a log-probability of its own tokens."""
         largest = 0.0
         for name, batch in self._last.items():
-            self._activate(name)
+            self.activate(name)
             ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
             mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
             with torch.no_grad():

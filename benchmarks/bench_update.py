@@ -147,7 +147,7 @@ def of_trl(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
 def of_ours(setting: Setting, folder: str) -> tuple[Update, PreTrainedModel]:
     """Ours, with prompts shared."""
     trainer, model = our_trainer(setting, folder)
-    return _update(trainer, model, lambda: trainer._attending("base")), model
+    return _update(trainer, model, lambda: trainer.scorer.attending("base")), model
 
 
 def our_trainer(setting: Setting, folder: str) -> tuple[MultiAgentGRPOTrainer, PreTrainedModel]:
@@ -160,7 +160,7 @@ def our_trainer(setting: Setting, folder: str) -> tuple[MultiAgentGRPOTrainer, P
         Dataset.from_dict({"seed": [0]}),
         processing_class=two_words(),
     )
-    if not trainer._shares("base"):
+    if not trainer.scorer.shares("base"):
         raise RuntimeError("the model does not share prompts; expected it to, or there is nothing to compare")
     return trainer, model
 

@@ -63,7 +63,7 @@ def update(trainer: MultiAgentGRPOTrainer, model: Any, decisions: Sequence[Decis
     kept = Kept.of(decisions, range(len(decisions)))
     (passes,) = trainer._batches(decisions, advantages, Selection(kept=kept, dropped={}, surplus={}, num_more=0))
     for batch in passes:
-        with trainer._attending(batch["policy"]):
+        with trainer.scorer.attending(batch["policy"]):
             trainer._compute_loss(model, batch).backward()
 
 

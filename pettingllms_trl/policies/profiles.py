@@ -15,7 +15,7 @@ from pettingllms_trl.policies.routing import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Voice:
+class PolicyProfile:
     """Attributes of `GRPOTrainer` while a policy is active.
 
     Args:

@@ -7,24 +7,38 @@ has a test for every private name. A checkpoint is TRL's, staged and restored by
 
 from __future__ import annotations
 
+import copy
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.trainer_utils import HubStrategy
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
+from pettingllms_trl.checkpoints.publishing import Publisher, copy_policies, write_team_file
+from pettingllms_trl.engines.prefill import noisy_modules, prompts_read_once
+from pettingllms_trl.engines.versions import WeightsVersion
+from pettingllms_trl.policies import weights
+from pettingllms_trl.policies.multi_model import TeamModel
+from pettingllms_trl.policies.optim import clip_by_policy, split_groups
+from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
-from pettingllms_trl.policies.walks import Walks, modules_of, training
+from pettingllms_trl.policies.sampling import SamplingOverrides
+from pettingllms_trl.policies.team import Team, instead
+from pettingllms_trl.policies.walks import modules_of, training
 from pettingllms_trl.trainer.distributed import accumulating, average_gradients
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
+from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import Pass, of_micro_step
 from pettingllms_trl.update.step_guard import StepGuard
 
@@ -35,15 +49,24 @@ class TRLHooks(GRPOTrainer):
     # Parts that MultiAgentGRPOTrainer makes.
     entropy: EntropyBonus
     guard: StepGuard
+    scorer: PackedScorer
     checkpointer: Checkpointer
-    routing: Routing
-    _walks: Walks
+    publisher: Publisher
+    team: Team
     # Set by the constructors of TRL and transformers.
     entropy_coef: float
     use_adaptive_entropy: bool
     _current_train_step_time: float
+    generation_config: Any
+    generation_kwargs: dict[str, Any]
+    num_generations_eval: int
+    processing_class: Any
+    ref_model: Any
     _buffered_inputs: list[list[Batch]] | None
     _step: int
+
+    _weights_version = WeightsVersion()
+    """Of the weights that the trainer holds."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._logged_passes: list[Pass] = []
@@ -57,7 +80,7 @@ class TRLHooks(GRPOTrainer):
         began = time.perf_counter()
         loss = torch.zeros((), device=self.accelerator.device)
         # The mode decides in `_prepare_inputs` whether this is training or evaluation.
-        with training(model, self._walks.of(model, modules_of)):
+        with training(model, self.team.walks.of(model, modules_of)):
             passes = self._prepare_inputs(inputs)
             if self.is_deepspeed_enabled and not self.guard.has_passes:
                 self._touch(model, self.routing.trained)
@@ -65,7 +88,7 @@ class TRLHooks(GRPOTrainer):
                 if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
                     self._unmoved.add(batch["policy"])
                     continue
-                with accumulating(model, self.accelerator), self._attending(batch["policy"]):
+                with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"]):
                     # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
                     loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self._log_passes()
@@ -78,7 +101,7 @@ class TRLHooks(GRPOTrainer):
         if self._step % self.current_gradient_accumulation_steps == 0:
             self._metrics["train"]["step_time"].append(self._current_train_step_time)
             self._current_train_step_time = 0.0
-            self._walks.forget()
+            self.team.walks.forget()
         return loss
 
     def _finish_gradients(self, model: torch.nn.Module) -> None:
@@ -92,10 +115,10 @@ class TRLHooks(GRPOTrainer):
         else:
             # All of their rows are left out: a gradient of zero, which the optimizer takes another way than none.
             for policy in self.routing.trained:
-                if policy.name in self._unmoved and all(p.grad is None for p in self._parameters_of(policy)):
+                if policy.name in self._unmoved and all(p.grad is None for p in self.team.parameters_of(policy)):
                     self._touch(model, [policy])
             if self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
-                average_gradients(p for policy in self.routing.trained for p in self._parameters_of(policy))
+                average_gradients(p for policy in self.routing.trained for p in self.team.parameters_of(policy))
         self._unmoved.clear()
 
     def _touch(self, model: torch.nn.Module, policies: Sequence[Policy], *, steps: bool = False) -> None:
@@ -118,7 +141,7 @@ class TRLHooks(GRPOTrainer):
             accumulating(model, self.accelerator) if not steps else nullcontext(),
         ):
             for policy in policies:
-                self._activate(policy.name)
+                self.activate(policy.name)
                 ids = torch.full((1, 2), self.eos_token_ids[0], device=zero.device)
                 scores, _, _ = self._get_per_token_logps_and_entropies(model, ids, torch.ones_like(ids), 1)
                 zero = zero + 0.0 * scores.sum()
@@ -126,7 +149,7 @@ class TRLHooks(GRPOTrainer):
 
     def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
         policy, scale = inputs["policy"], inputs["loss_scale"]
-        self._activate(policy)
+        self.activate(policy)
         if scale != 1.0:
             # Losses that divide by the generation's tokens need no scale; undone here, so that the same factor serves
             # them and the terms that are a mean over the pass (entropy bonus, router loss).
@@ -148,6 +171,21 @@ class TRLHooks(GRPOTrainer):
             Pass(policy=policy, metrics=logged, num_rows=num_rows, num_tokens=num_tokens, loss_scale=scale)
         )
         return loss if scale == 1.0 else loss * scale
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> Scores:
+        return self.scorer.score(model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **kwargs)
+
+    def _score_as_trl(self, *args: Any, **kwargs: Any) -> Scores:
+        scores: Scores = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        return scores
 
     @contextmanager
     def _with_entropy_bonus(self, policy: str, scale: float) -> Iterator[None]:
@@ -238,6 +276,110 @@ class TRLHooks(GRPOTrainer):
                 if len(self.routing.trained) > 1:
                     metrics[f"policy/{name}/{key}"].append(value)
 
+    def _hold_all_completions(self) -> None:
+        """A generation's sequences outnumber `generation_batch_size`; TRL's table of them shall hold all."""
+        for name in ("prompt", "completion", "advantages"):
+            self._logs[name] = deque()
+        for name in ("rewards", "extra"):
+            self._logs[name] = defaultdict(deque)
+
+    # ---- One policy at a time -------------------------------------------------------------------------------------
+
+    @property
+    def routing(self) -> Routing:
+        """Which policy decides for which agent."""
+        return self.team.routing
+
+    def _profile_of_trl(self) -> PolicyProfile:
+        """What TRL's constructor derived from its model and tokenizer."""
+        return PolicyProfile(
+            processing_class=self.processing_class,
+            tokenizer=self._tokenizer,
+            eos_token_ids=self.eos_token_ids,
+            generation_config=self.generation_config,
+            ref_model=self.ref_model,
+            router_aux_loss_coef=self.router_aux_loss_coef,
+            aux_loss_enabled=self.aux_loss_enabled,
+        )
+
+    def activate(self, name: str) -> None:
+        """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
+        self._apply_profile(self.team.activate(name))
+
+    def _apply_profile(self, profile: PolicyProfile) -> None:
+        """What TRL reads from attributes of its own."""
+        self.processing_class, self._tokenizer = profile.processing_class, profile.tokenizer
+        self.eos_token_ids, self.generation_config = profile.eos_token_ids, profile.generation_config
+        self.beta, self.ref_model = profile.beta, profile.ref_model
+        self.router_aux_loss_coef, self.aux_loss_enabled = profile.router_aux_loss_coef, profile.aux_loss_enabled
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+        # accelerate gives training's precision to the forward of the outermost model, which an inner model's
+        # `generate` never calls: it would sample from another distribution than is trained.
+        # And ZeRO-3's weights are gathered once for all of a rollout (`distributed.gathered`).
+        own = self.team.weights_of(self.team.active)
+        reads_once = (
+            self.args.shared_prefix
+            and not self.use_transformers_continuous_batching
+            and not any(module.training for module in self.team.walks.of(own, noisy_modules))
+        )
+        with (
+            self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext(),
+            instead(self.args, ds3_gather_for_generation=False),
+            prompts_read_once(self.team.model) if reads_once else nullcontext(),
+        ):
+            is_training = self.model.training
+            generated = super()._generate_single_turn(*args, **kwargs)
+        if self.use_transformers_continuous_batching:  # after which TRL trains, whatever was before
+            self.model.train(is_training)
+        return generated
+
+    @contextmanager
+    def _sampling_as(self, override: SamplingOverrides) -> Iterator[None]:
+        """A role's own settings of `generate`, in the place of its policy's."""
+        before, given = (self.generation_config, self.generation_kwargs), override.given()
+        names = {"max_completion_length": "max_new_tokens"}
+        own = {names.get(name, name): value for name, value in given.items() if name != "stop"}
+        self.generation_config = copy.deepcopy(self.generation_config)
+        self.generation_config.update(**own)
+        self.generation_kwargs = {**self.generation_kwargs, **own}
+        model = self.team.model
+        # What follows a stop word is cut off in any case (`engines/transformers.py`); here rows end that need go no
+        # further.
+        ends = override.stop is not None and not self.use_transformers_continuous_batching  # which does not look
+        if ends:
+            self.generation_config.stop_strings = list(override.stop or ())
+            model.generate = partial(model.generate, tokenizer=self._tokenizer)  # TRL does not give it
+        try:
+            yield
+        finally:
+            self.generation_config, self.generation_kwargs = before
+            if ends:
+                del model.generate
+
+    # ---- The optimizer --------------------------------------------------------------------------------------------
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """TRL's, its parameter groups split by policy, each with its own learning rate."""
+        fresh = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        trained = self.routing.trained
+        if fresh and any(policy.learning_rate is not None for policy in trained):
+            split_groups(optimizer, trained, self.team.parameters_of, learning_rate=self.args.learning_rate)
+        return optimizer
+
+    def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
+        """Each policy's gradients are clipped by their own norm. Returns the norm of all of them, before clipping."""
+        trained = self.routing.trained
+        # DeepSpeed has clipped inside its step, by the common norm.
+        if self.is_deepspeed_enabled or (len(trained) == 1 and trained[0].max_grad_norm is None):
+            return super()._clip_grad_norm(model)
+        self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
+        norms = clip_by_policy(trained, self.team.parameters_of, max_grad_norm=self.args.max_grad_norm)
+        for name, norm in norms.items():
+            self._metrics["train"][f"policy/{name}/grad_norm"].append(float(norm))
+        return torch.stack(list(norms.values()) or [torch.zeros((), device=self.accelerator.device)]).norm()
+
     # ---- Checkpoints ----------------------------------------------------------------------------------------------
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
@@ -281,8 +423,44 @@ class TRLHooks(GRPOTrainer):
         return super()._get_output_dir(trial) if staging is None else str(staging)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        if self.checkpointer.staging is None:  # an upload goes on beside training: not of a folder about to be renamed
-            super()._push_from_checkpoint(checkpoint_folder)
+        """TRL's uploads the output folder, after it copied weights there from the checkpoint's root alone."""
+        if self.checkpointer.staging is not None:  # an upload goes on beside training: not of one about to be renamed
+            return
+        if self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END:
+            trained = [] if self.team.is_plain else [policy.name for policy in self.routing.trained]
+            copy_policies(trained, Path(checkpoint_folder), Path(self.args.output_dir))
+        super()._push_from_checkpoint(checkpoint_folder)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """TRL's, without the user's token in the arguments, which are saved and uploaded with the weights."""
+        folder = Path(output_dir or self.args.output_dir)
+        with instead(self.args, hub_token=None):
+            if self.team.is_plain:
+                super()._save(output_dir, state_dict)
+            elif self.args.should_save:
+                folder.mkdir(parents=True, exist_ok=True)
+                weights.save(self.team.model, self.routing.trained, folder, state_dict)
+                for policy in self.routing.trained:
+                    self.team.profiles[policy.name].processing_class.save_pretrained(folder / policy.name)
+                torch.save(self.args, folder / TRAINING_ARGS_NAME)
+        if self.args.should_save:
+            facts = self.publisher.facts(step=self.state.global_step, chat_template_kwargs=self.chat_template_kwargs)
+            write_team_file(folder, facts)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        self._weights_version = self._weights_version.after_load()
+        if self.team.is_plain or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            own = self.accelerator.unwrap_model(self.model if model is None else model)
+            weights.restore(own, self.routing.trained, Path(resume_from_checkpoint))
+
+    def _load_best_model(self) -> None:
+        self._weights_version = self._weights_version.after_load()
+        if self.team.is_plain or self.is_deepspeed_enabled or self.is_fsdp_enabled:
+            super()._load_best_model()
+        else:  # transformers looks for weights at the root only, and goes on without
+            self._load_from_checkpoint(self.state.best_model_checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -305,3 +483,27 @@ class TRLHooks(GRPOTrainer):
             self.control.should_save = self.args.save_strategy != "no" and not is_saved
             self.control.should_training_stop = True
         super()._maybe_log_save_evaluate(*args, **kwargs)
+
+    def create_model_card(
+        self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
+    ) -> None:
+        """TRL's; where policies have weights of their own, a card that says which plays whom and how to load it."""
+        card = Path(self.args.output_dir) / "README.md"
+        if self.team.is_plain:
+            super().create_model_card(model_name, dataset_name, tags)
+            if self.is_world_process_zero():
+                self.publisher.add_note(card)
+        elif self.is_world_process_zero():
+            data = self.eval_dataset if isinstance(self.eval_dataset, dict) else {"": self.eval_dataset}
+            self.publisher.write_card(
+                card,
+                name=model_name,
+                tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
+                step=self.state.global_step,
+                log_history=self.state.log_history,
+                num_evaluated={  # a stream has no length, and is left out
+                    f"eval_{name}" if name else "eval": len(rows) * self.num_generations_eval
+                    for name, rows in data.items()
+                    if isinstance(rows, Sized)
+                },
+            )

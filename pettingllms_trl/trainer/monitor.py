@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
-from pettingllms_trl.policies.profiles import Voice
+from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.sampling import SamplingOverrides
 from pettingllms_trl.records import Completion, Decision, Episode
 from pettingllms_trl.trainer.delayed_rewards import REMEDIES
@@ -110,7 +110,7 @@ class ReplyLimit:
 
 def reply_limits(
     of_agent: Mapping[str, str],
-    voices: Mapping[str, Voice],
+    voices: Mapping[str, PolicyProfile],
     overrides: Mapping[str, SamplingOverrides],
     *,
     max_length: int,

@@ -18,16 +18,13 @@ from pettingllms_trl.engines.context import context_of, sample_within
 from pettingllms_trl.engines.factory import Serving
 from pettingllms_trl.engines.protocol import Engine, Request, Sampled
 from pettingllms_trl.engines.transformers import sample
-from pettingllms_trl.engines.versions import WeightsVersion
 from pettingllms_trl.engines.vllm_params import Tongue
 from pettingllms_trl.policies.escaping import escape_of
-from pettingllms_trl.policies.profiles import Voice
+from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.prompt_encoder import CHECKED_EVERY, Ids, Prompt, Read, Write, Writer, is_plain
 from pettingllms_trl.policies.rendering import BetweenTurns
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.sampling import SamplingOverrides
-from pettingllms_trl.policies.team import Layouts
-from pettingllms_trl.policies.weights import weights_of
 from pettingllms_trl.records import Completion, Episode
 from pettingllms_trl.rollout.branching import Weigh
 from pettingllms_trl.rollout.env_pool import MakeEnv, Row
@@ -35,10 +32,11 @@ from pettingllms_trl.rollout.episode import Choice
 from pettingllms_trl.rollout.play import Rollout, merge, play
 from pettingllms_trl.rollout.prompts import Follow, num_begun_anew, remembering
 from pettingllms_trl.trainer.distributed import gathered, on_all
+from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.update.assignment import share_of
 
 
-class Plays(Layouts):
+class Plays(TRLHooks):
     """See the head of this file."""
 
     # Set by MultiAgentGRPOTrainer.
@@ -50,15 +48,12 @@ class Plays(Layouts):
     """Of the latest rollouts, by the completion's id; with the completion, so that no other takes its id."""
     _weigh: Weigh | None
     _serving: Serving
-    _writers: Mapping[str, Write]  # of each policy that has weights here
-    _readers: Mapping[str, Read]
+    _writers: dict[str, Write]  # of each policy that has weights here
+    _readers: dict[str, Read]
     _canary: Canary | None
 
-    _weights_version = WeightsVersion()
-    """Of the weights that the trainer holds."""
-
     def _serve(self, args: MultiAgentGRPOConfig, model: Any) -> Serving:
-        of_agent = {a: n for a, n in self.routing.of_agent.items() if self._policies[n].api is None}
+        of_agent = {a: n for a, n in self.routing.of_agent.items() if self.team.policies[n].api is None}
         in_memory = [
             policy.name
             for policy in self.routing.policies
@@ -67,7 +62,7 @@ class Plays(Layouts):
         serving = Serving(
             args,
             self.routing,
-            self._bare_model,
+            self.team.model,
             in_memory=in_memory,
             sample=self._sample,
             tongues={agent: self._tongue_of(name) for agent, name in of_agent.items()},
@@ -82,17 +77,17 @@ class Plays(Layouts):
         return Tongue(
             tokenize=lambda messages: write([messages])[0],
             decode=lambda ids: read([ids])[0],
-            stop_token_ids=self._voices[name].eos_token_ids,
+            stop_token_ids=self.team.profiles[name].eos_token_ids,
         )
 
     def _writer_of(self, name: str) -> Write:
         """How a policy's prompts become token ids: as TRL's do, but that texts never become control tokens."""
-        voice = self._voices[name]
+        voice = self.team.profiles[name]
         escape = escape_of(voice.tokenizer, self.chat_template)
 
         def template(prompts: Sequence[Prompt]) -> Sequence[Ids]:
             if self.processing_class is not voice.processing_class:  # else a role's own sampling would be forgotten
-                self._speak_as(name)
+                self._apply_profile(voice)
             ids: Sequence[Ids] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
             return ids
 
@@ -107,7 +102,7 @@ class Plays(Layouts):
         )
         return lambda prompts: writer([escape(prompt) for prompt in prompts])
 
-    def _render(self, voice: Voice) -> Callable[[Prompt], str]:
+    def _render(self, voice: PolicyProfile) -> Callable[[Prompt], str]:
         """Messages to the text that a policy's chat template makes of them."""
         return lambda messages: voice.processing_class.apply_chat_template(
             list(messages),
@@ -227,7 +222,9 @@ class Plays(Layouts):
     def _conversations(self) -> dict[str, Follow | None]:
         """How the conversations of the agents that hold one go on. Refuses a chat template that does not let them."""
         of_agent = self.routing.of_agent
-        policies = {agent: self._policies[of_agent[agent]] for agent in remembering(self.args.history, list(of_agent))}
+        policies = {
+            agent: self.team.policies[of_agent[agent]] for agent in remembering(self.args.history, list(of_agent))
+        }
         follow: dict[str, Follow | None] = {
             name: self._between_turns(policy)
             for name, policy in {policy.name: policy for policy in policies.values()}.items()
@@ -237,7 +234,7 @@ class Plays(Layouts):
     def _between_turns(self, policy: Policy) -> BetweenTurns | None:
         if policy.api is not None:
             return None
-        voice = self._voices[policy.name]
+        voice = self.team.profiles[policy.name]
         tokenizer, added = voice.tokenizer, voice.tokenizer.added_tokens_decoder
         render, escape = self._render(voice), escape_of(tokenizer, self.chat_template)
         between = BetweenTurns(
@@ -255,7 +252,7 @@ class Plays(Layouts):
         return None if context is None else context - (self.args.max_completion_length or 0)
 
     def _context(self, policy: Policy) -> int | None:
-        return context_of(weights_of(self._bare_model, policy).config.get_text_config())
+        return context_of(self.team.weights_of(policy.name).config.get_text_config())
 
     # ---- Which weights are sampled from -----------------------------------------------------------------------------
 
@@ -278,18 +275,10 @@ class Plays(Layouts):
     def _count_step(self) -> None:
         self._weights_version = self._weights_version.after_step()
 
-    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        self._weights_version = self._weights_version.after_load()
-        super()._load_from_checkpoint(*args, **kwargs)
-
-    def _load_best_model(self) -> None:
-        self._weights_version = self._weights_version.after_load()
-        super()._load_best_model()
-
     @contextmanager
     def _sampling(self, seed: str) -> Iterator[Engine]:
         """What samples for a rollout, with the weights of now."""
-        self._serving.renew(self._bare_model, self._weights_version)
+        self._serving.renew(self.team.model, self._weights_version)
         self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
         whole = nullcontext() if self.args.use_vllm else gathered(self.model_wrapped, self.accelerator)
         with whole, self._serving.engine.rollout(seed):
@@ -306,7 +295,7 @@ class Plays(Layouts):
         is_exact = args.vllm_mode == "colocate" and not (args.bf16 or args.fp16 or args.vllm_server_urls)
         return Canary(
             self._serving,
-            self._policies,
+            self.team.policies,
             tokenize=lambda name, text: self._writers[name]([[{"role": "user", "content": text}]])[0],
             score=self._score,
             action=args.canary,
@@ -317,17 +306,17 @@ class Plays(Layouts):
     @torch.no_grad()
     def _score(self, name: str, ids: Sequence[int]) -> Own:
         """A policy's log-probabilities of a text by the weights that the trainer holds, at temperature 1."""
-        policy, training = self._policies[name], self.model.training
+        policy, training = self.team.policies[name], self.model.training
         tokens = torch.tensor([ids], device=self.accelerator.device)
         inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
-        model = self._bare_model
+        model = self.team.model
         self.model.eval()
         try:
-            with nullcontext() if policy.is_trained else self._as_it_is(policy):
-                self._activate(name)
+            with nullcontext() if policy.is_trained else self.team.as_frozen(policy):
+                self.activate(name)
                 with self.accelerator.autocast():
                     working = _scores(model(**inputs).logits, tokens)
-                if any(p.dtype != torch.float32 for p in weights_of(model, policy).parameters()):
+                if any(p.dtype != torch.float32 for p in self.team.weights_of(name).parameters()):
                     return Own(working, None)
                 if not (self.args.bf16 or self.args.fp16):
                     return Own(working, working)
@@ -340,20 +329,20 @@ class Plays(Layouts):
     def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
         answers: dict[int, Sampled] = {}
-        kinds = [(self.routing.of_agent[request.agent], self._overrides[request.agent]) for request in requests]
+        kinds = [(self.routing.of_agent[request.agent], self.team.overrides[request.agent]) for request in requests]
         for kind in dict.fromkeys(kinds):
             name, override = kind
             own = [i for i, other in enumerate(kinds) if other == kind]
-            policy = self._policies[name]
-            with nullcontext() if policy.is_trained else self._as_it_is(policy):
-                self._activate(name)
+            policy = self.team.policies[name]
+            with nullcontext() if policy.is_trained else self.team.as_frozen(policy):
+                self.activate(name)
                 with self._sampling_as(override):
                     sampled = self._generated(name, [requests[i] for i in own], override.stop or ())
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]
 
     def _generated(self, name: str, requests: Sequence[Request], stop: Sequence[str]) -> Sequence[Sampled]:
-        context = self._context(self._policies[name])
+        context = self._context(self.team.policies[name])
         most = self.generation_config.max_new_tokens
 
         def generate(prompt_ids: list[Sequence[int]]) -> Any:

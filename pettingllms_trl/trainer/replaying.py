@@ -26,7 +26,6 @@ from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit
 from pettingllms_trl.update.assignment import Deal, deal, pick
 from pettingllms_trl.update.micro_batches import Batch, Shared, cut, take, tokens
-from pettingllms_trl.update.packed_logprobs import SharesPrefixes
 from pettingllms_trl.update.step_guard import coordinates
 from pettingllms_trl.update.token_budget import Size, deal_by_tokens
 
@@ -38,7 +37,7 @@ LARGEST_ROUNDING = 1e-2
 leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose baseline is the mean of siblings."""
 
 
-class Replays(SharesPrefixes, Collects):
+class Replays(Collects):
     """See the head of this file."""
 
     _credit: credits.Credit
@@ -113,7 +112,9 @@ class Replays(SharesPrefixes, Collects):
         rows are trained on.
         """
         if (
-            not self._shares(policy.name)  # which makes it active: `beta` and `aux_loss_enabled` are the policy's
+            not self.scorer.shares(
+                policy.name
+            )  # which makes it active: `beta` and `aux_loss_enabled` are the policy's
             or self.beta != 0.0
             or self.aux_loss_enabled
             or self._entropy_bonus_enabled
@@ -168,7 +169,7 @@ class Replays(SharesPrefixes, Collects):
             **self._columns(decisions),
         }
         columns = {**coordinates(decisions, list(self.routing.of_agent)), "advantages": torch.tensor(flat)}
-        self._activate(policy.name)
+        self.activate(policy.name)
         # TRL groups consecutive rows by K; a parallel episode's decision has a single one.
         num_generations, self.num_generations = self.num_generations, len(decisions[0].candidates)
         try:
@@ -203,7 +204,7 @@ class Replays(SharesPrefixes, Collects):
         """
         for column, values in extra.items():
             self._log_completion_extra(column, list(values))
-        self._replayed, self._chunks = list(rows), chunks
+        self._replayed, self.scorer.chunks = list(rows), chunks
         device = self.accelerator.device
         batch = self._generate_and_score_completions(self._replayed)
         if chunks is not None and "importance_sampling_ratio" in batch:
@@ -232,7 +233,7 @@ class Replays(SharesPrefixes, Collects):
         Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
         the longest rows would have.
         """
-        budget, is_shared = self.args.max_tokens_per_microbatch, self._shares(policy.name)
+        budget, is_shared = self.args.max_tokens_per_microbatch, self.scorer.shares(policy.name)
         if budget is None and not is_shared:
             return None
         of_rows = [(row["prompt_ids"], row["completion"].ids) for row in rows]

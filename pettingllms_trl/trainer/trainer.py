@@ -1,20 +1,26 @@
 """`MultiAgentGRPOTrainer`: what a user makes, checked at the door, and the loss of a micro-step; the rest is below it.
 
-| file                               | class                   | what                                             |
-|------------------------------------|-------------------------|--------------------------------------------------|
-| `trainer/trainer.py`               | `MultiAgentGRPOTrainer` | arguments, and the parts that it makes of them   |
-| `trainer/hooks.py`                 | `TRLHooks`              | a micro-step's forward passes; checkpoints       |
-| `trainer/replaying.py`             | `Replays`               | a generation's decisions to forward passes       |
-| `trainer/collecting.py`            | `Collects`              | rows to a generation's episodes                  |
-| `trainer/playing.py`               | `Plays`                 | rows to episodes                                 |
-| `update/packed_logprobs.py`        | `SharesPrefixes`        | a prompt is read once for all its completions    |
-| `checkpoints/publishing.py`        | `Publishes`             | the team's card and upload                       |
-| `policies/team.py`                 | `Layouts`               | the weights of several policies                  |
-| `policies/optim.py`                | `KeepsApart`            | learning rates, clipping and folders of policies |
-| TRL                                | `GRPOTrainer`           | padding, masks, log-probabilities, losses        |
+| file                     | class                   | what                                                          |
+|--------------------------|-------------------------|---------------------------------------------------------------|
+| `trainer/trainer.py`     | `MultiAgentGRPOTrainer` | arguments, and the parts that it makes of them                |
+| `trainer/replaying.py`   | `Replays`               | a generation's decisions to the passes of its micro-steps     |
+| `trainer/collecting.py`  | `Collects`              | rows to a generation's episodes, and what is trained on       |
+| `trainer/playing.py`     | `Plays`                 | rows to episodes                                              |
+| `trainer/hooks.py`       | `TRLHooks`              | what TRL calls: passes, policies, the optimizer, checkpoints  |
+| TRL                      | `GRPOTrainer`           | padding, masks, old and reference log-probabilities, losses   |
 
-Parts with a state of their own, which a checkpoint holds: `entropy` (`EntropyBonus`), `guard` (`StepGuard`),
-`references`, `curricula`, `rows_played`, and the credit scheme where it has a memory.
+Its parts, each with a state of its own:
+
+| part          | class              | what                                                                    |
+|---------------|--------------------|-------------------------------------------------------------------------|
+| `team`        | `Team`             | the weights of all policies, and which of them forward passes go to     |
+| `scorer`      | `PackedScorer`     | log-probabilities, with a prompt read once for all that begin with it   |
+| `entropy`     | `EntropyBonus`     | each policy's entropy bonus                                             |
+| `guard`       | `StepGuard`        | steps that are not finite change no weight                              |
+| `references`  | `MovingReferences` | references that follow their policies                                   |
+| `curricula`   | `Curricula`        | levels of instances                                                     |
+| `checkpointer`| `Checkpointer`     | whole checkpoints, resumption, signals                                  |
+| `publisher`   | `Publisher`        | the card of a saved team, and `team.json`                               |
 
 With one agent, one turn and K siblings this is `GRPOTrainer`, step for step. The private seams that all of it stands
 on are pinned by `tests/trl/trainer/test_trl_seams.py`.
@@ -23,7 +29,6 @@ on are pinned by `tests/trl/trainer/test_trl_seams.py`.
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -35,7 +40,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.checkpoints.publishing import Publishes
+from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.reward_functions import RewardFunction, RewardFunctions
 from pettingllms_trl.credit.reward_models import load_reward_model
@@ -48,24 +53,24 @@ from pettingllms_trl.policies.prompt_encoder import reader
 from pettingllms_trl.policies.references import MovesReferences, MovingReferences
 from pettingllms_trl.policies.routing import Policy, route
 from pettingllms_trl.policies.schedule import Alternate, Schedule, check_windows, learners
-from pettingllms_trl.policies.team import instead
-from pettingllms_trl.policies.weights import weights_of
+from pettingllms_trl.policies.team import Team, instead
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, Curriculum, by_environment
 from pettingllms_trl.rollout.env_checks import Env, agents_of, check_envs, check_levels, check_openings, env_makers
 from pettingllms_trl.rollout.prompts import remembering
+from pettingllms_trl.trainer import recorder
 from pettingllms_trl.trainer.dataloading import RowsPlayed, check_num_rows
 from pettingllms_trl.trainer.delayed_rewards import check_delayed_roles
 from pettingllms_trl.trainer.distributed import check_processes, check_sharding
-from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
 from pettingllms_trl.trainer.replaying import Replays, replay
 from pettingllms_trl.update.entropy import EntropyBonus
+from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.step_guard import StepGuard
 
 
-class MultiAgentGRPOTrainer(TRLHooks, Replays, Publishes):
+class MultiAgentGRPOTrainer(Replays):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
     [Stronger Together](https://huggingface.co/papers/2510.11062)). `processing_class`, `callbacks`, `optimizers` and
@@ -222,31 +227,35 @@ class MultiAgentGRPOTrainer(TRLHooks, Replays, Publishes):
                 "trainable=True."
             )
         check_num_rows(train_dataset, args)
-        self._judgements = {}
+        self._judgements, self._writers, self._readers = {}, {}, {}
         self._can_train = train_dataset is not None
         check_served(routing, args)
         check_processes(routing, args, takes_turns=self._schedule is not None)
         if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
-        with instead(args, reward_weights=None, use_vllm=False):
+        self.team = Team(routing, args)
+        given = self.team.prepare(
+            model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
+        )
+        with instead(args, reward_weights=None, use_vllm=False, **given.hidden):
             super().__init__(
-                model,
-                routing,
+                model=given.model,
                 reward_funcs=[environment],
                 args=args,
                 train_dataset=train_dataset if self._can_train else Dataset.from_dict({"seed": [args.seed]}),
                 eval_dataset=eval_dataset,
-                processing_class=processing_class,
+                processing_class=given.processing_class,
                 callbacks=[CountsSteps(self._count_step), *(callbacks or [])],
                 optimizers=optimizers,
-                quantization_config=quantization_config,
-                peft_config=peft_config,
+                quantization_config=given.quantization_config,
+                peft_config=given.peft_config,
             )
+        self._attach_team()
         check_sharding(routing, self.accelerator)
         check_chat_template(self._tokenizer)
-        self._writers = {name: self._writer_of(name) for name in self._voices}
-        self._readers = {name: reader(voice.processing_class) for name, voice in self._voices.items()}
+        for name, profile in self.team.profiles.items():
+            self._writers[name], self._readers[name] = self._writer_of(name), reader(profile.processing_class)
         self._follow = self._conversations()
         self._serving = self._serve(args, model)
         self._canary = self._make_canary(args)
@@ -256,21 +265,17 @@ class MultiAgentGRPOTrainer(TRLHooks, Replays, Publishes):
         self._monitor = LearningMonitor(
             reply_limits(
                 routing.of_agent,
-                self._voices,
-                self._overrides,
+                self.team.profiles,
+                self.team.overrides,
                 max_length=args.max_completion_length,
                 chat_template=self.chat_template,
                 chat_template_kwargs=self.chat_template_kwargs,
             )
         )
         self._make_parts(args)
-        # A generation's sequences outnumber `generation_batch_size`; the completions table shall hold them all.
-        for name in ("prompt", "completion", "advantages"):
-            self._logs[name] = deque()
-        for name in ("rewards", "extra"):
-            self._logs[name] = defaultdict(deque)
+        self._hold_all_completions()
         if self._can_train:
-            self._try_sharing()
+            self.scorer.try_all()
 
     def _moving_references(self) -> MovingReferences | None:
         """Those that follow their policies (`sync_ref_model`).
@@ -286,25 +291,50 @@ class MultiAgentGRPOTrainer(TRLHooks, Replays, Publishes):
                 "sync_ref_model=True with weights that are spread over processes (FSDP, ZeRO-3), where a checkpoint "
                 "could not hold the references. Use DDP or ZeRO-2, or leave it out."
             )
-        own = {policy.name: self._voices[policy.name].ref_model for policy in self.routing.trained}
+        own = {policy.name: self.team.profiles[policy.name].ref_model for policy in self.routing.trained}
         references = MovingReferences(
             {
                 name: self.accelerator.unwrap_model(ref)
                 for name, ref in own.items()
                 if isinstance(ref, torch.nn.Module)
             },
-            lambda name: weights_of(self._bare_model, self._policies[name]),
+            self.team.weights_of,
             alpha=self.args.ref_model_mixup_alpha,
             saves=self.args.should_save,
         )
         self.add_callback(MovesReferences(references))
         return references
 
+    def _attach_team(self) -> None:
+        self.team.attach(
+            lambda: self.model,
+            self.accelerator,
+            of_trl=self._profile_of_trl(),
+            generation_kwargs=self.generation_kwargs,
+        )
+        self.scorer = PackedScorer(
+            self.team,
+            self.args,
+            self.accelerator,
+            model=lambda: self.model,
+            activate=self.activate,
+            score=self._score_as_trl,
+        )
+        self.activate(next(iter(self.team.profiles)))
+
     def _make_parts(self, args: MultiAgentGRPOConfig) -> None:
         """The parts of an update, and the checkpoints that hold their states."""
         self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
         self.guard = StepGuard(list(self.routing.of_agent))
         self.references = self._moving_references()
+        self.publisher = Publisher(
+            self.team,
+            args,
+            self._envs,
+            environment=self._environment_name,
+            label=recorder.data_label(pool[0].metadata for pool in self._envs.values()),
+            remembering=remembering(args.history, list(self.routing.of_agent)),
+        )
         parts: dict[str, Any] = {
             "credit": self._credit,
             "curricula": self.curricula,

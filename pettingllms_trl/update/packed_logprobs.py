@@ -1,4 +1,4 @@
-"""`SharesPrefixes`: log-probabilities of sequences whose prompts are read once for all that begin with them.
+"""`PackedScorer`: log-probabilities of sequences whose prompts are read once for all that begin with them.
 
 TRL's losses, and its old and reference log-probabilities, ask one method for what the model makes of rows of prompt
 and completion. Here that method lays them in one row without padding (`prefixes.py`), so that a decision's K
@@ -14,22 +14,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate import Accelerator
+from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
 from torch import nn
-from trl import GRPOTrainer
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import weights
-from pettingllms_trl.policies.routing import Policy, Routing
-from pettingllms_trl.policies.walks import Walks
+from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending, configs_of
 from pettingllms_trl.update.packing import pack
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
@@ -46,41 +45,55 @@ FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtim
 """How a model may fail that was not made for keyword arguments to its attention, or for one row."""
 
 
-class SharesPrefixes(GRPOTrainer):
-    """See the head of this file."""
+class PackedScorer:
+    """Log-probabilities of the active policy's sequences, with prompts shared where its model allows it.
 
-    # Set by Layouts, and by the constructor of GRPOTrainer.
-    args: MultiAgentGRPOConfig
-    routing: Routing
-    _policies: dict[str, Policy]
-    _active: str
-    _bare_model: weights.Model
-    _walks: Walks
-    aux_loss_enabled: bool
+    Args:
+        team: The policies.
+        args: The trainer's.
+        accelerator: The trainer's.
+        model: The trainer's, which accelerate may put others around.
+        activate: Makes a policy active.
+        score: TRL's own way: a model, ids, mask, and the number of completion tokens to [`Scores`].
+    """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._shareable: dict[str, bool] = {}
-        self._with_positions: set[str] = set()  # policies whose models are given their positions on TRL's path
-        self._chunks: Sequence[Sequence[int]] | None = None
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        team: Team,
+        args: MultiAgentGRPOConfig,
+        accelerator: Accelerator,
+        *,
+        model: Callable[[], nn.Module],
+        activate: Callable[[str], None],
+        score: Callable[..., Scores],
+    ) -> None:
+        self._team, self._args, self._accelerator = team, args, accelerator
+        self._model, self._activate, self._score = model, activate, score
+        self.shareable: dict[str, bool] = {}
+        """Policies whose models were tried, and whether they share prompts."""
+        self.with_positions: set[str] = set()
+        """Policies whose models are given their positions on TRL's path."""
+        self.chunks: Sequence[Sequence[int]] | None = None
+        """Rows of the batch in progress whose log-probabilities are taken together."""
 
-    def _try_sharing(self) -> None:
+    def try_all(self) -> None:
         """Each trained policy's model, unless its weights are spread over processes: those are tried when they are
         first used."""
-        plugin = self.accelerator.state.deepspeed_plugin
-        if not (self.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3)):
-            active = self._active
-            for policy in self.routing.trained:
-                self._shares(policy.name)
+        plugin = self._accelerator.state.deepspeed_plugin
+        is_spread = self._accelerator.distributed_type == DistributedType.FSDP
+        if not is_spread and not (plugin is not None and plugin.zero_stage == 3):
+            active = self._team.active
+            for policy in self._team.routing.trained:
+                self.shares(policy.name)
             self._activate(active)
 
-    def _shares(self, name: str) -> bool:
+    def shares(self, name: str) -> bool:
         """Whether a policy's sequences are laid in one row. Makes it active."""
         self._activate(name)
-        if name not in self._shareable:
+        if name not in self.shareable:
             # All processes do the same, also where one of them rounds otherwise.
             why = next((found for found in gather_object([self._why_not()]) if found is not None), None)
-            self._shareable[name] = why is None
+            self.shareable[name] = why is None
             if why is not None:
                 self._check_positions(name)
             if why:
@@ -89,120 +102,131 @@ class SharesPrefixes(GRPOTrainer):
                     "candidate, as TRL does; set shared_prefix=False to have it so without this warning.",
                     stacklevel=2,
                 )
-        return self._shareable[name]
+        return self.shareable[name]
 
     def _why_not(self) -> str | None:
         """Why the active policy's model does not share prompts; empty where the user does not want it, `None` where it
         does."""
-        if not self.args.shared_prefix:
+        if not self._args.shared_prefix:
             return ""
-        if self.aux_loss_enabled:
+        if self._team.profiles[self._team.active].aux_loss_enabled:
             return "has a router whose loss is over all tokens of a batch (router_aux_loss_coef), prompts K times"
-        if self.args.torch_compile:
+        if self._args.torch_compile:
             return "is compiled (torch_compile), and rows are of every length"
         return self._differs()
 
     def _differs(self) -> str | None:
         """Try a few tokens both ways. Draws no random numbers."""
-        vocabulary = self._own_weights(self._active).config.get_text_config().vocab_size
-        ids, mask = trial(vocabulary, self.accelerator.device)
-        training = self.model.training
-        self.model.eval()
+        model = self._model()
+        vocabulary = self._own().config.get_text_config().vocab_size
+        ids, mask = trial(vocabulary, self._accelerator.device)
+        training = model.training
+        model.eval()
         try:
             with torch.no_grad():
-                expected, _, _ = super()._get_per_token_logps_and_entropies(self.model, ids, mask, TRIED)
+                expected, _, _ = self._score(model, ids, mask, TRIED)
                 try:
-                    shared, _ = self._score_packed(self.model, ids, mask, TRIED)
-                    mixed, _ = self._score_packed(self.model, ids, mask, TRIED, apart=False)
+                    shared, _ = self._packed(model, ids, mask, TRIED)
+                    mixed, _ = self._packed(model, ids, mask, TRIED, apart=False)
                 except FAILURES as failure:
                     return f"cannot share prompts ({type(failure).__name__}: {failure})"
         finally:
-            self.model.train(training)
+            model.train(training)
         error, size = (float(each.abs().sum() / mask[:, -TRIED:].sum()) for each in (shared - expected, expected))
         unlike = float((mixed - expected).abs().sum() / mask[:, -TRIED:].sum())
-        is_exact = expected.dtype == torch.float32 and self._is_in_float32()
+        is_exact = expected.dtype == torch.float32 and self._is_in_float32(model)
         if error <= LIKE * unlike and (not is_exact or error <= EXACT * size):
             return None
         return f"would give other log-probabilities, by {error:.2g} at {size:.2g}"
 
     def _check_positions(self, name: str) -> None:
         """On TRL's path: a model with learned positions is given them, unless the user wants what TRL computes."""
-        own = self._own_weights(name)
-        training = self.model.training
-        self.model.eval()
-        score = partial(super()._get_per_token_logps_and_entropies, self.model, logits_to_keep=1)
+        own, model = self._own(), self._model()
+        training = model.training
+        model.eval()
+        score = partial(self._score, model, logits_to_keep=1)
         try:
-            if not counts_padding(own, score, self.accelerator.device):
+            if not counts_padding(own, score, self._accelerator.device):
                 return
         finally:
-            self.model.train(training)
-        if self.args.shared_prefix and takes_positions(own.get_base_model() if isinstance(own, PeftModel) else own):
-            self._with_positions.add(name)
+            model.train(training)
+        if self._args.shared_prefix and takes_positions(own.get_base_model() if isinstance(own, PeftModel) else own):
+            self.with_positions.add(name)
             return
         warnings.warn(
             f"the model of policy {name!r} has learned positions, and TRL's update, which pads prompts on the left, "
             "reads every prompt but the longest of a batch at wrong ones: its log-probabilities, importance ratios "
             "and gradients are not those of the tokens sampled. With "
-            f"shared_prefix={self.args.shared_prefix} this is as in TRL. Set shared_prefix=True and train a model "
+            f"shared_prefix={self._args.shared_prefix} this is as in TRL. Set shared_prefix=True and train a model "
             "that can share prompts, as GPT-2 can, or one with rotary positions.",
             stacklevel=2,
         )
 
-    def _is_in_float32(self) -> bool:
-        full = all(p.dtype == torch.float32 for p in self.model.parameters() if p.is_floating_point())
-        is_highest = self.accelerator.device.type == "cpu" or not torch.backends.cuda.matmul.allow_tf32
-        return full and is_highest and self.accelerator.mixed_precision == "no"
+    def _is_in_float32(self, model: nn.Module) -> bool:
+        full = all(p.dtype == torch.float32 for p in model.parameters() if p.is_floating_point())
+        is_highest = self._accelerator.device.type == "cpu" or not torch.backends.cuda.matmul.allow_tf32
+        return full and is_highest and self._accelerator.mixed_precision == "no"
 
     @contextmanager
-    def _attending(self, name: str) -> Iterator[None]:
+    def attending(self, name: str) -> Iterator[None]:
         """For a pass of a policy's sequences, to the end of its backward, in which checkpoints compute layers anew.
 
         A run that resumes inside a generation uses here first what is spread over processes."""
-        if self._shares(name):
-            with attending(self._walks.of(self._own_weights(name), configs_of)):
+        if self.shares(name):
+            with attending(self._team.walks.of(self._team.weights_of(name), configs_of)):
                 yield
         else:
             yield
 
-    def _own_weights(self, name: str) -> weights.Model:
-        return weights.weights_of(self._bare_model, self._policies[name])
+    def _own(self) -> weights.Model:
+        return self._team.weights_of(self._team.active)
 
-    def _get_per_token_logps_and_entropies(
+    def score(
         self,
         model: Any,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        logits_to_keep: int,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        width: int,
+        *,
         batch_size: int | None = None,
         compute_entropy: bool = False,
         compute_aux_loss: bool = False,
         **of_images: Any,
     ) -> Scores:
-        if self._active in self._with_positions:
+        """What TRL asks of a model for rows of prompt and completion.
+
+        Args:
+            model: The policy's, its reference, or a function that calls one.
+            ids, mask: (B, P + C).
+            width: C.
+            batch_size, compute_entropy, compute_aux_loss, of_images: TRL's.
+        """
+        active = self._team.active
+        if active in self.with_positions:
             model = with_positions(model)
         is_plain = all(given is None for given in of_images.values())
-        if not (self._shareable.get(self._active, False) and is_plain and not compute_aux_loss):
-            return super()._get_per_token_logps_and_entropies(
+        if not (self.shareable.get(active, False) and is_plain and not compute_aux_loss):
+            return self._score(
                 model,
-                input_ids,
-                attention_mask,
-                logits_to_keep,
+                ids,
+                mask,
+                width,
                 batch_size=batch_size,
                 compute_entropy=compute_entropy,
                 compute_aux_loss=compute_aux_loss,
                 **of_images,
             )
-        if batch_size is None or self._chunks is None:
-            scores, entropies = self._score_packed(model, input_ids, attention_mask, logits_to_keep)
+        if batch_size is None or self.chunks is None:
+            scores, entropies = self._packed(model, ids, mask, width)
             return scores, entropies if compute_entropy else None, None
-        found = [self._score_packed(model, input_ids[c], attention_mask[c], logits_to_keep)[0] for c in self._chunks]
+        found = [self._packed(model, ids[chunk], mask[chunk], width)[0] for chunk in self.chunks]
         dtype = found[0].dtype if found else torch.float32
-        scores = torch.full((len(input_ids), logits_to_keep), math.nan, dtype=dtype, device=input_ids.device)
-        for chunk, own in zip(self._chunks, found, strict=True):
+        scores = torch.full((len(ids), width), math.nan, dtype=dtype, device=ids.device)
+        for chunk, own in zip(self.chunks, found, strict=True):
             scores[chunk] = own
         return scores, None, None
 
-    def _score_packed(
+    def _packed(
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, apart: bool = True
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Rows in one forward pass: log-probabilities and entropies of their completions, (B, C), 0 where masked; no
@@ -215,10 +239,10 @@ class SharesPrefixes(GRPOTrainer):
             apart: `False`: every token sees all before it in the row, other candidates, too.
         """
         packed = pack(ids, mask, width)
-        own = self._own_weights(self._active)
+        own = self._own()
         models = [own, model] if isinstance(model, nn.Module) else [own]
-        configs = chain.from_iterable(self._walks.of(each, configs_of) for each in models)
-        with attending(configs), self.accelerator.autocast():
+        configs = chain.from_iterable(self._team.walks.of(each, configs_of) for each in models)
+        with attending(configs), self._accelerator.autocast():
             outputs = model(
                 input_ids=packed.ids,
                 attention_mask=torch.ones_like(packed.ids),

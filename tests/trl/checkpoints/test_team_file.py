@@ -39,7 +39,7 @@ def saved(path: Path, model: Any, policies: Any, *, peft_config: Any = None, **o
     torch.manual_seed(5)
     with torch.no_grad():
         for policy in trainer.routing.trained:
-            for parameter in trainer._parameters_of(policy):
+            for parameter in trainer.team.parameters_of(policy):
                 parameter.add_(3 * torch.randn_like(parameter))
     trainer.save_model()
     return trainer

@@ -154,7 +154,7 @@ def test_the_log_probabilities_of_sampler_and_trainer_agree_at_every_step(
     assert max(largest) < 1e-4  # a stale engine is off by 1e-2 and more at this learning rate
     after = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
     for policy in trainer.routing.trained:
-        own = {id(p) for p in trainer._parameters_of(policy)}
+        own = {id(p) for p in trainer.team.parameters_of(policy)}
         assert any(not torch.equal(p, before[name]) for name, p in after.items() if id(p) in own), policy.name
 
 

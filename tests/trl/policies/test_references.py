@@ -54,7 +54,7 @@ def test_each_policys_reference_moves_towards_its_own_weights_and_no_others(mode
     trainer.train()
     moved = {}
     for role in ("opener", "closer"):
-        after, reference = state(trainer.model.models[role]), state(trainer._voices[role].ref_model)
+        after, reference = state(trainer.model.models[role]), state(trainer.team.profiles[role].ref_model)
         for name in start:
             torch.testing.assert_close(reference[name], 0.75 * start[name] + 0.25 * after[name])
         moved[role] = reference
@@ -63,10 +63,10 @@ def test_each_policys_reference_moves_towards_its_own_weights_and_no_others(mode
 
 def test_without_it_policies_of_one_model_share_a_reference_that_stays(model_path: str, tmp_path: Path) -> None:
     trainer = team(model_path, tmp_path, "full", max_steps=2, sync_ref_model=False)
-    before = state(trainer._voices["opener"].ref_model)
+    before = state(trainer.team.profiles["opener"].ref_model)
     trainer.train()
-    assert trainer._voices["opener"].ref_model is trainer._voices["closer"].ref_model
-    after = state(trainer._voices["opener"].ref_model)
+    assert trainer.team.profiles["opener"].ref_model is trainer.team.profiles["closer"].ref_model
+    after = state(trainer.team.profiles["opener"].ref_model)
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
@@ -86,7 +86,7 @@ def test_a_resumed_run_goes_on_with_the_references_where_they_were(
 
 
 def references(trainer: Any) -> list[Any]:
-    return [voice.ref_model for voice in trainer._voices.values() if voice.ref_model is not None]
+    return [voice.ref_model for voice in trainer.team.profiles.values() if voice.ref_model is not None]
 
 
 ADAPTER = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")

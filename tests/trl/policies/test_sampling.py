@@ -210,7 +210,7 @@ def test_the_loss_divides_the_logits_of_a_policy_by_the_temperature_of_its_role(
     assert {policy.name for policy in trainer.routing.trained} == {*expected}
     for _ in range(2):  # switched to and fro
         for name, temperature in expected.items():
-            trainer._activate(name)
+            trainer.activate(name)
             found = scored(trainer, trainer.model)
             assert torch.allclose(found, by_hand(trainer.model, temperature), atol=1e-5)
             assert not torch.allclose(found, by_hand(trainer.model, 1.1), atol=1e-2)
@@ -291,7 +291,7 @@ def test_continuous_batching_samples_for_every_layout(policies: Any, model_path:
     trainer.train()
     assert trainer.state.global_step == 1
     for policy in trainer.routing.trained:
-        own = {id(p) for p in trainer._parameters_of(policy)}
+        own = {id(p) for p in trainer.team.parameters_of(policy)}
         assert any(not torch.equal(p, before[n]) for n, p in trainer.model.named_parameters() if id(p) in own)
     trainer.model.eval()
     (episode,) = trainer.play([{"seed": 3}])

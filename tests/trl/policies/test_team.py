@@ -286,7 +286,7 @@ def test_the_log_probabilities_trained_on_are_those_of_the_policys_own_model(
     trainer = team(model_path, tmp_path, layout(name, granite_path), temperature=0.7)
     trainer.train()
     for policy in LAYOUTS[name]:
-        trainer._activate(policy)
+        trainer.activate(policy)
         alone = trainer.model.active_model if hasattr(trainer.model, "active_model") else trainer.model
         batch = next(batch for batch in trainer.batches if batch["policy"] == policy)
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
@@ -517,14 +517,14 @@ def test_a_reference_costs_nothing_where_no_policy_has_beta(
     model_path: str, granite_path: str, tmp_path: Path
 ) -> None:
     trainer = team(carrying(model_path, "opener"), tmp_path, layout("mixture", granite_path))
-    assert [voice.ref_model for voice in trainer._voices.values()] == [None, None]
+    assert [voice.ref_model for voice in trainer.team.profiles.values()] == [None, None]
     assert set(trainer.model.models["base"].peft_config) == {"opener"}
 
 
 def test_the_beta_of_a_policy_goes_before_that_of_the_arguments(model_path: str, tmp_path: Path) -> None:
     policies = {"opener": "opener", "closer": Policy(adapter="closer", beta=0.0)}
     trainer = team(model_path, tmp_path, policies, beta=0.25)
-    assert {name: voice.beta for name, voice in trainer._voices.items()} == {"opener": 0.25, "closer": 0.0}
+    assert {name: voice.beta for name, voice in trainer.team.profiles.items()} == {"opener": 0.25, "closer": 0.0}
     plain = team(model_path, tmp_path, {"opener": Policy(beta=0.5), "closer": Policy(beta=0.5)}, beta=0.25)
     assert (plain.beta, plain.args.beta, plain.ref_model is None) == (0.5, 0.25, False)
 
@@ -547,7 +547,7 @@ def test_each_policy_is_saved_to_a_folder_that_loads_alone(
             alone = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(model_path), folder)
         else:
             alone = AutoModelForCausalLM.from_pretrained(folder)
-        trainer._activate(policy)
+        trainer.activate(policy)
         assert torch.equal(alone(input_ids=ids).logits, trainer.model.eval()(input_ids=ids).logits)
         own = AutoTokenizer.from_pretrained(folder)
         assert own.chat_template == trainer.processing_class.chat_template

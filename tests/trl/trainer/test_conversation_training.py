@@ -75,7 +75,7 @@ def test_log_probabilities_of_the_first_step_are_those_before_it_and_the_ratio_i
 
         def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
             if self.state.global_step == 0:
-                self._activate(inputs["policy"])
+                self.activate(inputs["policy"])
                 ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
                 mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
                 width = inputs["completion_ids"].size(1)

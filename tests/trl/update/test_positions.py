@@ -86,7 +86,7 @@ def test_a_model_that_cannot_share_prompts_is_given_its_positions(make: Any, tok
     with pytest.warns(UserWarning, match="cannot share prompts"):
         trainer = trainer_of(CannotShare, make, tokenizer, tmp_path)
     assert error(trainer) < 1e-5
-    assert trainer._with_positions == ({"base"} if make is gpt2 else set())
+    assert trainer.scorer.with_positions == ({"base"} if make is gpt2 else set())
 
 
 def test_with_a_compiled_model_positions_are_given_too(
