@@ -36,8 +36,7 @@ from growth import Fit, fit
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from pettingllms_trl.engines.protocol import Request, Sampled
-from pettingllms_trl.records import Completion
+from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.play import play
 
 

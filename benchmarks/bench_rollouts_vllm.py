@@ -31,9 +31,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from figures import Figure, write
 from simulation import Game, SimulatedClock, Workload
 
-from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.engines.vllm_params import Asked, Sampling, Tongue
-from pettingllms_trl.records import Completion, Episode
+from pettingllms_trl.records import Completion, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import play
 
 

@@ -32,7 +32,7 @@ from transformers.utils import logging
 
 import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.records import Request
 from pettingllms_trl.rollout.episode import prompt_of
 
 

@@ -16,8 +16,7 @@ from tokenizer_of_two import two_words
 from transformers import PrinterCallback, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.engines.protocol import Request, Sampled
-from pettingllms_trl.records import Completion
+from pettingllms_trl.records import Completion, Request, Sampled
 
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.engines.protocol import Request, Sampled
+from pettingllms_trl.records import Request, Sampled
 
 
 MOST_STEPS = 10_000  # never reached: a training ends by its tokens

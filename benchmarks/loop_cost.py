@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_trl.engines.protocol import Request, Sampled
-from pettingllms_trl.records import Completion, Episode
+from pettingllms_trl.records import Completion, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import play
 
 

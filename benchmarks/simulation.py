@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Protocol
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from pettingllms_trl.engines.protocol import Request, Sampled
-from pettingllms_trl.records import Completion
+from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.workers import Done, Job, Threads
 
 

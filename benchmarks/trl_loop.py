@@ -17,7 +17,7 @@ from unittest import mock
 
 from simulation import SimulatedClock, SimulatedEngine, Speed, Workload
 
-from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.records import Request
 
 
 class Episodes:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from trl import GRPOConfig
 
-from pettingllms_trl.policies.sampling import parse
+from pettingllms_trl.role_sampling import parse
 
 
 @dataclass

@@ -9,7 +9,7 @@ An *episode* is one run of one instance. At each of its *decisions* one agent sa
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -132,3 +132,101 @@ class Stateful(Protocol):
     def state_dict(self) -> Mapping[str, Any]: ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+# ---- Between rollout and engines ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`num_candidates` completions are wanted of the policy of `agent`, after `prompt`.
+
+    `prompt_ids` are its token ids where they are known, because it goes on from tokens that were sampled: they are
+    taken as they are. Where there are none, the prompt is written in the policy's chat template.
+    """
+
+    agent: str
+    prompt: Sequence[Message]
+    num_candidates: int
+    prompt_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The answer to a request: the prompt's ids as the model got them, and the completions."""
+
+    prompt_ids: tuple[int, ...]
+    completions: tuple[Completion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What an engine thinks of a text, at temperature 1, whatever it samples at.
+
+    Args:
+        place: Which replica of the engine: its url, or "this process".
+        weights: What the engine calls the weights that it used.
+        logprobs: Log-probability of each token but the first, given those before it.
+    """
+
+    place: str
+    weights: str
+    logprobs: tuple[float, ...]
+
+
+Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
+"""Completions for a batch of requests, in their order."""
+
+
+class Engine(Protocol):
+    """Samples for many episodes at once.
+
+    A ticket names an episode of the rollout: its requests come one after the other under the same number, the next
+    when the last is answered. It follows from the episode's place alone, and may seed what is sampled for it.
+    """
+
+    @property
+    def in_waves(self) -> bool:
+        """Whether the next `step` answers all that the engine was given in one go, so that it pays to wait for every
+        instance first."""
+        ...
+
+    def submit(self, ticket: int, request: Request) -> None:
+        """Take a request; nothing is sampled yet."""
+        ...
+
+    def step(self) -> Sequence[tuple[int, Sampled]]:
+        """Work a while on the requests taken. Returns those now answered, perhaps none."""
+        ...
+
+
+# ---- Between rollout and rewards ------------------------------------------------------------------------------------
+
+
+Row = Mapping[str, Any]
+"""A row of the data set: `seed` and whatever the environment's `reset(options=...)` takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a reward function of the user's may look at: a decision whose candidates are sampled but not yet judged.
+
+    Args:
+        row: The instance.
+        agent: Who acts.
+        turn: How many decisions it had taken before.
+        prompt: What it was shown.
+        completions: What its policy sampled.
+        is_text: What it was shown is a `str`, which TRL calls a standard prompt, and no earlier turn stands before it.
+    """
+
+    row: Row
+    agent: str
+    turn: int
+    prompt: Sequence[Message]
+    completions: Sequence[Completion]
+    is_text: bool = False
+
+
+Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
+"""For each completion of a choice, named rewards to be added to the environment's."""

@@ -21,7 +21,7 @@ from team import make_env
 from tiny import make_tokenizer
 
 from pettingllms_trl import Completion, MultiAgentGRPOConfig
-from pettingllms_trl.engines.protocol import Sampled
+from pettingllms_trl.records import Sampled
 
 
 # ---- Intervals ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from bench_rollouts import LARGE, TOOLS, WITH_GOALS, Case, Compared, Played, fig
 from loop_cost import Cost, cost, rollout_of
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload
 
-from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.records import Request
 
 
 SLOW = Speed(name="slow", step_s=1.0, row_s=0.1, prefill_s=10.0, max_num_seqs=2)

@@ -17,9 +17,8 @@ from figures import read
 from simulation import Workload
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.engines.vllm_params import Tongue
-from pettingllms_trl.records import Completion
+from pettingllms_trl.records import Completion, Request, Sampled
 
 
 LENGTHS = {

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pettingllms_trl.policies.routing import Policy, Routing
-from pettingllms_trl.policies.sampling import SamplingOverrides
+from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 TEAM = "team.json"

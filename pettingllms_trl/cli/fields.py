@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from pettingllms_trl.engines.chat_api import ChatApi
+from pettingllms_trl.engines.api import ChatApi
 from pettingllms_trl.rollout.curriculum import Curriculum
 
 

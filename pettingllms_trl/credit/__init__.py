@@ -37,7 +37,6 @@ from pettingllms_trl.credit.filters import (
     signal_to_noise,
 )
 from pettingllms_trl.credit.grouping import Advantages, Scale
-from pettingllms_trl.credit.in_episodes import dr_mas, gigpo, grpo
 from pettingllms_trl.credit.rae import RunningBaseline, rae
 from pettingllms_trl.credit.registry import (
     AnyFilter,
@@ -54,8 +53,7 @@ from pettingllms_trl.credit.registry import (
     sums_to_zero,
 )
 from pettingllms_trl.credit.reward_weights import check_weights, reweighed, weigh
-from pettingllms_trl.credit.schemes import at_grpo, counterfactual
-from pettingllms_trl.credit.turnwise import loo, magrpo, max_rl
+from pettingllms_trl.credit.schemes import at_grpo, counterfactual, dr_mas, gigpo, grpo, loo, magrpo, max_rl
 from pettingllms_trl.credit.values import Value
 from pettingllms_trl.records import Stateful
 

@@ -12,10 +12,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.grouping import Advantages, Scale, episodes
-from pettingllms_trl.credit.in_episodes import dr_mas, gigpo, grpo
 from pettingllms_trl.credit.rae import RunningBaseline
-from pettingllms_trl.credit.schemes import at_grpo, counterfactual
-from pettingllms_trl.credit.turnwise import loo, magrpo, max_rl
+from pettingllms_trl.credit.schemes import at_grpo, counterfactual, dr_mas, gigpo, grpo, loo, magrpo, max_rl
 from pettingllms_trl.records import Candidate, Completion, Decision, Stateful
 
 

@@ -39,7 +39,7 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
-from pettingllms_trl.rollout.episode import Choice
+from pettingllms_trl.records import Choice
 
 
 RewardFunction: TypeAlias = Callable[..., Any] | nn.Module | str

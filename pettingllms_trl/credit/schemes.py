@@ -1,10 +1,28 @@
-"""Schemes that compare the candidates of one decision: they need a tree."""
+"""Schemes that compare the candidates of one decision: they need a tree.
+
+Schemes that compare whole episodes of one instance: they need parallel sampling.
+
+Schemes for both kinds of sampling: siblings in a tree, what K episodes did otherwise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pettingllms_trl.credit.grouping import Advantages, Scale, compare, siblings
+import torch
+
+from pettingllms_trl.credit.grouping import (
+    Advantages,
+    Scale,
+    compare,
+    episodes,
+    mean_of_others,
+    mean_of_peers,
+    same_instance,
+    same_state,
+    same_turn,
+    siblings,
+)
 from pettingllms_trl.credit.values import Value, numbers_of
 from pettingllms_trl.records import Decision
 
@@ -63,3 +81,172 @@ def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") 
         [c.reward + sum(c.continuations) / len(c.continuations) for c in decision.candidates] for decision in decisions
     ]
     return compare(decisions, numbers, peers=siblings, scale=scale)
+
+
+def grpo(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
+    r"""Whole-trajectory GRPO for teams: every decision of an episode gets the episode's advantage.
+
+    `A_e = (R_e - mean_f R_f) / (std_f R_f + 1e-4)` over the K episodes of one instance, where `R_e` is the agent's own
+    return over episode e. The baseline that AT-GRPO is compared with (arXiv:2510.11062, "MAS + GRPO").
+
+    Args:
+        decisions: With one candidate each, from K >= 2 episodes of each instance.
+        scale: As in [`at_grpo`]; the deviation of `"batch"` is over all episodes of the agent.
+
+    Example:
+        An agent returns 6, 3, 0 in three episodes, mean 3 and deviation 3: all of its decisions get 1, 0, -1.
+    """
+    return compare(decisions, _returns(decisions), peers=episodes, scale=scale)
+
+
+def dr_mas(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
+    r"""Dr. MAS: each agent normalised by the statistics of its own decisions (arXiv:2602.08847).
+
+    `A_ke = (R_e - mu_k) / (sigma_k + 1e-4)`, where mean and deviation are over *all decisions* of agent k in an
+    instance's episodes, each with its episode's return. What sets it apart from [`grpo`] is the weight of an episode:
+    there each counts once, here as often as the agent acted in it. So the advantages of an agent's decisions sum to
+    zero even where long episodes are the bad ones. (What the paper moves away from, one mean and deviation for all
+    agents, is offered nowhere here.)
+
+    Adapted: the paper's return is one for the whole team; here it is the agent's own, `alpha * team + local`.
+
+    Args:
+        decisions: With one candidate each, from K >= 2 episodes of each instance.
+        scale: As in [`at_grpo`]; the paper's is `"group"`.
+
+    Example:
+        An agent acts once in an episode that returns 3 and twice in one that returns 0: mean (3 + 0 + 0) / 3 = 1, so
+        with `scale="none"` its decisions get 2, -1, -1 ([`grpo`]: 1.5, -1.5, -1.5).
+    """
+    return compare(decisions, _returns(decisions), peers=same_instance, scale=scale)
+
+
+def gigpo(
+    decisions: Sequence[Decision], /, *, scale: Scale = "group", step_weight: float = 1.0, gamma: float = 0.95
+) -> Advantages:
+    r"""Group-in-group: the episode's advantage plus one among decisions in the same state (arXiv:2505.10978).
+
+    `A = A_E + step_weight * A_S`. `A_E` is [`grpo`]'s. `A_S` is `(G - mean G) / (std G + 1e-4)` over all decisions of
+    the agent, in any of the instance's episodes and at any turn, that were taken in the same state, with `G` the
+    discounted return to go. A decision in a state that no other one was taken in has `A_S = 0`.
+
+    Adapted: the paper has one agent, so groups are by agent here, and a step of the discount is a decision of the
+    agent rather than one of the environment; its groups are of equal observations, here of equal `Decision.state`
+    (of equal prompts, where the environment has no `state_hash`); it adds 1e-6 to the deviation, TRL 1e-4.
+
+    Args:
+        decisions: With one candidate each, from K >= 2 episodes of each instance.
+        scale: As in [`at_grpo`], of both parts. The paper has `"group"` and `"none"`.
+        step_weight: The paper's omega, 1 there.
+        gamma: Discount, 0 to 1; 0.95 in the authors' runs.
+
+    Example:
+        Two episodes return 1 and 0, from one start, and part after it: with `scale="none"`, gamma 1 their first
+        decisions get 0.5 + 0.5 = 1 and -1, all later ones 0.5 and -0.5.
+    """
+    of_episode = grpo(decisions, scale=scale)
+    to_go = numbers_of(decisions, "return_to_go", gamma)
+    of_step = compare(decisions, to_go, peers=same_state, scale=scale)
+    return [
+        [episode + step_weight * step for episode, step in zip(of_episode[i], of_step[i], strict=True)]
+        for i in range(len(decisions))
+    ]
+
+
+def _returns(decisions: Sequence[Decision]) -> list[list[float]]:
+    return [[decision.episode_return] * len(decision.candidates) for decision in decisions]
+
+
+_ZERO = 1e-6  # a return is a sum, and one that should be 0 may be a rounding error, which must not be divided by
+
+
+def magrpo(decisions: Sequence[Decision], /, *, scale: Scale = "none", gamma: float = 1.0) -> Advantages:
+    r"""MAGRPO: group Monte-Carlo returns, turn by turn, `A_k = G_k - mean_j G_j` (arXiv:2508.04652).
+
+    `G_k` is the return from this turn on, `r_k` plus what followed; the group is the agent's candidates at this turn
+    of the instance. With `sampling="parallel"` those are of K episodes, each with its own return to go, as in the
+    paper. With `sampling="tree"` they are siblings.
+
+    Adapted: the authors' trees play every candidate on, and what follows one is the mean over all of its children's
+    returns (times 0.9, the default discount of their code); ours go on from the best candidate alone. So in a tree the
+    played candidate has the return to go of the branch that was played (of the best of K at each later decision, which
+    the policy alone does not reach), as has a sibling that reached the very same state; for the others what follows
+    counts 0 (`values.numbers_of`). Their return is one for the whole team; here it is the agent's own, `alpha * team +
+    local`, which for `local = 0` is the same.
+
+    Args:
+        decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
+        scale: As in [`at_grpo`]; the paper does not divide.
+        gamma: Discount, 0 to 1, once for each of the agent's later decisions.
+
+    Example:
+        Two siblings are paid 2 and 1; the first is played on and 3 more follow: returns 5, 1, advantages 2, -2.
+    """
+    return compare(decisions, numbers_of(decisions, "return_to_go", gamma), peers=same_turn, scale=scale)
+
+
+def loo(
+    decisions: Sequence[Decision], /, *, value: Value = "reward", scale: Scale = "none", gamma: float = 1.0
+) -> Advantages:
+    r"""Leave-one-out, `A_k = r_k - mean_{j != k} r_j`: a baseline without the sample itself (RLOO, arXiv:2402.14740).
+
+    The same as `K / (K - 1) * (r_k - mean_j r_j)`, so that the gradient is unbiased, where the mean over all shrinks
+    it. By name it is judged by the step's reward in a tree and by the episode's return with `sampling="parallel"`.
+
+    Args:
+        decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
+        value: What stands for `r_k`. `"outcome"` compares whole episodes, each counted once; the others the agent's
+            candidates at the same turn of the instance.
+        scale: As in [`at_grpo`]; the paper does not divide.
+        gamma: Discount of `value="return_to_go"`.
+
+    Example:
+        Rewards 3, 0, 0: the others' means are 0, 1.5, 1.5, advantages 3, -1.5, -1.5.
+    """
+    numbers = numbers_of(decisions, value, gamma)
+    peers = episodes if _one_each(decisions, value) else same_turn
+    return compare(decisions, numbers, peers=peers, baseline=mean_of_others, scale=scale)
+
+
+def max_rl(decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: float = 1.0) -> Advantages:
+    r"""Maximum-likelihood RL, `A_k = (r_k - mean_j r_j) / mean_j r_j`, 0 where all are 0 (arXiv:2602.02710).
+
+    For rewards of 0 and 1 the expected update is the gradient of `log p`, p the rate of success, up to its K-th order,
+    instead of that of p: a task that is rarely solved weighs about 1 / p. Advantages are -1 to K - 1.
+
+    As in the authors' code, but that they add 1e-6 to the mean instead of telling 0 apart.
+
+    Adapted: the paper's rewards are 0 or 1; here any of at least 0 are taken. By name it is judged by the step's
+    reward in a tree and by the episode's return with `sampling="parallel"`.
+
+    Args:
+        decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
+        value: What stands for `r_k`, at least 0. Peers are as in [`loo`].
+        gamma: Discount of `value="return_to_go"`.
+
+    Raises:
+        ValueError: A number is negative.
+
+    Example:
+        Rewards 1, 0, 0, 0 have mean 0.25: advantages 3, -1, -1, -1. Rewards 1, 1, 1, 0: 1/3, 1/3, 1/3, -1.
+    """
+    numbers = numbers_of(decisions, value, gamma)
+    for decision, row in zip(decisions, numbers, strict=True):
+        if min(row) < -_ZERO:
+            raise ValueError(
+                f"max_rl got the {value} {min(row)} of {decision.agent!r} at turn {decision.turn}, expected at least "
+                "0: it reads a reward as a rate of success. Weigh the negative parts of the reward with 0 (so that, "
+                "for instance, success alone is left), or choose another credit."
+            )
+    peers = episodes if _one_each(decisions, value) else same_turn
+    return compare(decisions, numbers, peers=peers, scale=_mean_or_one)
+
+
+def _one_each(decisions: Sequence[Decision], value: Value) -> bool:
+    """Whether the number is one of the episode's: its outcome, where no decision had a choice of candidates."""
+    return value == "outcome" and all(len(decision.candidates) == 1 for decision in decisions)
+
+
+def _mean_or_one(rows: torch.Tensor) -> torch.Tensor:
+    mean = mean_of_peers(rows)
+    return torch.where(mean > _ZERO, mean, 1.0)  # a mean of 0 is one of zeros: nothing to divide

@@ -27,10 +27,10 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from pettingllms_trl.engines.protocol import Scored
 from pettingllms_trl.engines.versions import WeightsVersion
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.records import Scored
 
 
 Array: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]

@@ -27,13 +27,15 @@ from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.api import Asking, in_turn
-from pettingllms_trl.engines.protocol import Sample, Scored, Waves
+from pettingllms_trl.engines.protocol import Waves
 from pettingllms_trl.engines.router import Opened, Several
 from pettingllms_trl.engines.versions import WeightsVersion
 from pettingllms_trl.engines.vllm_params import Sampling, Tongue
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.weights import weights_of
+from pettingllms_trl.records import Sample, Scored
+from pettingllms_trl.role_sampling import parse
 
 
 def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
@@ -44,7 +46,7 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
         ValueError: A policy has no server, sleep is asked of several engines, TRL cannot correct the loss for the
             sampler, or a role's sampling cannot be met.
     """
-    sampling.check(args, sampling.parse(args.role_sampling), routing)
+    sampling.check(args, parse(args.role_sampling), routing)
     if args.use_transformers_continuous_batching:
         _check_continuous_batching(args)
     if not args.use_vllm:
@@ -99,7 +101,7 @@ class Serving:
         self._models: dict[str, int | None] = {}  # the version of those that are not trained, by the group's name
         of_policy: dict[str, Opened] = {}
         if args.use_vllm:
-            overrides = sampling.of_agents(sampling.parse(args.role_sampling), list(routing.of_agent))
+            overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
             asked = Sampling(args, tongues, overrides)
             groups = _groups(routing)
             shares = _shares([weights_of(model, g.policies[0]) for g in groups if not _urls(g, args)])

@@ -1,76 +1,18 @@
-"""What a rollout asks of whatever samples tokens: requests go in with tickets, answers come out as they are ready."""
+"""What a rollout asks of whatever samples tokens: requests go in with tickets, answers come out as they are ready.
+
+How long a prompt may be: with `generate` as with vLLM, prompt and completion share the model's context.
+
+A prompt that leaves no room for a single token raises ValueError. One that leaves less than `max_completion_length`
+gets completions of as many tokens as there is room for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
-from pettingllms_trl.records import Completion, Message
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """`num_candidates` completions are wanted of the policy of `agent`, after `prompt`.
-
-    `prompt_ids` are its token ids where they are known, because it goes on from tokens that were sampled: they are
-    taken as they are. Where there are none, the prompt is written in the policy's chat template.
-    """
-
-    agent: str
-    prompt: Sequence[Message]
-    num_candidates: int
-    prompt_ids: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """The answer to a request: the prompt's ids as the model got them, and the completions."""
-
-    prompt_ids: tuple[int, ...]
-    completions: tuple[Completion, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """What an engine thinks of a text, at temperature 1, whatever it samples at.
-
-    Args:
-        place: Which replica of the engine: its url, or "this process".
-        weights: What the engine calls the weights that it used.
-        logprobs: Log-probability of each token but the first, given those before it.
-    """
-
-    place: str
-    weights: str
-    logprobs: tuple[float, ...]
-
-
-Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
-"""Completions for a batch of requests, in their order."""
-
-
-class Engine(Protocol):
-    """Samples for many episodes at once.
-
-    A ticket names an episode of the rollout: its requests come one after the other under the same number, the next
-    when the last is answered. It follows from the episode's place alone, and may seed what is sampled for it.
-    """
-
-    @property
-    def in_waves(self) -> bool:
-        """Whether the next `step` answers all that the engine was given in one go, so that it pays to wait for every
-        instance first."""
-        ...
-
-    def submit(self, ticket: int, request: Request) -> None:
-        """Take a request; nothing is sampled yet."""
-        ...
-
-    def step(self) -> Sequence[tuple[int, Sampled]]:
-        """Work a while on the requests taken. Returns those now answered, perhaps none."""
-        ...
+from pettingllms_trl.records import Request, Sample, Sampled
 
 
 class Waves:
@@ -96,3 +38,74 @@ class Waves:
         wave, self._waiting = self._waiting, []
         answers = self._sample([request for _, request in wave])
         return [(ticket, sampled) for (ticket, _), sampled in zip(wave, answers, strict=True)]
+
+
+Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]
+"""Generated ids of each prompt, and their log-probabilities where the generator gives them."""
+NOT_STRETCHED = ("default", "longrope", "su", "llama3")
+"""Kinds of rotary embeddings whose factor is in `max_position_embeddings` already."""
+
+
+def context_of(config: Any) -> int | None:
+    """Most tokens of prompt and completion together, as vLLM reads it from a text model's configuration.
+
+    `None`: the model names no bound.
+    """
+    length = getattr(config, "max_position_embeddings", None)
+    if length is None:
+        return None
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kinds = [rope, *rope.values()]  # of models with several kinds of layers, one for each
+    return max(length, *(_stretched(length, each) for each in kinds if isinstance(each, Mapping)))
+
+
+def _stretched(length: int, rope: Mapping[str, Any]) -> int:
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind in NOT_STRETCHED:
+        return length
+    return int(rope.get("original_max_position_embeddings", length) * (rope.get("factor") or 1.0))
+
+
+def check_length(prompt_ids: Sequence[int], request: Request, context: int) -> None:
+    """
+    Raises:
+        ValueError: The prompt leaves no room for a completion.
+    """
+    if len(prompt_ids) >= context:
+        raise ValueError(
+            f"the prompt of agent {request.agent!r} has {len(prompt_ids)} tokens, but the context holds {context}, "
+            "the completion's included. Show less, choose a model with a longer context, or, where vLLM was started "
+            "for less than the model's, raise vllm_max_model_length (on a server --max-model-len). The prompt ends "
+            f"with {request.prompt[-1]['content'][-200:]!r}."
+        )
+
+
+def sample_within(
+    prompts: Sequence[Sequence[int]],
+    sample: Callable[[list[Sequence[int]], int | None], Generated],
+    *,
+    context: int,
+    most: int | None,
+) -> Generated:
+    """Sample each prompt's completion, none longer than there is room for. Together, where there is room for all.
+
+    Args:
+        prompts: Each shorter than the context.
+        sample: Prompts, and the most tokens of their completions (`None`: as configured), to what was sampled.
+        context: Most tokens of prompt and completion.
+        most: Tokens of a completion, as configured.
+    """
+    rooms = [context - len(ids) for ids in prompts]
+    limits = [None if most is not None and room >= most else room for room in rooms]
+    ids: list[Sequence[int]] = [()] * len(prompts)
+    logprobs: list[Sequence[float]] | None = None
+    for limit in dict.fromkeys(limits):
+        own = [i for i, other in enumerate(limits) if other == limit]
+        sampled, scores = sample([prompts[i] for i in own], limit)
+        for i, each in zip(own, sampled, strict=True):
+            ids[i] = each
+        if scores is not None:
+            logprobs = [()] * len(prompts) if logprobs is None else logprobs
+            for i, score in zip(own, scores, strict=True):
+                logprobs[i] = score
+    return ids, logprobs

@@ -1,13 +1,117 @@
-"""One policy's requests to sampled tokens: all its prompts in one call of the generator."""
+"""One policy's requests to sampled tokens: all its prompts in one call of the generator.
+
+Prompts that stand in a batch several times are read once: the K candidates of a decision share theirs.
+
+`generate` reads every row of its batch, and a rollout gives it each prompt K times. Here it reads each prompt once, up
+to its last token; the keys and values are handed to all rows of it, and `generate` goes on from there as ever. The
+random numbers that it draws are the same, and so are the logits but for rounding.
+
+That holds where a forward pass draws no random numbers. A model with dropout in training mode (`noisy_modules`) is to
+read every row: then each candidate is sampled under a mask of its own, from the random numbers of a plain `generate`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from pettingllms_trl.engines.context import check_length
-from pettingllms_trl.engines.protocol import Request, Sampled
+import torch
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+from transformers import DynamicCache, GenerationConfig
+from transformers.cache_utils import DynamicLayer
+
+from pettingllms_trl.engines.protocol import check_length
 from pettingllms_trl.policies.sampling import before_stop, up_to_stop
-from pettingllms_trl.records import Completion, Message
+from pettingllms_trl.records import Completion, Message, Request, Sampled
+
+
+FEWEST_TOKENS = 16
+"""Of a prompt: below, the second call costs more than is saved."""
+
+
+@contextmanager
+def prompts_read_once(model: Any) -> Iterator[None]:
+    """Within, `model.generate` reads equal rows of its batch once, where the model's cache allows it.
+
+    Args:
+        model: A causal model of transformers, or PEFT's around one; its `generate` may be replaced already.
+    """
+    replaced = vars(model).get("generate")
+    plain = model.generate
+
+    def generate(*, input_ids: torch.Tensor, attention_mask: torch.Tensor, **kwargs: Any) -> Any:
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+        cache = None
+        if not any(isinstance(value, torch.Tensor) for value in kwargs.values()):  # as of images
+            cache = read_once(plain, **batch, generation_config=kwargs.get("generation_config"))
+        return plain(**batch, **kwargs, **({} if cache is None else {"past_key_values": cache}))
+
+    model.generate = generate
+    try:
+        yield
+    finally:
+        if replaced is None:
+            del model.generate
+        else:
+            model.generate = replaced
+
+
+def noisy_modules(model: nn.Module) -> tuple[nn.Module, ...]:
+    """The modules that draw random numbers in training mode: those that drop something, or add noise."""
+    return tuple(module for module in model.modules() if _has_noise(module))
+
+
+def _has_noise(module: nn.Module) -> bool:
+    if isinstance(module, _DropoutNd):
+        return module.p > 0
+    # Layers that call a function instead have `attention_dropout`, `dropout` or `layerdrop`.
+    rates = (value for name, value in vars(module).items() if "drop" in name or name == "neftune_noise_alpha")
+    return any(isinstance(rate, float | int) and rate > 0 for rate in rates)
+
+
+def read_once(
+    generate: Callable[..., Any],
+    *,
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    generation_config: GenerationConfig | None,
+) -> DynamicCache | None:
+    """Keys and values of all rows but for their last token; None where each prompt stands alone, or is short, or where
+    the model keeps something other than keys and values of all tokens (a sliding window, a state).
+
+    Args:
+        generate: Of the model.
+        input_ids: (B, P), padded on the left.
+        attention_mask: (B, P)
+        generation_config: Of the call that goes on.
+    """
+    if input_ids.shape[1] < FEWEST_TOKENS or (
+        generation_config is not None and generation_config.num_beams not in (None, 1)
+    ):
+        return None
+    # By the mask, too: where prompts begin with the token that also pads them, two may look alike.
+    rows, of_row = torch.unique(torch.cat([input_ids, attention_mask], dim=1), dim=0, return_inverse=True)
+    if len(rows) > len(input_ids) // 2:
+        return None
+    first = torch.stack([(of_row == row).int().argmax() for row in range(len(rows))])
+    read = generate(
+        input_ids=input_ids[first],
+        attention_mask=attention_mask[first],
+        generation_config=GenerationConfig(
+            max_new_tokens=1,
+            do_sample=False,
+            return_dict_in_generate=True,
+            pad_token_id=0 if generation_config is None else generation_config.pad_token_id,
+        ),
+    )
+    cache = read.past_key_values
+    if not isinstance(cache, DynamicCache) or any(type(layer) is not DynamicLayer for layer in cache.layers):
+        return None
+    cache.crop(-1)  # the last token is read with what follows
+    cache.batch_select_indices(of_row)
+    return cache
 
 
 Tokenize = Callable[[list[Sequence[Message]]], Sequence[Sequence[int]]]

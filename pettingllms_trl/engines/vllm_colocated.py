@@ -32,9 +32,9 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
-from pettingllms_trl.engines.protocol import Request, Sampled, Scored
 from pettingllms_trl.engines.vllm_params import Asked, Sampling
 from pettingllms_trl.engines.weight_store import AdapterStore, AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.records import Request, Sampled, Scored
 
 
 SHARED_MEMORY = Path("/dev/shm")

@@ -14,10 +14,10 @@ from typing import Any
 
 from trl import GRPOConfig
 
-from pettingllms_trl.engines.context import check_length
-from pettingllms_trl.engines.protocol import Request
-from pettingllms_trl.policies.sampling import NOTHING, Decode, SamplingOverrides, before_stop
-from pettingllms_trl.records import Completion, Message
+from pettingllms_trl.engines.protocol import check_length
+from pettingllms_trl.policies.sampling import Decode, before_stop
+from pettingllms_trl.records import Completion, Message, Request
+from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 
 
 OURS = ("n", "seed", "logprobs", "prompt_logprobs", "detokenize", "stream", "echo", "model", "prompt")

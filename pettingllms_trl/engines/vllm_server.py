@@ -28,10 +28,10 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from pettingllms_trl.engines.http import Server, ServerRefused
-from pettingllms_trl.engines.protocol import Request, Sampled, Scored
-from pettingllms_trl.engines.remote import Elsewhere
+from pettingllms_trl.engines.router import Elsewhere
 from pettingllms_trl.engines.vllm_params import Asked, Sampling
 from pettingllms_trl.engines.weight_store import AdapterStore, AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.records import Request, Sampled, Scored
 
 
 AS_LOADED = "default"

@@ -10,91 +10,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.records import role_of
+from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 
 
 Decode = Callable[[Sequence[int]], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingOverrides:
-    """How the requests of one role differ. `None`: as the configuration says.
-
-    Args:
-        temperature: Above 0. Of a trained policy it is also what the loss divides logits by.
-        top_p: Mass of the nucleus, in (0, 1].
-        top_k: Number of tokens kept, 0 for all.
-        min_p: Least probability as a share of the greatest, in [0, 1].
-        repetition_penalty: Above 0, 1 for none.
-        max_completion_length: Most tokens of a completion.
-        stop: Words that end a completion. Its ids keep them, for they were sampled and are trained on; the text that
-            the environment gets ends before the first.
-
-    Raises:
-        ValueError, TypeError: A value that it cannot have.
-    """
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    max_completion_length: int | None = None
-    stop: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for name, (legal, words) in RANGES.items():
-            value = getattr(self, name)
-            if value is not None and not legal(value):
-                raise ValueError(f"{name}={value!r} for a role's sampling, expected {words}. Mend role_sampling.")
-        if self.stop is not None and (not self.stop or not all(isinstance(word, str) and word for word in self.stop)):
-            raise ValueError(f"stop={self.stop!r} for a role's sampling, expected words. Leave stop out for none.")
-
-    def given(self) -> dict[str, Any]:
-        """The fields that differ, by name."""
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
-
-
-RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "temperature": (lambda value: value > 0, "a number above 0"),
-    "top_p": (lambda value: 0 < value <= 1, "a number above 0 and at most 1"),
-    "top_k": (lambda value: value >= 0, "0 (all tokens) or more"),
-    "min_p": (lambda value: 0 <= value <= 1, "a number from 0 to 1"),
-    "repetition_penalty": (lambda value: value > 0, "a number above 0"),
-    "max_completion_length": (lambda value: value >= 1, "1 or more"),
-}
-NOTHING = SamplingOverrides()
-
-
-def parse(given: Mapping[str, Any] | str | None) -> dict[str, SamplingOverrides]:
-    """`role_sampling` as overrides, by agent or role.
-
-    Raises:
-        ValueError: A field that there is none of, or a value that it cannot have.
-    """
-    known = [f.name for f in fields(SamplingOverrides)]
-    if isinstance(given, str):
-        raise ValueError(f"role_sampling is {given!r}, expected a mapping. Write it in YAML, or as JSON.")
-    overrides = {}
-    for who, own in (given or {}).items():
-        if not isinstance(own, Mapping):
-            raise ValueError(
-                f"role_sampling[{who!r}] is {own!r}, expected a mapping with some of {', '.join(known)}. Write "
-                f"role_sampling={{{who!r}: {{'temperature': 0.7}}}}."
-            )
-        for name in own:
-            if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-                raise ValueError(f"role_sampling[{who!r}] has {name!r}, expected some of {', '.join(known)}. {hint}")
-        stop = own.get("stop")
-        stop = None if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
-        overrides[who] = SamplingOverrides(**{**own, "stop": stop})
-    return overrides
 
 
 def of_agents(overrides: Mapping[str, SamplingOverrides], agents: Sequence[str]) -> dict[str, SamplingOverrides]:

@@ -31,13 +31,13 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import profiles, sampling, weights
-from pettingllms_trl.policies.adapters import Switch, acting_as
-from pettingllms_trl.policies.loading import load_model, load_tokenizer, source_of
+from pettingllms_trl.policies.adapters import Switch, Walks, acting_as
 from pettingllms_trl.policies.multi_model import TeamModel
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.references import check_moving
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
-from pettingllms_trl.policies.walks import Walks
+from pettingllms_trl.policies.weights import load_model, load_tokenizer, source_of
+from pettingllms_trl.role_sampling import parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Team:
         self.policies: dict[str, Policy] = {policy.name: policy for policy in routing.policies}
         self.is_plain = not (routing.adapters or routing.full)
         """Whether one model plays all."""
-        self.overrides = sampling.of_agents(sampling.parse(args.role_sampling), list(routing.of_agent))
+        self.overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
         self.temperatures = sampling.temperatures(self.overrides, routing, args.temperature)
         self.walks = Walks()
         self.profiles: Mapping[str, PolicyProfile] = {}

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pettingllms_trl.records import Episode
-from pettingllms_trl.rollout.env_pool import COLUMN, ONLY, Row
+from pettingllms_trl.records import Episode, Row
+from pettingllms_trl.rollout.env_pool import COLUMN, ONLY
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@
 
 The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
 a field that is `None` is one that the row does not have.
+
+An environment in which an instance is played; where it fails, a fresh one takes its place.
 """
 
 from __future__ import annotations
@@ -17,10 +19,43 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_trl.records import Row
+from pettingllms_trl.rollout.timeouts import Calls
+
+
+class Venue:
+    """See the head of this file.
+
+    Args:
+        env: Not reset yet, unless it is a copy of one that was.
+        setup: Of the instance.
+    """
+
+    def __init__(self, env: AECEnv, setup: Setup) -> None:
+        self.env, self.setup = env, setup
+
+    def reset(self) -> None:
+        """Go to the beginning of the instance."""
+        self.env.reset(seed=self.setup.seed, options=self.setup.options)
+
+    def renew(self, fresh: Callable[[str], AECEnv], calls: Calls) -> AECEnv:
+        """In the middle of a call that has failed: go to the beginning of the instance in a fresh environment."""
+        self.close(calls)
+        self.env = fresh(self.setup.environment)
+        calls.begin()
+        self.reset()
+        calls.next()
+        return self.env
+
+    def close(self, calls: Calls) -> None:
+        """Close an environment that has failed."""
+        calls.begin()
+        with suppress(Exception):  # it may fail in this, too
+            self.env.close()
+        calls.end()
+
 
 MakeEnv = Callable[[], AECEnv]
-Row = Mapping[str, Any]
-"""A row of the data set: `seed` and whatever the environment's `reset(options=...)` takes."""
 
 COLUMN = "environment"
 ONLY = ""

@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pettingzoo import AECEnv
 
 from pettingllms_envs.copying import copy_env
-from pettingllms_trl.engines.protocol import Request, Sampled
-from pettingllms_trl.records import Completion, Decision, Episode, Message
+from pettingllms_trl.records import Choice, Decision, Episode, Judge, Message, Request, Row, Sampled
 from pettingllms_trl.rollout.branching import Branch, Start, Weigh, add_rewards, check_rewards, start_of, weighed
-from pettingllms_trl.rollout.crashes import Crashes
-from pettingllms_trl.rollout.env_pool import Row, Setup
-from pettingllms_trl.rollout.observations import followup_of, prompt_of
-from pettingllms_trl.rollout.prompts import Memory
-from pettingllms_trl.rollout.stepping import Candidates
+from pettingllms_trl.rollout.env_pool import Setup, Venue
+from pettingllms_trl.rollout.prompts import Memory, followup_of, prompt_of
+from pettingllms_trl.rollout.stepping import Candidates, Crashes
 from pettingllms_trl.rollout.timeouts import Calls
-from pettingllms_trl.rollout.venue import Venue
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a reward function of the user's may look at: a decision whose candidates are sampled but not yet judged.
-
-    Args:
-        row: The instance.
-        agent: Who acts.
-        turn: How many decisions it had taken before.
-        prompt: What it was shown.
-        completions: What its policy sampled.
-        is_text: What it was shown is a `str`, which TRL calls a standard prompt, and no earlier turn stands before it.
-    """
-
-    row: Row
-    agent: str
-    turn: int
-    prompt: Sequence[Message]
-    completions: Sequence[Completion]
-    is_text: bool = False
-
-
-Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
-"""For each completion of a choice, named rewards to be added to the environment's."""
 
 
 class Run:

@@ -15,15 +15,13 @@ from typing import Literal
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.engines.protocol import Engine
-from pettingllms_trl.records import Episode
+from pettingllms_trl.records import Engine, Episode, Judge, Row
 from pettingllms_trl.rollout.branching import Weigh
-from pettingllms_trl.rollout.crashes import Crashes
-from pettingllms_trl.rollout.env_pool import MakeEnv, Row, Stock
-from pettingllms_trl.rollout.episode import Judge
-from pettingllms_trl.rollout.failures import check_dropped
+from pettingllms_trl.rollout.env_pool import MakeEnv, Stock
 from pettingllms_trl.rollout.prompts import Follow, Memory
 from pettingllms_trl.rollout.scheduler import Table
+from pettingllms_trl.rollout.stepping import Crashes
+from pettingllms_trl.rollout.timeouts import check_dropped
 from pettingllms_trl.rollout.workers import Caller, Crew, Threads
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
 
-from pettingllms_trl.engines.protocol import Engine, Sampled
+from pettingllms_trl.records import Engine, Judge, Row, Sampled
 from pettingllms_trl.rollout.branching import Weigh
-from pettingllms_trl.rollout.crashes import Crashes
-from pettingllms_trl.rollout.env_pool import Row, Stock
-from pettingllms_trl.rollout.episode import Judge, Run
-from pettingllms_trl.rollout.failures import RETRIES, EnvironmentFailure, check_dropped
+from pettingllms_trl.rollout.env_pool import Stock
+from pettingllms_trl.rollout.episode import Run
 from pettingllms_trl.rollout.prompts import Memory
-from pettingllms_trl.rollout.timeouts import Calls, Deadlines
+from pettingllms_trl.rollout.stepping import Crashes
+from pettingllms_trl.rollout.timeouts import RETRIES, Calls, Deadlines, EnvironmentFailure, check_dropped
 from pettingllms_trl.rollout.workers import Crew
 
 

@@ -18,9 +18,9 @@ from pettingllms_trl.credit.reward_functions import Judgement, of_no_use
 from pettingllms_trl.credit.selection import Selection, metrics_of, select, shifted
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.schedule import Schedule, learners
-from pettingllms_trl.records import Decision, Episode, role_of
+from pettingllms_trl.records import Decision, Episode, Row, role_of
 from pettingllms_trl.rollout.curriculum import Curricula
-from pettingllms_trl.rollout.env_pool import ONLY, Row
+from pettingllms_trl.rollout.env_pool import ONLY
 from pettingllms_trl.rollout.prompts import check_conversations
 from pettingllms_trl.trainer import recorder
 from pettingllms_trl.trainer.dataloading import EpochSampler, RowsPlayed, places

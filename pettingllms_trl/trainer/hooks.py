@@ -25,16 +25,16 @@ from trl.models.utils import disable_gradient_checkpointing
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, copy_policies, write_team_file
-from pettingllms_trl.engines.prefill import noisy_modules, prompts_read_once
+from pettingllms_trl.engines.transformers import noisy_modules, prompts_read_once
 from pettingllms_trl.engines.versions import WeightsVersion
 from pettingllms_trl.policies import weights
+from pettingllms_trl.policies.adapters import modules_of, training
 from pettingllms_trl.policies.multi_model import TeamModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
-from pettingllms_trl.policies.sampling import SamplingOverrides
 from pettingllms_trl.policies.team import Team, instead
-from pettingllms_trl.policies.walks import modules_of, training
+from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.trainer.distributed import accumulating, average_gradients
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch

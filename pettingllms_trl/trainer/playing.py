@@ -14,9 +14,8 @@ from pettingzoo import AECEnv
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.reward_functions import Judgement, RewardFunctions
 from pettingllms_trl.engines.canary import LARGEST_AT_START, Array, Canary, Own
-from pettingllms_trl.engines.context import context_of, sample_within
 from pettingllms_trl.engines.factory import Serving
-from pettingllms_trl.engines.protocol import Engine, Request, Sampled
+from pettingllms_trl.engines.protocol import context_of, sample_within
 from pettingllms_trl.engines.transformers import sample
 from pettingllms_trl.engines.vllm_params import Tongue
 from pettingllms_trl.policies.escaping import escape_of
@@ -24,11 +23,10 @@ from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.prompt_encoder import CHECKED_EVERY, Ids, Prompt, Read, Write, Writer, is_plain
 from pettingllms_trl.policies.rendering import BetweenTurns
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.policies.sampling import SamplingOverrides
-from pettingllms_trl.records import Completion, Episode
+from pettingllms_trl.records import Choice, Completion, Engine, Episode, Request, Row, Sampled
+from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.branching import Weigh
-from pettingllms_trl.rollout.env_pool import MakeEnv, Row
-from pettingllms_trl.rollout.episode import Choice
+from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.play import Rollout, merge, play
 from pettingllms_trl.rollout.prompts import Follow, num_begun_anew, remembering
 from pettingllms_trl.trainer.distributed import gathered, on_all

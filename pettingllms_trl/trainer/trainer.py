@@ -44,7 +44,7 @@ from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.reward_functions import RewardFunction, RewardFunctions
 from pettingllms_trl.credit.reward_models import load_reward_model
-from pettingllms_trl.credit.reweighing import weigher
+from pettingllms_trl.credit.reward_weights import weigher
 from pettingllms_trl.credit.selection import check_resampling
 from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.engines.versions import CountsSteps

@@ -7,8 +7,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from pettingllms_trl.engines.protocol import Request, Sampled
-from pettingllms_trl.records import Completion
+from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.workers import Done, Job
 
 

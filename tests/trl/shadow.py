@@ -16,7 +16,7 @@ from torch import nn
 from transformers import Qwen3ForCausalLM
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
-from pettingllms_trl.engines.protocol import Request, Sampled, Scored
+from pettingllms_trl.records import Request, Sampled, Scored
 from short_runs import settings
 from third_party import Relay
 

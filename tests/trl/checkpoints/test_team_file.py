@@ -17,7 +17,7 @@ from pettingllms_envs.evaluation import lineup, record
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.checkpoints.team_file import sampling_of, team_facts
 from pettingllms_trl.policies.routing import route
-from pettingllms_trl.policies.sampling import parse
+from pettingllms_trl.role_sampling import parse
 from short_runs import adapter, settings
 
 

@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoTokenizer, Qwen3ForSequenceClassificati
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
 from pettingllms_trl.credit.reward_functions import Judgement, RewardFunctions, of_no_use
-from pettingllms_trl.rollout.episode import Choice
+from pettingllms_trl.records import Choice
 from short_runs import settings
 from third_party import OneShot, Relay, letters
 

@@ -15,9 +15,8 @@ from pettingzoo import AECEnv
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import counterfactual, weigh
-from pettingllms_trl.engines.protocol import Request, Sampled, Waves
-from pettingllms_trl.records import Completion
-from pettingllms_trl.rollout.episode import Choice
+from pettingllms_trl.engines.protocol import Waves
+from pettingllms_trl.records import Choice, Completion, Request, Sampled
 from pettingllms_trl.rollout.play import play
 from short_runs import settings
 from third_party import Relay

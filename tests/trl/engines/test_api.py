@@ -18,7 +18,7 @@ import yaml
 from pettingllms_trl import Policy
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli import arguments
-from pettingllms_trl.engines.chat_api import ChatApi
+from pettingllms_trl.engines.api import ChatApi
 
 
 KEY = "s3cret-0123456789"

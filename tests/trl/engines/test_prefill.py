@@ -19,7 +19,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from pettingllms_trl.engines.prefill import noisy_modules, prompts_read_once, read_once
+from pettingllms_trl.engines.transformers import noisy_modules, prompts_read_once, read_once
 
 
 SIZES = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 16}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pettingllms_trl.engines.api import Asking, in_turn
-from pettingllms_trl.engines.protocol import Request, Sampled, Waves
+from pettingllms_trl.engines.protocol import Waves
 from pettingllms_trl.engines.router import Several
-from pettingllms_trl.records import Completion
+from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.play import play
 from schedules import Patient, Tidal, babble
 from third_party import Relay

@@ -14,11 +14,10 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.protocol import Request, Sampled
 from pettingllms_trl.engines.vllm_params import Sampling, Tongue
 from pettingllms_trl.engines.weight_store import RANKS, AdapterStore, AdapterVersion, StaleWeights
-from pettingllms_trl.policies.sampling import SamplingOverrides
-from pettingllms_trl.records import Completion
+from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.play import play
 from third_party import Relay
 

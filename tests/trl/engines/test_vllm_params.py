@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.protocol import Request
 from pettingllms_trl.engines.vllm_params import Sampling, Tongue
-from pettingllms_trl.policies.sampling import SamplingOverrides
+from pettingllms_trl.records import Request
+from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 TONGUE = Tongue(

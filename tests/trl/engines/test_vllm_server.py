@@ -22,10 +22,10 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.http import Server, ServerRefused, ServerUnreachable
-from pettingllms_trl.engines.protocol import Request, Sampled, Scored
 from pettingllms_trl.engines.vllm_params import Sampling, Tongue
 from pettingllms_trl.engines.vllm_server import ServerEngine
 from pettingllms_trl.engines.weight_store import StaleWeights
+from pettingllms_trl.records import Request, Sampled, Scored
 from pettingllms_trl.rollout.play import play
 from third_party import Relay
 

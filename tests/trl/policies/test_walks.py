@@ -19,8 +19,7 @@ from transformers import AutoModelForCausalLM
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.policies import adapters
-from pettingllms_trl.policies.adapters import Switch, activate, attach_adapters
-from pettingllms_trl.policies.walks import Walks, modules_of, training
+from pettingllms_trl.policies.adapters import Switch, Walks, activate, attach_adapters, modules_of, training
 from third_party import Relay
 
 

@@ -11,8 +11,7 @@ import pytest
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from pettingllms_trl.engines.protocol import Request
-from pettingllms_trl.records import Decision
+from pettingllms_trl.records import Decision, Request
 from pettingllms_trl.rollout.play import Rollout, play
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
 from third_party import Relay

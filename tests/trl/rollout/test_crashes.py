@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.engines.protocol import Request
-from pettingllms_trl.rollout.failures import EnvironmentFailure
+from pettingllms_trl.records import Request
 from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Patient, Tidal, babble
 from third_party import Relay

@@ -16,7 +16,7 @@ from pettingllms_envs.evaluation.play import Instance, Rules, episode
 from pettingllms_envs.page.read import episode_of
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.rollout import observations
+from pettingllms_trl.rollout import prompts
 from pettingllms_trl.trainer.recorder import rows
 from short_runs import settings
 from third_party import OneShot, Relay, letters
@@ -29,7 +29,7 @@ def said(*pairs: tuple[str, str]) -> list[dict[str, str]]:
 
 
 FEW_SHOT = said(("system", "Add."), ("user", "1+1?"), ("assistant", "2"), ("user", "1+2?"))
-BOTH = pytest.mark.parametrize("prompt_of", [observations.prompt_of, observing.prompt_of], ids=["trainer", "bench"])
+BOTH = pytest.mark.parametrize("prompt_of", [prompts.prompt_of, observing.prompt_of], ids=["trainer", "bench"])
 
 
 # ---- From an observation to a prompt --------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ import pytest
 from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.engines.protocol import Request, Sample, Sampled, Waves
-from pettingllms_trl.records import Completion, Decision, Episode
-from pettingllms_trl.rollout.observations import prompt_of
+from pettingllms_trl.engines.protocol import Waves
+from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
 from pettingllms_trl.rollout.play import play
+from pettingllms_trl.rollout.prompts import prompt_of
 from pettingllms_trl.trainer.rollout_checks import check_groups
 from third_party import Relay, letters
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.engines.protocol import Request, Sampled
-from pettingllms_trl.records import Completion, Decision, Episode
+from pettingllms_trl.records import Completion, Decision, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import Rollout, play
 from pettingllms_trl.rollout.prompts import check_conversations, num_begun_anew, remembering
 from schedules import Dawdlers, Patient, Tidal, Whimsical

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.engines.protocol import Request, Sampled
+from pettingllms_trl.records import Request, Sampled
 from pettingllms_trl.rollout.play import Rollout, play
 from pettingllms_trl.rollout.workers import Caller, Threads
 from pettingllms_trl.trainer.rollout_checks import check_groups

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.records import Request
 from pettingllms_trl.rollout import stepping
-from pettingllms_trl.rollout.failures import EnvironmentFailure
 from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.rollout.workers import Threads, num_left_alone
 from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble

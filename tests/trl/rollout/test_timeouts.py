@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.protocol import Request
+from pettingllms_trl.records import Request
 from pettingllms_trl.rollout import timeouts
-from pettingllms_trl.rollout.failures import EnvironmentFailure
 from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.rollout.workers import Threads, num_left_alone
 from schedules import Patient, Tidal, babble
 from third_party import Relay

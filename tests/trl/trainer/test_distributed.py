@@ -15,8 +15,8 @@ from torch.distributed.fsdp import StateDictType
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
 from pettingllms_trl.policies.routing import route
-from pettingllms_trl.rollout.failures import EnvironmentFailure
 from pettingllms_trl.rollout.play import Rollout, merge, play
+from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.trainer.distributed import average_gradients, check_processes, check_sharding, on_all
 from pettingllms_trl.update.assignment import share_of
 from schedules import Patient, babble

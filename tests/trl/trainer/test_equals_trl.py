@@ -165,7 +165,7 @@ def gpt2(path: Path, tokenizer: Any, **dropout: float) -> GPT2LMHeadModel:
 def test_dropout_of_a_model_is_trls_where_prompts_are_long_enough_to_be_read_once(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pettingllms_trl.engines.prefill.FEWEST_TOKENS", 2)
+    monkeypatch.setattr("pettingllms_trl.engines.transformers.FEWEST_TOKENS", 2)
     options = {"max_steps": 2, "gradient_checkpointing": False}
     dropout = {"embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}
     theirs, ours = (
@@ -181,7 +181,7 @@ def test_dropout_of_adapters_is_trls_and_is_disabled_as_there(
 ) -> None:
     dropping = LoraConfig(r=4, lora_dropout=0.5, target_modules="all-linear", task_type="CAUSAL_LM")
     monkeypatch.setattr(twins, "adapter", lambda: dropping)
-    monkeypatch.setattr("pettingllms_trl.engines.prefill.FEWEST_TOKENS", 2)  # these prompts have 14
+    monkeypatch.setattr("pettingllms_trl.engines.transformers.FEWEST_TOKENS", 2)  # these prompts have 14
     found = {}
     for disabled in (False, True):
         options = {"disable_dropout": disabled, "max_steps": 2}

@@ -16,8 +16,7 @@ import pytest
 import trl.trainer.grpo_trainer
 
 import pettingllms_trl.trainer.playing
-from pettingllms_trl.engines.protocol import Request, Sampled
-from pettingllms_trl.records import Completion
+from pettingllms_trl.records import Completion, Request, Sampled
 from twins import END, assert_equal, our_trainer, run, their_trainer
 
 

@@ -14,8 +14,8 @@ from pettingllms_envs import plan_path_v0, sokoban_v0
 from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.rollout.curriculum import Curricula, Progress, by_environment
 from pettingllms_trl.rollout.env_pool import Stock
-from pettingllms_trl.rollout.failures import EnvironmentFailure
 from pettingllms_trl.rollout.play import play
+from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.trainer.metrics import of_episodes
 from schedules import Patient, Whimsical, babble
 from third_party import OneShot, Relay

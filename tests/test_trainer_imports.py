@@ -1,0 +1,86 @@
+"""What the sub-packages of `pettingllms_trl` may import of each other, and where TRL's private names stand."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+PACKAGE = Path(__file__).parents[1] / "pettingllms_trl"
+DATA = {"records", "config", "role_sampling"}
+"""Values and protocols that pass between sub-packages, and the user's settings."""
+ALLOWED = {
+    "records": set[str](),
+    "role_sampling": set[str](),
+    "config": {"role_sampling"},
+    "rollout": {"records"},
+    # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
+    "credit": {"records", "config", "rollout.branching", "policies.escaping"},
+    "policies": DATA,
+    "engines": DATA | {"policies"},
+    "update": DATA | {"policies"},
+    "checkpoints": DATA | {"policies"},
+    "trainer": DATA | {"rollout", "credit", "policies", "engines", "update", "checkpoints"},
+    "cli": DATA | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"},
+}
+OF_TRL = {
+    *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),
+    *("_generate_and_score_completions", "_generate_single_turn", "_tokenize_prompts", "_compute_loss"),
+    *("_get_per_token_logps_and_entropies", "_log_completion_extra", "_log_metric", "_last_world_entropy"),
+    *("_entropy_window_stats", "_entropy_bonus_enabled", "_current_train_step_time", "_calculate_rewards"),
+}
+"""Private attributes of `GRPOTrainer` that this package reads, sets, calls or overrides, but for `_step` and
+`_tokenizer`, which others have, too."""
+
+
+def modules(sub_package: str) -> list[Path]:
+    path = PACKAGE / sub_package
+    return sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+
+
+def imported(file: Path) -> Iterator[str]:
+    """What a module imports of this package, without its name: `rollout.play`, `records`."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            plain = node.module == "pettingllms_trl"
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if plain else [node.module or ""]
+        else:
+            continue
+        yield from (name.removeprefix("pettingllms_trl.") for name in names if name.startswith("pettingllms_trl."))
+
+
+def test_every_module_is_in_a_sub_package_that_has_a_rule() -> None:
+    found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert found - {"__init__"} == set(ALLOWED)
+
+
+@pytest.mark.parametrize("sub_package", ALLOWED)
+def test_a_sub_package_imports_only_what_its_rule_allows(sub_package: str) -> None:
+    for file in modules(sub_package):
+        for name in imported(file):
+            first = name.partition(".")[0]
+            two = ".".join(name.split(".")[:2])
+            assert first == sub_package or {first, two} & ALLOWED[sub_package], f"{file} imports {name}"
+
+
+@pytest.mark.parametrize("sub_package", sorted(set(ALLOWED) - {"trainer", "cli"}))
+def test_only_the_trainer_names_private_attributes_of_trl(sub_package: str) -> None:
+    for file in modules(sub_package):
+        attributes = {
+            node.attr
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Attribute)
+        }
+        assert not attributes & OF_TRL, file
+
+
+def test_the_parts_of_the_trainer_are_no_trainers() -> None:
+    # What TRL calls must be methods of a trainer; everything else is a part that the trainer makes.
+    for sub_package in set(ALLOWED) - {"trainer", "cli"}:
+        for file in modules(sub_package):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    assert "GRPOTrainer" not in {ast.unparse(base) for base in node.bases}, f"{file}: {node.name}"
