@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from figures import Figure, write
 from simulation import Game, SimulatedClock, Workload
 
-from pettingllms_trl.engines.vllm_params import Asked, Sampling, Tongue
+from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling, VllmRequest
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import play
 
@@ -114,7 +114,7 @@ class Drawn(Sampling):
 
     workload: Workload
 
-    def ask(self, ticket: int, request: Request, max_model_len: int) -> Asked:
+    def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
         """See `Sampling`."""
         asked = super().ask(ticket, request, max_model_len)
         length = self.workload.num_tokens(request.prompt[0]["content"], ticket % self.workload.candidates)
@@ -218,16 +218,16 @@ class Team:
 
     def __init__(self, folder: Path) -> None:
         from pettingllms_trl import MultiAgentGRPOConfig
-        from pettingllms_trl.engines.vllm_colocated import ColocatedEngine
+        from pettingllms_trl.engines.vllm_colocated import ColocatedVllm
 
         self._adapted = _make_model(folder / "model")
         agents = Game.possible_agents
         args = MultiAgentGRPOConfig(
             str(folder), use_cpu=True, bf16=False, report_to="none", vllm_max_model_length=LONGEST
         )
-        tongue = Tongue(tokenize=lambda messages: _prompt_ids(messages[0]["content"]), decode=lambda ids: "")
+        tongue = PromptCodec(tokenize=lambda messages: _prompt_ids(messages[0]["content"]), decode=lambda ids: "")
         self._sampling = Drawn(args, dict.fromkeys(agents, tongue))
-        self._engine = ColocatedEngine(
+        self._engine = ColocatedVllm(
             str(folder / "model"),
             args=args,
             of_agent={agent: agent for agent in agents},

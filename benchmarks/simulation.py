@@ -168,7 +168,7 @@ class SimulatedThreads:
         heapq.heappush(self._ends, (end, ticket))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `Crew`."""
+        """See `WorkerPool`."""
         if block:
             self._clock.time = max(self._clock.time, self._ends[0][0])
         done: list[Done] = []
@@ -177,7 +177,7 @@ class SimulatedThreads:
         return done
 
     def close(self) -> None:
-        """See `Crew`."""
+        """See `WorkerPool`."""
 
 
 class InTurn(Threads):

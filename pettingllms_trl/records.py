@@ -208,7 +208,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PendingDecision:
     """What a reward function of the user's may look at: a decision whose candidates are sampled but not yet judged.
 
     Args:
@@ -228,5 +228,5 @@ class Choice:
     is_text: bool = False
 
 
-Judge = Callable[[Choice], Sequence[Mapping[str, float]]]
+Judge = Callable[[PendingDecision], Sequence[Mapping[str, float]]]
 """For each completion of a choice, named rewards to be added to the environment's."""

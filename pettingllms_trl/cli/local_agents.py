@@ -201,7 +201,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Agents, and the models that answer for them; see `Opened` of `pettingllms_envs.evaluation.lineup`."""
+    """Agents, and the models that answer for them; see `RolloutEngine` of `pettingllms_envs.evaluation.lineup`."""
 
     agents: Mapping[str, ChatAgent]
     versions: Mapping[str, str]

@@ -1,7 +1,7 @@
 """Credit: decisions to advantages. A scheme is one pure function, and the trainer is blind to which.
 
 A scheme says which number a candidate is judged by, against which peers, from which baseline, on which scale. So it
-is a few lines over `values.py` (the number) and `peers.py` (peers, baseline, scale):
+is a few lines over `values.py` (the number) and `grouping.py` (peers, baseline, scale):
 
 | scheme           | number                  | peers                      | baseline, scale        | sampling |
 |------------------|-------------------------|----------------------------|------------------------|----------|
@@ -23,8 +23,8 @@ To add one, write a function of a sequence of `Decision` that returns, for each,
 to the trainer as `credit=`. Options of those above are set by `functools.partial`, `credit=partial(gigpo, gamma=1.0)`,
 or, as in a configuration file, by name: `credit={"gigpo": {"gamma": 1.0}}`.
 
-Beside them: `filters.py` says which groups are worth training on (`filters=`), `weighing.py` what a step's reward is
-worth once its parts are weighed anew (`alpha`, `reward_parts`).
+Beside them: `filters.py` says which groups are worth training on (`filters=`), `reward_weights.py` what a step's
+reward is worth once its parts are weighed anew (`alpha`, `reward_parts`).
 """
 
 from pettingllms_trl.credit.filters import (

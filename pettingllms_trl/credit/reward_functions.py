@@ -39,7 +39,7 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
-from pettingllms_trl.records import Choice
+from pettingllms_trl.records import PendingDecision
 
 
 RewardFunction: TypeAlias = Callable[..., Any] | nn.Module | str
@@ -53,7 +53,7 @@ OWN_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class RewardScores:
     """What the reward functions said of one candidate.
 
     Args:
@@ -119,7 +119,7 @@ class RewardFunctions:
             if isinstance(function, str | nn.Module):
                 self._functions[i] = load(function, self.tokenizers[i])
 
-    def judge(self, choice: Choice, *, trainer_state: Any, log_metric: LogMetric) -> list[Judgement]:
+    def judge(self, choice: PendingDecision, *, trainer_state: Any, log_metric: LogMetric) -> list[RewardScores]:
         """What they say of a decision's candidates. May be called on several threads at once.
 
         Raises:
@@ -151,7 +151,7 @@ class RewardFunctions:
         found |= {i: future.result() for i, future in awaited.items()}
         rewards = [_checked(found[i], name, choice) for i, name in enumerate(self.names)]
         return [
-            Judgement(
+            RewardScores(
                 parts={
                     name: weight * values[k]
                     for name, weight, values in zip(self.names, self._weights, rewards, strict=True)
@@ -164,7 +164,7 @@ class RewardFunctions:
         ]
 
 
-def of_no_use(judgements: Collection[Sequence[Judgement]]) -> list[str]:
+def of_no_use(judgements: Collection[Sequence[RewardScores]]) -> list[str]:
     """Warnings for functions that tell no candidate of a generation from another: of one value, or of none at all.
 
     Args:
@@ -191,7 +191,7 @@ def of_no_use(judgements: Collection[Sequence[Judgement]]) -> list[str]:
     return found
 
 
-def _texts(choice: Choice) -> dict[str, list[Any]]:
+def _texts(choice: PendingDecision) -> dict[str, list[Any]]:
     """Prompts and completions, in the format that the top of this file says."""
     texts = [completion.text for completion in choice.completions]
     if choice.is_text:
@@ -215,7 +215,7 @@ def _is_async(function: Any) -> bool:
     return not isinstance(function, str | nn.Module) and is_async_callable(function)
 
 
-def _checked(given: Any, name: str, choice: Choice) -> list[float]:
+def _checked(given: Any, name: str, choice: PendingDecision) -> list[float]:
     width = len(choice.completions)
     try:
         values = list(given)

@@ -1,9 +1,8 @@
-"""A step's reward with its named parts weighed anew, and the team's part by another alpha.
+"""A step's reward with its named parts weighed anew (`reward_parts`), and the team's part by another `alpha`.
 
-Which candidate goes on, and what an episode returns, depend on the weights. So the place to weigh is the rollout,
-as soon as a step is played and for every agent (`weigh`); `reweighed` is for what was played before.
-
-The door of `alpha` and `reward_parts`: what weighs a step's reward, tried on one step before any training.
+Which candidate goes on, and what an episode returns, depend on the weights. So the rollout weighs rewards as soon as a
+step is played, for every agent (`weigh`); `weigher` checks the user's weights on one step before any training, and
+`reweighed` is for what was played before.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from functools import partial
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Completion, Decision
-from pettingllms_trl.rollout.branching import Branch, Weigh, play_branches, start_of, weighed
+from pettingllms_trl.rollout.branching import Branch, RewardWeigher, play_branches, start_of, weighed
 
 
 def weigh(
@@ -129,7 +128,7 @@ def check_weights(weights: Mapping[str, float], alpha: float | None, *, known: C
 
 def weigher(
     envs: Sequence[AECEnv], *, alpha: float | None, weights: Mapping[str, float] | None, functions: Collection[str]
-) -> Weigh | None:
+) -> RewardWeigher | None:
     """What weighs the rewards of a run, or `None` where they stay as the environment gives them.
 
     Args:

@@ -1,8 +1,10 @@
-"""Schemes that compare the candidates of one decision: they need a tree.
+"""The credit schemes: functions from decisions to advantages.
 
-Schemes that compare whole episodes of one instance: they need parallel sampling.
-
-Schemes for both kinds of sampling: siblings in a tree, what K episodes did otherwise.
+| schemes                     | compare                                                                   | sampling |
+|-----------------------------|---------------------------------------------------------------------------|----------|
+| `at_grpo`, `counterfactual` | the candidates of one decision                                            | tree     |
+| `grpo`, `gigpo`, `dr_mas`   | whole episodes of one instance                                            | parallel |
+| `magrpo`, `loo`, `max_rl`   | siblings in a tree, or what the other episodes of an instance did         | both     |
 """
 
 from __future__ import annotations

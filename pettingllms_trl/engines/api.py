@@ -1,6 +1,6 @@
-"""Partners behind an API: a function of the user's that is given chat messages and returns a reply.
+"""Frozen agents behind an API: a function of the user's that is given chat messages and returns a reply.
 
-A partner behind an OpenAI-compatible chat endpoint: a hosted model, or a `vllm serve` of one's own.
+`ChatApi` is one, of an OpenAI-compatible chat endpoint: a hosted model, or a `vllm serve` of one's own.
 
     policies={"drafter": "drafter", "planner": Policy(api=ChatApi("https://host/v1", "big-model", key_env="HOST_KEY"))}
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from pettingllms_envs.server_errors import one_line
 from pettingllms_trl.engines.http import Server, ServerRefused, ServerUnreachable
-from pettingllms_trl.engines.router import Elsewhere
+from pettingllms_trl.engines.router import RemoteEngine
 from pettingllms_trl.policies.routing import Api
 from pettingllms_trl.records import Completion, Message, Request, Sampled
 
@@ -143,7 +143,7 @@ def ask(api: Api, request: Request) -> Sampled:
     return Sampled(prompt_ids=(), completions=(Completion(ids=(), text=text),))
 
 
-class Asking(Elsewhere[Sampled]):
+class ApiEngine(RemoteEngine[Sampled]):
     """Asks APIs on threads, beside whatever else answers; see `pettingllms_trl.engines.protocol.Engine`.
 
     Args:

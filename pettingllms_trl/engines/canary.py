@@ -178,7 +178,7 @@ def compare(last: Agreement, version: int, own: Own, engine: Array) -> Compariso
 
 
 class Engines(Protocol):
-    """The engines of a run: see `Serving`."""
+    """The engines of a run: see `EngineSet`."""
 
     @property
     def served(self) -> Sequence[str]:

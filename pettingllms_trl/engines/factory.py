@@ -26,11 +26,11 @@ from peft import PeftModel, get_peft_model_state_dict
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.api import Asking, in_turn
-from pettingllms_trl.engines.protocol import Waves
-from pettingllms_trl.engines.router import Opened, Several
+from pettingllms_trl.engines.api import ApiEngine, in_turn
+from pettingllms_trl.engines.protocol import BatchedEngine
+from pettingllms_trl.engines.router import EngineRouter, RolloutEngine
 from pettingllms_trl.engines.versions import WeightsVersion
-from pettingllms_trl.engines.vllm_params import Sampling, Tongue
+from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.weights import weights_of
@@ -74,7 +74,7 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
         )
 
 
-class Serving:
+class EngineSet:
     """The engines of a run as one, each with its policies' weights, renewed whenever these have changed.
 
     Args:
@@ -94,12 +94,12 @@ class Serving:
         *,
         in_memory: Collection[str],
         sample: Sample,
-        tongues: Mapping[str, Tongue],
+        tongues: Mapping[str, PromptCodec],
     ) -> None:
         self._served: list[_Served] = []
         self._given: dict[str, int] = {}
         self._models: dict[str, int | None] = {}  # the version of those that are not trained, by the group's name
-        of_policy: dict[str, Opened] = {}
+        of_policy: dict[str, RolloutEngine] = {}
         if args.use_vllm:
             overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
             asked = Sampling(args, tongues, overrides)
@@ -115,9 +115,9 @@ class Serving:
                     "sampling": asked,
                 }
                 if urls := _urls(group, args):
-                    from pettingllms_trl.engines.vllm_server import ServerEngine
+                    from pettingllms_trl.engines.vllm_server import VllmServer
 
-                    engine: Any = ServerEngine(urls, **options)
+                    engine: Any = VllmServer(urls, **options)
                 else:
                     engine = _colocated(group, weights, args, memory_share=next(shares), options=options)
                 trains_model = any(policy.is_trained and policy.name not in adapters for policy in group.policies)
@@ -127,9 +127,9 @@ class Serving:
                 # What is loaded by name the engine has loaded itself.
                 self._models[group.name] = None if served.in_memory else 0
                 of_policy |= dict.fromkeys(group.names, engine)
-        waves = Waves(sample)
+        waves = BatchedEngine(sample)
         of_agent = {agent: of_policy.get(name, waves) for agent, name in routing.of_agent.items()}
-        self.engine = Several(of_agent | _asking(routing, args))
+        self.engine = EngineRouter(of_agent | _asking(routing, args))
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -273,8 +273,8 @@ def _check_continuous_batching(args: MultiAgentGRPOConfig) -> None:
 
 def _colocated(
     group: _Group, weights: Any, args: MultiAgentGRPOConfig, *, memory_share: float, options: Mapping[str, Any]
-) -> Opened:
-    from pettingllms_trl.engines.vllm_colocated import ColocatedEngine  # takes seconds to import
+) -> RolloutEngine:
+    from pettingllms_trl.engines.vllm_colocated import ColocatedVllm  # takes seconds to import
 
     name = get_config_model_id(weights.config)
     if not name:
@@ -282,7 +282,7 @@ def _colocated(
             f"use_vllm=True with a model of {group.name} that was not loaded from a folder or the Hub; vLLM loads it "
             "anew from there. Save it (model.save_pretrained) and give the folder."
         )
-    return ColocatedEngine(
+    return ColocatedVllm(
         name,
         dtype="auto" if args.bf16 or args.fp16 else "float32",
         memory_share=memory_share,
@@ -321,13 +321,15 @@ def _adapters(group: _Group, weights: Any) -> dict[str, str]:
     return {policy.name: policy.adapter for policy in group.policies if policy.adapter is not None}
 
 
-def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, Opened]:
+def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, RolloutEngine]:
     """What asks the APIs, by agent: on threads, or with none one after another on the caller's."""
     apis = {policy.name: policy.api for policy in routing.policies if policy.api is not None}
     of_agent = {agent: apis[name] for agent, name in routing.of_agent.items() if name in apis}
     if not of_agent:
         return {}
-    asking: Opened = (
-        Asking(of_agent, num_threads=args.num_threads) if args.num_threads else Waves(partial(in_turn, of_agent))
+    asking: RolloutEngine = (
+        ApiEngine(of_agent, num_threads=args.num_threads)
+        if args.num_threads
+        else BatchedEngine(partial(in_turn, of_agent))
     )
     return dict.fromkeys(of_agent, asking)

@@ -15,7 +15,7 @@ from typing import Any
 from pettingllms_trl.records import Request, Sample, Sampled
 
 
-class Waves:
+class BatchedEngine:
     """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake."""
 
     in_waves = True

@@ -1,12 +1,13 @@
-"""Several engines as one: vLLM, servers, APIs and `generate` side by side, each for the agents whose policy it has.
+"""`EngineRouter`, several engines as one: vLLM, servers, APIs and `generate`, each for the agents of its policies.
 
 | engine                          | answers                                                       |
 |---------------------------------|---------------------------------------------------------------|
-| of this process (`vllm_engine`) | while it is stepped, one forward pass a step                  |
+| of this process (`vllm_colocated`) | while it is stepped, one forward pass a step                  |
 | elsewhere (servers, APIs)       | whenever it does; looking for answers waits for nobody        |
 | in waves (`generate`)           | all at once, when no other engine has a request left          |
 
-Engines whose work is done elsewhere: each request waits on a thread for its answer, and holds up nobody here.
+`RemoteEngine` is the base of those that work elsewhere: one thread per request in flight, and looking for answers
+never blocks the rollout.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Answer = TypeVar("Answer")
 GLANCE = 0.02  # seconds that `step` waits for an answer before environments are seen to again
 
 
-class Elsewhere(Generic[Answer]):
+class RemoteEngine(Generic[Answer]):
     """Requests in flight, each on a thread; see `pettingllms_trl.engines.protocol.Engine`. Who inherits sends them.
 
     Args:
@@ -67,7 +68,7 @@ class Elsewhere(Generic[Answer]):
             self._waiting.clear()
 
 
-class Opened(Engine, Protocol):
+class RolloutEngine(Engine, Protocol):
     """An engine that answers between the two ends of a rollout."""
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
@@ -79,7 +80,7 @@ class Opened(Engine, Protocol):
         ...
 
 
-class Several:
+class EngineRouter:
     """Sends each request to its agent's engine, and steps those that have any; see `Engine`.
 
     An engine that works in waves is not given a wave while others have requests in flight: whoever they answer joins
@@ -89,7 +90,7 @@ class Several:
         of_agent: The engine of each agent; agents may share one.
     """
 
-    def __init__(self, of_agent: Mapping[str, Opened]) -> None:
+    def __init__(self, of_agent: Mapping[str, RolloutEngine]) -> None:
         self._of_agent = of_agent
         self._engines = list({id(engine): engine for engine in of_agent.values()}.values())
         self._num_waiting: Counter[int] = Counter()
@@ -102,7 +103,7 @@ class Several:
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """See `Opened`: all of them."""
+        """See `RolloutEngine`: all of them."""
         self._num_waiting.clear()
         with ExitStack() as stack:
             for engine in self._engines:
@@ -120,11 +121,11 @@ class Several:
         busy = [engine for engine in self._engines if self._num_waiting[id(engine)]]
         flowing = [engine for engine in busy if not engine.in_waves] or busy[:1]  # a wave at a time
         # Whoever waits elsewhere holds up those who work here; where nobody does, they share the moment.
-        num_here = sum(not isinstance(engine, Elsewhere) for engine in flowing)
+        num_here = sum(not isinstance(engine, RemoteEngine) for engine in flowing)
         glance = 0.0 if num_here else GLANCE / max(len(flowing), 1)
         answers: list[tuple[int, Sampled]] = []
         for engine in flowing:
-            answered = engine.step(glance) if isinstance(engine, Elsewhere) else engine.step()
+            answered = engine.step(glance) if isinstance(engine, RemoteEngine) else engine.step()
             self._num_waiting[id(engine)] -= len(answered)
             answers.extend(answered)
         return answers

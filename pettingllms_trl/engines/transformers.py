@@ -1,6 +1,4 @@
-"""One policy's requests to sampled tokens: all its prompts in one call of the generator.
-
-Prompts that stand in a batch several times are read once: the K candidates of a decision share theirs.
+"""Sampling with `generate`: all prompts of a policy in one call, and a prompt of several candidates read once.
 
 `generate` reads every row of its batch, and a rollout gives it each prompt K times. Here it reads each prompt once, up
 to its last token; the keys and values are handed to all rows of it, and `generate` goes on from there as ever. The

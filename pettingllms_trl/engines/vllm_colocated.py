@@ -32,15 +32,15 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
-from pettingllms_trl.engines.vllm_params import Asked, Sampling
-from pettingllms_trl.engines.weight_store import AdapterStore, AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.engines.vllm_params import Sampling, VllmRequest
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore, check_adapters
 from pettingllms_trl.records import Request, Sampled, Scored
 
 
 SHARED_MEMORY = Path("/dev/shm")
 
 
-class ColocatedEngine:
+class ColocatedVllm:
     """Samples for every agent of a team; see `pettingllms_trl.engines.protocol.Engine`.
 
     What vLLM does to the process: starting an engine seeds the global random numbers anew, and on a CPU fixes torch's
@@ -93,12 +93,12 @@ class ColocatedEngine:
         self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
         self._max_model_len: int = self._engine.vllm_config.model_config.max_model_len
         self._tensor_parallel: bool = self._engine.vllm_config.parallel_config.tensor_parallel_size > 1
-        self._store = AdapterStore(SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(args.output_dir))
+        self._store = WeightStore(SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(args.output_dir))
         self._serving: dict[str, _Served] = {}
         self._versions: Counter[str] = Counter()
         self._adapter_ids = itertools.count(1)
         self._names = itertools.count()
-        self._waiting: dict[str, Asked] = {}
+        self._waiting: dict[str, VllmRequest] = {}
         self._can_sleep = args.vllm_enable_sleep_mode and not on_cpu
         self._sleep()
 

@@ -25,7 +25,7 @@ NAMES = {"max_completion_length": "max_tokens"}  # vLLM's name where it is anoth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tongue:
+class PromptCodec:
     """How an agent's policy reads and writes tokens.
 
     Args:
@@ -40,7 +40,7 @@ class Tongue:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VllmRequest:
     """A request on its way: what vLLM is asked for.
 
     Args:
@@ -71,7 +71,7 @@ class Sampling:
     def __init__(
         self,
         args: GRPOConfig,
-        tongues: Mapping[str, Tongue],
+        tongues: Mapping[str, PromptCodec],
         overrides: Mapping[str, SamplingOverrides] | None = None,
     ) -> None:
         _check(args)
@@ -110,7 +110,7 @@ class Sampling:
         seed = int.from_bytes(blake2b(place.encode(), digest_size=7).digest())  # vLLM keeps it in 64 bits, signed
         return {**self._of_agent[agent], "n": num_candidates, "seed": seed}
 
-    def ask(self, ticket: int, request: Request, max_model_len: int) -> Asked:
+    def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
         """The request in vLLM's words.
 
         Raises:
@@ -118,7 +118,7 @@ class Sampling:
         """
         prompt_ids = request.prompt_ids or tuple(self._tongues[request.agent].tokenize(request.prompt))
         check_length(prompt_ids, request, max_model_len)
-        return Asked(ticket, request.agent, prompt_ids, self.of(request.agent, ticket, request.num_candidates))
+        return VllmRequest(ticket, request.agent, prompt_ids, self.of(request.agent, ticket, request.num_candidates))
 
     def completion(self, agent: str, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
         """What an agent's policy sampled. The text ends before a stop word; the ids, which were sampled, do not."""

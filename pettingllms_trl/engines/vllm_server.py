@@ -28,9 +28,9 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from pettingllms_trl.engines.http import Server, ServerRefused
-from pettingllms_trl.engines.router import Elsewhere
-from pettingllms_trl.engines.vllm_params import Asked, Sampling
-from pettingllms_trl.engines.weight_store import AdapterStore, AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.engines.router import RemoteEngine
+from pettingllms_trl.engines.vllm_params import Sampling, VllmRequest
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore, check_adapters
 from pettingllms_trl.records import Request, Sampled, Scored
 
 
@@ -39,7 +39,7 @@ AS_LOADED = "default"
 Choices = Sequence[Mapping[str, Any]]
 
 
-class ServerEngine(Elsewhere[Choices]):
+class VllmServer(RemoteEngine[Choices]):
     """Samples for every agent of a team on `vllm serve`; see `pettingllms_trl.engines.protocol.Engine`.
 
     Args:
@@ -83,7 +83,7 @@ class ServerEngine(Elsewhere[Choices]):
         self._model, self._max_model_len = _same_model(self._replicas)
         for replica in self._replicas:
             _check_logprobs(replica, self._model)
-        self._store = AdapterStore(Path(args.output_dir) if folder is None else folder)
+        self._store = WeightStore(Path(args.output_dir) if folder is None else folder)
         self._serving: dict[str, AdapterVersion] = {}
         self._whole: AdapterVersion | None = None
         self._versions: Counter[str] = Counter()
@@ -230,7 +230,7 @@ class ServerEngine(Elsewhere[Choices]):
         read = partial(self._read, replica, asked)
         self._send(ticket, self._complete, replica, self._serving.get(policy), asked, read=read)
 
-    def _complete(self, replica: Server, version: AdapterVersion | None, asked: Asked) -> Choices:
+    def _complete(self, replica: Server, version: AdapterVersion | None, asked: VllmRequest) -> Choices:
         """On a thread of its own: nothing here but the request and its answer.
 
         Raises:
@@ -282,7 +282,7 @@ class ServerEngine(Elsewhere[Choices]):
 
         return tuple(self._threads.map(ask, self._replicas))
 
-    def _read(self, replica: Server, asked: Asked, choices: Choices) -> Sampled:
+    def _read(self, replica: Server, asked: VllmRequest, choices: Choices) -> Sampled:
         completions = []
         for choice in choices:
             ids, logprobs = choice.get("token_ids"), choice["logprobs"]["token_logprobs"]

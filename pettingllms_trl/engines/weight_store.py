@@ -68,7 +68,7 @@ class AdapterVersion:
         return f"{self.policy}-v{self.number}"
 
 
-class AdapterStore:
+class WeightStore:
     """A folder of adapter versions, removed when the store is closed, is forgotten, or the process ends.
 
     Args:

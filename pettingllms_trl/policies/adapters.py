@@ -4,11 +4,10 @@ Routing is by `set_adapter`, which also freezes every other adapter; PEFT would 
 and drop their gradients without a word (huggingface/peft#2763), so gradients are switched on again at once. Between a
 forward and its backward pass no adapter is switched: with checkpointing, the latter runs the former again.
 
-What a walk through a model's modules finds, kept for an optimizer step: one has many passes, a model many modules.
-
-A walk takes as long as a small model's own arithmetic, and a pass needs several: which layers carry adapters, whose
-attention is to be told of a layout, whether all modules are in training mode. What they find is forgotten after every
-step, so that a callback may put other modules in.
+`ModuleCache` keeps what a walk through a model's modules finds, for an optimizer step. A walk takes as long as a small
+model's own arithmetic, and a pass needs several: which layers carry adapters, whose attention is to be told of a
+layout, whether all modules are in training mode. All is forgotten after every step, so that a callback may put other
+modules in.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Found = TypeVar("Found")
 TRAINING = attrgetter("training")
 
 
-class Walks:
+class ModuleCache:
     """Walks through models, each once until it is forgotten."""
 
     def __init__(self) -> None:

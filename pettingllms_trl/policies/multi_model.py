@@ -20,7 +20,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 
-class TeamModel(PreTrainedModel):
+class MultiPolicyModel(PreTrainedModel):
     """Models of any architecture, of which one at a time is active.
 
     Args:

@@ -24,7 +24,7 @@ SECOND: Message = {"role": "user", "content": "QUESTION-a2b8e4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BetweenTurns:
+class TurnBridge:
     """Goes on with a conversation in tokens; see `pettingllms_trl.rollout.prompts.Follow`.
 
     Args:

@@ -270,7 +270,7 @@ def _check_name(policy: Policy, agent: str) -> None:
     if not policy.is_base:
         allowed = allowed and name != BASE
     holds = policy.model is not None or policy.adapter is not None
-    if holds and hasattr(nn.ModuleDict(), name):  # the key under which `container.py` or PEFT holds it
+    if holds and hasattr(nn.ModuleDict(), name):  # the key under which `multi_model.py` or PEFT holds it
         allowed, also = False, f", but no attribute of nn.ModuleDict as {name!r} is"
     # transformers takes weight decay off parameters by their names.
     allowed = allowed and not re.search(r"bias|layernorm|rmsnorm|(^|_)norm$", name)

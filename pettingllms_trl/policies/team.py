@@ -2,7 +2,7 @@
 
 | what                            | how                                                                              |
 |---------------------------------|----------------------------------------------------------------------------------|
-| one Trainer, one optimizer      | a `PeftModel` with adapters, or a `TeamModel` of full models (`weights.py`)      |
+| one Trainer, one optimizer      | a `PeftModel` with adapters, or a `MultiPolicyModel` of full models              |
 | tokenizer, special tokens, beta | attributes of `GRPOTrainer`, set when a policy becomes active (`profiles.py`)    |
 | temperature                     | of a role's sampling, and of the loss's logits with it (`sampling.py`)           |
 | KL reference                    | of a fresh adapter the base, of any other policy a frozen copy of its weights    |
@@ -31,8 +31,8 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import profiles, sampling, weights
-from pettingllms_trl.policies.adapters import Switch, Walks, acting_as
-from pettingllms_trl.policies.multi_model import TeamModel
+from pettingllms_trl.policies.adapters import ModuleCache, Switch, acting_as
+from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.references import check_moving
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
@@ -71,7 +71,7 @@ class Team:
         """Whether one model plays all."""
         self.overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
         self.temperatures = sampling.temperatures(self.overrides, routing, args.temperature)
-        self.walks = Walks()
+        self.walks = ModuleCache()
         self.profiles: Mapping[str, PolicyProfile] = {}
         """Of each policy with weights here."""
         self.active = ""
@@ -156,7 +156,7 @@ class Team:
         """
         self._wrapped, self._accelerator = wrapped, accelerator
         model = wrapped()
-        if isinstance(model, TeamModel):
+        if isinstance(model, MultiPolicyModel):
             # TRL has put a fused head on the container, which would scale every model's logits as the first one's.
             del model.forward
             for name, each in model.models.items():
@@ -179,7 +179,7 @@ class Team:
         self, policy: Policy, of_trl: PolicyProfile, generation_kwargs: dict[str, Any], **of_reference: Any
     ) -> PolicyProfile:
         tokenizer = profiles.tokenizer_of(policy, of_trl.processing_class, self._tokenizer_from)
-        if tokenizer is of_trl.processing_class and not isinstance(self._wrapped(), TeamModel):
+        if tokenizer is of_trl.processing_class and not isinstance(self._wrapped(), MultiPolicyModel):
             return replace(of_trl, **of_reference)  # derived from this very model and tokenizer
         profiles.check_chat_template(tokenizer)
         model = weights.weights_of(self._wrapped(), policy)

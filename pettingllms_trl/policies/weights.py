@@ -4,9 +4,9 @@
 |---------------------------------------|-----------------------------------------------------------|
 | the model itself (and APIs)           | as it was given; TRL's constructor does it all            |
 | adapters, the base without any        | a `PeftModel` with an adapter for each                    |
-| any with a full model of its own      | a `TeamModel`: those models, and "base" where it is used  |
+| any with a full model of its own      | a `MultiPolicyModel`: those models, and "base" where it is used  |
 
-Models and tokenizers of the Hub, or of a folder, loaded as TRL's constructor loads its own.
+Models and tokenizers of the Hub or of a folder are loaded as TRL's constructor loads its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.adapters import Switch, attach_adapters, keep_reference
-from pettingllms_trl.policies.multi_model import TeamModel
+from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
 
 
@@ -187,12 +187,12 @@ def assemble(
         whole = policy.model is not None or (policy.is_base and not routing.adapters)
         if whole and not policy.is_trained:
             _frozen(models[policy.name])
-    return Assembled(TeamModel(models) if routing.full else models[BASE], references)
+    return Assembled(MultiPolicyModel(models) if routing.full else models[BASE], references)
 
 
 def weights_of(model: Model, policy: Policy) -> Model:
     """The model that a policy is, or whose adapter it is."""
-    if not isinstance(model, TeamModel):
+    if not isinstance(model, MultiPolicyModel):
         return model
     return model.models[BASE if policy.model is None else policy.name]
 
@@ -203,7 +203,7 @@ def route_to(model: Model, policy: Policy, switch_of: Callable[[PeftModel], Swit
     Args:
         switch_of: Of a model with adapters.
     """
-    if isinstance(model, TeamModel):
+    if isinstance(model, MultiPolicyModel):
         model.active = BASE if policy.model is None else policy.name
     if policy.adapter is not None:
         switch_of(weights_of(model, policy)).to(policy.adapter)

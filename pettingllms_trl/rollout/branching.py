@@ -14,7 +14,7 @@ from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.rollout.env_state import SavedState, save_state
 
 
-class Weigh(Protocol):
+class RewardWeigher(Protocol):
     """A step's reward, weighed anew, of its parts by name; `team` names those that all agents share, if known."""
 
     def __call__(
@@ -60,7 +60,7 @@ class Branch:
         return env
 
 
-class Start(NamedTuple):
+class StateSnapshot(NamedTuple):
     """The state in which an agent decides."""
 
     saved: SavedState | None
@@ -69,17 +69,19 @@ class Start(NamedTuple):
     """Of the state; `None` where the environment has no `state_hash`."""
 
 
-def start_of(env: AECEnv, *, branches: bool = True) -> Start:
+def start_of(env: AECEnv, *, branches: bool = True) -> StateSnapshot:
     """The state that an environment is in.
 
     Args:
         env: In an episode.
         branches: Whether more than one reply may be played from it; if not, it need not be saved.
     """
-    return Start(save_state(env) if branches else None, _state_hash(env))
+    return StateSnapshot(save_state(env) if branches else None, _state_hash(env))
 
 
-def play_branches(env: AECEnv, agent: str, completions: Sequence[Completion], start: Start) -> Iterator[Branch]:
+def play_branches(
+    env: AECEnv, agent: str, completions: Sequence[Completion], start: StateSnapshot
+) -> Iterator[Branch]:
     """Step each completion from the environment's present state, which is `start`; no branch sees another's.
 
     An environment whose state is saved goes back and forth; any other is copied for all completions but the last.
@@ -117,7 +119,7 @@ def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch
     )
 
 
-def weighed(branch: Branch, agent: str, weigh: Weigh) -> Branch:
+def weighed(branch: Branch, agent: str, weigh: RewardWeigher) -> Branch:
     """The branch with every agent's reward weighed anew; the parts stay as they were given.
 
     Args:

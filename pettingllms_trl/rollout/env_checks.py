@@ -1,6 +1,6 @@
 """The environment at the door: made, looked at, and refused in words before any model is loaded.
 
-Or several environments, by the names that the rows have in the column `environment` (`stock.py`).
+Or several environments, by the names that the rows have in the column `environment` (`env_pool.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pettingzoo import AECEnv
 from pettingllms_trl.records import Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
-from pettingllms_trl.rollout.env_pool import COLUMN, ONLY, MakeEnv, Stock, name_of
+from pettingllms_trl.rollout.env_pool import COLUMN, ONLY, EnvPool, MakeEnv, name_of
 from pettingllms_trl.rollout.prompts import check_opening, prompt_of
 
 
@@ -125,7 +125,7 @@ def check_envs(
         for dataset in datasets:
             columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
             _check_fields(env, [column for column in columns if column != "seed"])
-        stock = Stock(make_env, None, default_seed=seed)
+        stock = EnvPool(make_env, None, default_seed=seed)
         return {ONLY: [_try(env, stock, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
     envs = {name: _made(make) for name, make in make_env.items()}
     first: dict[str, Row] = {}
@@ -133,7 +133,7 @@ def check_envs(
         for name, fields, row in _rows_by_name(dataset, make_env):
             _check_fields(envs[name], fields, name)
             first.setdefault(name, row)
-    stock = Stock(make_env, None, default_seed=seed)
+    stock = EnvPool(make_env, None, default_seed=seed)
     return {name: [_try(env, stock, first.get(name, {COLUMN: name}), branching)] for name, env in envs.items()}
 
 
@@ -191,7 +191,7 @@ def _check_fields(env: AECEnv, fields: Sequence[str], name: str = ONLY) -> None:
         )
 
 
-def _try(env: AECEnv, stock: Stock, row: Row, branching: Branching | None) -> AECEnv:
+def _try(env: AECEnv, stock: EnvPool, row: Row, branching: Branching | None) -> AECEnv:
     """The environment, reset to a row's instance and looked at; or a fresh one, where it has crashed in that."""
     setup = stock.setup(row)
 

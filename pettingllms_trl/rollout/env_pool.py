@@ -6,7 +6,7 @@
 The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
 a field that is `None` is one that the row does not have.
 
-An environment in which an instance is played; where it fails, a fresh one takes its place.
+An `EnvHandle` holds the environment in which an instance is played; where it fails, a new one takes its place.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Row
-from pettingllms_trl.rollout.timeouts import Calls
+from pettingllms_trl.rollout.timeouts import CallTimer
 
 
-class Venue:
+class EnvHandle:
     """See the head of this file.
 
     Args:
@@ -31,14 +31,14 @@ class Venue:
         setup: Of the instance.
     """
 
-    def __init__(self, env: AECEnv, setup: Setup) -> None:
+    def __init__(self, env: AECEnv, setup: ResetArgs) -> None:
         self.env, self.setup = env, setup
 
     def reset(self) -> None:
         """Go to the beginning of the instance."""
         self.env.reset(seed=self.setup.seed, options=self.setup.options)
 
-    def renew(self, fresh: Callable[[str], AECEnv], calls: Calls) -> AECEnv:
+    def renew(self, fresh: Callable[[str], AECEnv], calls: CallTimer) -> AECEnv:
         """In the middle of a call that has failed: go to the beginning of the instance in a fresh environment."""
         self.close(calls)
         self.env = fresh(self.setup.environment)
@@ -47,7 +47,7 @@ class Venue:
         calls.next()
         return self.env
 
-    def close(self, calls: Calls) -> None:
+    def close(self, calls: CallTimer) -> None:
         """Close an environment that has failed."""
         calls.begin()
         with suppress(Exception):  # it may fail in this, too
@@ -63,7 +63,7 @@ ONLY = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ResetArgs:
     """How an instance begins.
 
     Args:
@@ -77,7 +77,7 @@ class Setup:
     options: dict[str, Any] | None
 
 
-class Stock:
+class EnvPool:
     """Makes environments, and keeps those that nobody plays in. Several threads may take and give at once.
 
     Args:
@@ -99,13 +99,13 @@ class Stock:
         self._default_seed = default_seed
         self._making = threading.Lock()  # a user's function need not bear being called by several threads at once
 
-    def setup(self, row: Row) -> Setup:
+    def setup(self, row: Row) -> ResetArgs:
         """How a row's instance begins. Raises `ValueError` where it names no environment that there is."""
         name = ONLY if ONLY in self._makers else name_of(row, self._makers)
         reserved = ("seed",) if name == ONLY else ("seed", COLUMN)
         seed = row.get("seed")
         options = {field: value for field, value in row.items() if field not in reserved and value is not None}
-        return Setup(name, self._default_seed if seed is None else seed, options or None)
+        return ResetArgs(name, self._default_seed if seed is None else seed, options or None)
 
     def take(self, name: str, *, fresh: bool = False) -> AECEnv:
         """An environment of that name; a `fresh` one has never been played in."""

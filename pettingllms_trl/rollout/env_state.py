@@ -1,9 +1,7 @@
-"""The state of an environment, from which several replies are played: saved and put back, or copied.
+"""The state of an environment, from which several replies are played: saved and put back, copied, and compared.
 
 An environment with `snapshot()` and `restore()` is put back, and with it what the wrappers around it hold. Any other
-environment is copied as a whole.
-
-What can be seen of an environment's state, to compare it with another's.
+environment is copied as a whole. What can be seen of a state (`view_of`) tells whether that was exact.
 """
 
 from __future__ import annotations

@@ -10,15 +10,23 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.copying import copy_env
-from pettingllms_trl.records import Choice, Decision, Episode, Judge, Message, Request, Row, Sampled
-from pettingllms_trl.rollout.branching import Branch, Start, Weigh, add_rewards, check_rewards, start_of, weighed
-from pettingllms_trl.rollout.env_pool import Setup, Venue
-from pettingllms_trl.rollout.prompts import Memory, followup_of, prompt_of
-from pettingllms_trl.rollout.stepping import Candidates, Crashes
-from pettingllms_trl.rollout.timeouts import Calls
+from pettingllms_trl.records import Decision, Episode, Judge, Message, PendingDecision, Request, Row, Sampled
+from pettingllms_trl.rollout.branching import (
+    Branch,
+    RewardWeigher,
+    StateSnapshot,
+    add_rewards,
+    check_rewards,
+    start_of,
+    weighed,
+)
+from pettingllms_trl.rollout.env_pool import EnvHandle, ResetArgs
+from pettingllms_trl.rollout.prompts import ChatHistory, followup_of, prompt_of
+from pettingllms_trl.rollout.stepping import CandidateStepper, CrashPolicy
+from pettingllms_trl.rollout.timeouts import CallTimer
 
 
-class Run:
+class EpisodeRunner:
     """An environment in the middle of an episode: it waits for an agent's completions, then goes on.
 
     Its methods that take `calls` are done by jobs, one after the other but for those that play `candidates`.
@@ -34,9 +42,9 @@ class Run:
         parent: Where what follows a candidate is counted, if this run continues one instead of being an episode.
     """
 
-    venue: Venue  # from `begin` on; the run's own until it is over
-    candidates: Candidates | None  # of the decision that is being taken, while they are played
-    _start: Start  # where that decision begins
+    venue: EnvHandle  # from `begin` on; the run's own until it is over
+    candidates: CandidateStepper | None  # of the decision that is being taken, while they are played
+    _start: StateSnapshot  # where that decision begins
     _sampled: Sampled
 
     def __init__(
@@ -46,8 +54,8 @@ class Run:
         episode: int,
         *,
         seed: str,
-        memory: Memory = Memory(),  # noqa: B008  # frozen
-        crashes: Crashes | None = None,
+        memory: ChatHistory = ChatHistory(),  # noqa: B008  # frozen
+        crashes: CrashPolicy | None = None,
         branches: bool = True,
         parent: Continued | None = None,
     ) -> None:
@@ -60,7 +68,7 @@ class Run:
         self.agent = ""
         self.prompt: Sequence[Message] = []
         self.over = False
-        self.children: list[Run] = []
+        self.children: list[EpisodeRunner] = []
         self.crashed: list[str] = []  # what replies did that crashed the environment
         self._abandoned = False
         self._seed = seed
@@ -87,14 +95,14 @@ class Run:
         """Whether nobody waits for this run any more, for what it belongs to was begun anew."""
         return self._abandoned or (self.parent is not None and self.parent.run.abandoned)
 
-    def anew(self) -> Run:
+    def anew(self) -> EpisodeRunner:
         """The same run from its beginning, in place of this one."""
         self._abandoned = True
         return self._another(self._begins_with, self.parent)
 
-    def _another(self, memory: Memory, parent: Continued | None) -> Run:
+    def _another(self, memory: ChatHistory, parent: Continued | None) -> EpisodeRunner:
         """Another run of the same instance."""
-        return Run(
+        return EpisodeRunner(
             self.row,
             self.instance,
             self.episode,
@@ -105,7 +113,7 @@ class Run:
             parent=parent,
         )
 
-    def begin(self, env: AECEnv | None, setup: Setup, calls: Calls) -> None:
+    def begin(self, env: AECEnv | None, setup: ResetArgs, calls: CallTimer) -> None:
         """Reset an environment to the row's instance; to continue a candidate, go where its branch had come.
 
         Args:
@@ -116,7 +124,7 @@ class Run:
         branch = None if self.parent is None else self.parent.branch
         given = env if branch is None or branch.copy is None else branch.copy
         assert given is not None, "no environment for a run that brings none"
-        self.venue = Venue(given, setup)
+        self.venue = EnvHandle(given, setup)
         with calls.at_work():
             if branch is not None and branch.copy is not None:
                 self.venue.env = copy_env(branch.copy)
@@ -126,7 +134,7 @@ class Run:
                     branch.resume(self.venue.env)
             self._agents = list(self.venue.env.possible_agents)
 
-    def await_agent(self, max_turns: int | None, calls: Calls) -> None:
+    def await_agent(self, max_turns: int | None, calls: CallTimer) -> None:
         """Go to the next agent that decides, or be `over`."""
         if self.over:
             return
@@ -161,13 +169,15 @@ class Run:
         """Whether there are several candidates, which may be played in other environments than the run's own."""
         return self._start.saved is not None and len(self._sampled.completions) > 1
 
-    def answered(self, sampled: Sampled) -> Candidates:
+    def answered(self, sampled: Sampled) -> CandidateStepper:
         """The agent's completions are there, to be played."""
         self._sampled = sampled
-        self.candidates = Candidates(self.venue, self._start, self.agent, sampled.completions, self._crashes)
+        self.candidates = CandidateStepper(self.venue, self._start, self.agent, sampled.completions, self._crashes)
         return self.candidates
 
-    def decide(self, judge: Judge | None, num_continuations: int, weigh: Weigh | None, calls: Calls) -> None:
+    def decide(
+        self, judge: Judge | None, num_continuations: int, weigh: RewardWeigher | None, calls: CallTimer
+    ) -> None:
         """Go on from the best of the candidates, all of them played, by rewards that `weigh` may change.
 
         `children` are then the runs that continue the candidates: `num_continuations` of each, candidate after
@@ -182,7 +192,7 @@ class Run:
             check_rewards(branch, self.agent)
         if judge is not None:
             is_text = self._shown_text and len(self.prompt) == 1
-            choice = Choice(self.row, self.agent, turn, self.prompt, sampled.completions, is_text)
+            choice = PendingDecision(self.row, self.agent, turn, self.prompt, sampled.completions, is_text)
             branches = [add_rewards(b, self.agent, more) for b, more in zip(branches, judge(choice), strict=True)]
         if weigh is not None:
             branches = [weighed(branch, self.agent, weigh) for branch in branches]
@@ -224,7 +234,7 @@ class Run:
             )
         )
 
-    def _continuation(self, branch: Branch, candidate: int, repeat: int, memory: Memory) -> Run:
+    def _continuation(self, branch: Branch, candidate: int, repeat: int, memory: ChatHistory) -> EpisodeRunner:
         """A run that continues a candidate of the decision now taken."""
         place = (len(self._decisions), candidate, repeat)
         self._continued[place] = None
@@ -289,7 +299,7 @@ class Continued:
         turns: How many decisions each agent has taken by then.
     """
 
-    run: Run
+    run: EpisodeRunner
     branch: Branch
     place: tuple[int, int, int]
     agent: str

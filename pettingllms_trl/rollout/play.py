@@ -16,13 +16,13 @@ from typing import Literal
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Engine, Episode, Judge, Row
-from pettingllms_trl.rollout.branching import Weigh
-from pettingllms_trl.rollout.env_pool import MakeEnv, Stock
-from pettingllms_trl.rollout.prompts import Follow, Memory
-from pettingllms_trl.rollout.scheduler import Table
-from pettingllms_trl.rollout.stepping import Crashes
+from pettingllms_trl.rollout.branching import RewardWeigher
+from pettingllms_trl.rollout.env_pool import EnvPool, MakeEnv
+from pettingllms_trl.rollout.prompts import ChatHistory, Follow
+from pettingllms_trl.rollout.scheduler import RolloutScheduler
+from pettingllms_trl.rollout.stepping import CrashPolicy
 from pettingllms_trl.rollout.timeouts import check_dropped
-from pettingllms_trl.rollout.workers import Caller, Crew, Threads
+from pettingllms_trl.rollout.workers import Caller, Threads, WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def play(
     pool: list[AECEnv] | Mapping[str, list[AECEnv]] | None = None,
     engine: Engine,
     judge: Judge | None = None,
-    weigh: Weigh | None = None,
+    weigh: RewardWeigher | None = None,
     sampling: Literal["tree", "parallel"],
     num_candidates: int,
     num_continuations: int = 0,
@@ -66,7 +66,7 @@ def play(
     env_timeout: float | None = None,
     crash_reward: float | None = None,
     follow: Mapping[str, Follow | None] | None = None,
-    crew: Crew | None = None,
+    crew: WorkerPool | None = None,
     partners: Collection[str] = (),
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
@@ -98,7 +98,7 @@ def play(
             candidates are stepped at once, `num_threads` environments more at most.
         max_turns: An episode ends when an agent would decide more often.
         num_threads: Environments are stepped on so many threads beside the engine; of slow ones that can be restored
-            also the candidates of one decision at once, each in one of its own, see `candidates.py`. 0: on the
+            also the candidates of one decision at once, each in one of its own, see `stepping.py`. 0: on the
             caller's, in a fixed order, so that an engine which samples by one stream of random numbers repeats itself.
             Threads are for environments that wait (a sandbox, a server): one that computes in Python holds the
             interpreter's lock meanwhile, and with it the engine's loop.
@@ -106,7 +106,7 @@ def play(
             cannot be ended: it is left alone, and another takes its place. Neither `make_env` nor `judge` has a limit.
         crash_reward: What an agent gets for a reply that crashes its environment again and again, see `crashes.py`.
             `None`: such a crash is a failure of the environment like any other.
-        follow: How conversations go on in tokens, for each agent that remembers its own, see `conversation.py`.
+        follow: How conversations go on in tokens, for each agent that remembers its own, see `prompts.py`.
         crew: Steps the environments in place of those threads, and is closed at the end; for a clock of its own.
         partners: Agents who do not learn. Candidates are compared so that their policy learns from it; a partner
             answers once, as it would when it is evaluated, instead of having the best of K picked for it.
@@ -126,9 +126,9 @@ def play(
     places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
     own = range(len(rows)) if only is None else only
     crew = crew or (Threads(num_threads, env_timeout) if num_threads else Caller())
-    stock = Stock(make_env, pool, default_seed=default_env_seed)
+    stock = EnvPool(make_env, pool, default_seed=default_env_seed)
     with closing(crew):
-        table = Table(
+        table = RolloutScheduler(
             rows,
             places,
             only=own,
@@ -143,8 +143,8 @@ def play(
             max_envs=max_envs or sum(i in own for i, _ in places) * (width if num_continuations else 1),
             max_turns=max_turns,
             env_timeout=env_timeout,
-            crashes=None if crash_reward is None else Crashes(partial(stock.take, fresh=True), crash_reward),
-            memory=Memory(follow or {}),
+            crashes=None if crash_reward is None else CrashPolicy(partial(stock.take, fresh=True), crash_reward),
+            memory=ChatHistory(follow or {}),
             partners=partners,
         )
         ended = table.play()

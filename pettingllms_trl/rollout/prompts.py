@@ -1,4 +1,4 @@
-"""What an agent remembers of an episode: its own prompts and replies, token for token. Pure, and needs no torch.
+"""What an agent observes as chat messages, and the conversation of an agent that remembers. Needs no torch.
 
 An agent that remembers is asked at its next turn with `earlier prompt + reply as sampled + what the chat template puts
 between + new observation`. Nothing sampled is decoded and encoded again: the ids of the earlier part are those that
@@ -9,10 +9,8 @@ the log-probabilities of training are those of sampling. Only the candidate that
     turn 1   [user|Where?|end][assistant|Left.|end] [user|And now?|end][assistant|      (turn 0, reply, between)
 
 What others said reaches an agent by its observation alone. A conversation that would grow past the model's context is
-begun anew from the present observation, which says by itself what the agent must know; so is one whose system message
+restarted from the present observation, which says by itself what the agent must know; so is one whose system message
 has changed.
-
-What an agent observes, as the messages that a policy is asked with.
 """
 
 from __future__ import annotations
@@ -154,7 +152,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ChatHistory:
     """The conversations of an episode so far, by agent.
 
     Args:
@@ -193,7 +191,7 @@ class Memory:
 
     def replied(
         self, agent: str, prompt: Sequence[Message], prompt_ids: tuple[int, ...], completion: Completion
-    ) -> Memory:
+    ) -> ChatHistory:
         """After an agent's reply to a prompt."""
         if agent not in self.follow:
             return self

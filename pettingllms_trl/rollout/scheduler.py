@@ -10,20 +10,20 @@ from functools import partial
 from operator import attrgetter, itemgetter
 
 from pettingllms_trl.records import Engine, Judge, Row, Sampled
-from pettingllms_trl.rollout.branching import Weigh
-from pettingllms_trl.rollout.env_pool import Stock
-from pettingllms_trl.rollout.episode import Run
-from pettingllms_trl.rollout.prompts import Memory
-from pettingllms_trl.rollout.stepping import Crashes
-from pettingllms_trl.rollout.timeouts import RETRIES, Calls, Deadlines, EnvironmentFailure, check_dropped
-from pettingllms_trl.rollout.workers import Crew
+from pettingllms_trl.rollout.branching import RewardWeigher
+from pettingllms_trl.rollout.env_pool import EnvPool
+from pettingllms_trl.rollout.episode import EpisodeRunner
+from pettingllms_trl.rollout.prompts import ChatHistory
+from pettingllms_trl.rollout.stepping import CrashPolicy
+from pettingllms_trl.rollout.timeouts import RETRIES, CallTimer, EnvironmentFailure, TimedPool, check_dropped
+from pettingllms_trl.rollout.workers import WorkerPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Seat:
+class _Slot:
     """A run with its ticket: a number that follows from its place, and from nothing that happened in the meantime."""
 
-    run: Run
+    run: EpisodeRunner
     ticket: int
     attempt: int = 0
 
@@ -38,12 +38,12 @@ class _AtWork:
         failure: How one of them failed.
     """
 
-    seat: _Seat
+    seat: _Slot
     num_jobs: int = 0
     failure: EnvironmentFailure | None = None
 
 
-class Table:
+class RolloutScheduler:
     """See the head of this file; the arguments are those of `rollout.play`.
 
     Args:
@@ -57,49 +57,49 @@ class Table:
         places: Sequence[tuple[int, int]],
         *,
         only: Collection[int],
-        stock: Stock,
+        stock: EnvPool,
         engine: Engine,
-        crew: Crew,
+        crew: WorkerPool,
         judge: Judge | None,
-        weigh: Weigh | None,
+        weigh: RewardWeigher | None,
         width: int,
         num_continuations: int,
         seed: str,
         max_envs: int,
         max_turns: int | None,
         env_timeout: float | None,
-        crashes: Crashes | None,
-        memory: Memory,
+        crashes: CrashPolicy | None,
+        memory: ChatHistory,
         partners: Collection[str],
     ) -> None:
         self._num_rows, self._places, self._only = len(rows), places, only
         self._stock = stock
         self._engine = engine
-        self._work, self._at_once = Deadlines(crew, env_timeout), crew.at_once
+        self._work, self._at_once = TimedPool(crew, env_timeout), crew.at_once
         self._judge, self._weigh = judge, weigh
         self._width, self._num_continuations = width, num_continuations
         self._max_envs, self._max_turns = max_envs, max_turns
         self._partners = partners
         begin = partial(
-            Run,
+            EpisodeRunner,
             seed=seed,
             memory=memory,
             crashes=crashes,
             branches=width > 1 or num_continuations > 0 or crashes is not None,
         )
         self._to_begin = deque(
-            _Seat(run=begin(rows[instance], instance, episode), ticket=ticket)
+            _Slot(run=begin(rows[instance], instance, episode), ticket=ticket)
             for ticket, (instance, episode) in enumerate(places)
             if instance in only
         )
-        self._to_continue: deque[_Seat] = deque()
+        self._to_continue: deque[_Slot] = deque()
         self._at_work: dict[int, _AtWork] = {}
         self._jobs: dict[int, _AtWork] = {}
         self._tickets_of_parts = itertools.count(-1, -1)
         self._slow: set[str] = set()  # environments whose latest decision had a step that was
-        self._ready: list[_Seat] = []
-        self._asked: dict[int, _Seat] = {}
-        self._ended: dict[tuple[int, int], Run] = {}
+        self._ready: list[_Slot] = []
+        self._asked: dict[int, _Slot] = {}
+        self._ended: dict[tuple[int, int], EpisodeRunner] = {}
         self.dropped: dict[int, str] = {}
         self.num_retried = self.num_sampled_tokens = 0
 
@@ -108,7 +108,7 @@ class Table:
         """How often an environment was left alone."""
         return self._work.num_timed_out
 
-    def play(self) -> list[Run]:
+    def play(self) -> list[EpisodeRunner]:
         """Until nobody is left. Returns those that were played to their end, in the order of their places."""
         while self._open():
             if self._at_work and self._collect(block=self._engine.in_waves or not (self._ready or self._asked)):
@@ -145,19 +145,19 @@ class Table:
     def _num_seated(self) -> int:
         return len(self._at_work) + len(self._ready) + len(self._asked)
 
-    def _given_up(self, run: Run) -> bool:
+    def _given_up(self, run: EpisodeRunner) -> bool:
         return run.instance in self.dropped or run.abandoned
 
     # ---- At work ----
 
-    def _submit(self, seat: _Seat, job: Callable[[Calls], None], *, is_part: bool = False) -> None:
+    def _submit(self, seat: _Slot, job: Callable[[CallTimer], None], *, is_part: bool = False) -> None:
         """Have something done with a run's environment, or, as a part of it, with one of its candidates."""
         ticket = next(self._tickets_of_parts) if is_part else seat.ticket
         at_work = self._jobs[ticket] = self._at_work.setdefault(seat.ticket, _AtWork(seat))
         at_work.num_jobs += 1
         self._work.submit(ticket, job, row=seat.run.row, agent=seat.run.agent)
 
-    def _go_on(self, run: Run, step: Callable[[Calls], None], calls: Calls) -> None:
+    def _go_on(self, run: EpisodeRunner, step: Callable[[CallTimer], None], calls: CallTimer) -> None:
         """A job: a step of a run, which then goes to the next agent that decides."""
         try:
             step(calls)
@@ -166,31 +166,31 @@ class Table:
             run.venue.close(calls)
             raise
 
-    def _play_in_turn(self, seat: _Seat, calls: Calls) -> None:
+    def _play_in_turn(self, seat: _Slot, calls: CallTimer) -> None:
         """A job: the candidates of a run's decision, and on from there."""
         candidates = seat.run.candidates
         assert candidates is not None
         if candidates.play_in_turn(calls, while_quick=self._may_part(seat)):
             self._decide(seat, calls)
 
-    def _play_one(self, seat: _Seat, candidate: int, calls: Calls) -> None:
+    def _play_one(self, seat: _Slot, candidate: int, calls: CallTimer) -> None:
         """A job: one of the candidates, and on from there if the others have been played."""
         candidates = seat.run.candidates
         assert candidates is not None
         if candidates.play(candidate, calls, self._stock):
             self._decide(seat, calls)
 
-    def _decide(self, seat: _Seat, calls: Calls) -> None:
+    def _decide(self, seat: _Slot, calls: CallTimer) -> None:
         run = seat.run
         number = self._num_continuations if self._has_tree(run) else 0
         self._go_on(run, partial(run.decide, self._judge, number, self._weigh), calls)
 
-    def _play_at_once(self, seat: _Seat, candidates: Sequence[int]) -> None:
+    def _play_at_once(self, seat: _Slot, candidates: Sequence[int]) -> None:
         """Have candidates played by a job each."""
         for k in candidates:
             self._submit(seat, partial(self._play_one, seat, k), is_part=True)
 
-    def _may_part(self, seat: _Seat) -> bool:
+    def _may_part(self, seat: _Slot) -> bool:
         """Whether candidates may be played at once. What failed perhaps did so for that: it is played anew in turn."""
         return self._at_once > 1 and seat.attempt == 0 and seat.run.can_part
 
@@ -235,20 +235,20 @@ class Table:
                 run.tell_parent()
             self._leave(run)
 
-    def _leave(self, run: Run) -> None:
+    def _leave(self, run: EpisodeRunner) -> None:
         if not run.brings_env:
             self._stock.give_back(run.venue.setup.environment, run.venue.env)
 
-    def _children(self, seat: _Seat) -> Iterator[_Seat]:
+    def _children(self, seat: _Slot) -> Iterator[_Slot]:
         """Seats for the runs that continue the candidates of a run's last decision."""
         children, seat.run.children = seat.run.children, []
         for child in children:
             assert child.parent is not None
             decision, k, m = child.parent.place
             number = (decision * self._width + k) * self._num_continuations + m
-            yield _Seat(run=child, ticket=seat.ticket + (1 + number) * (1 + RETRIES) * len(self._places))
+            yield _Slot(run=child, ticket=seat.ticket + (1 + number) * (1 + RETRIES) * len(self._places))
 
-    def _failed(self, seat: _Seat, failure: EnvironmentFailure) -> None:
+    def _failed(self, seat: _Slot, failure: EnvironmentFailure) -> None:
         """Begin a run anew on a fresh environment, or drop its instance; the one that failed is not used again."""
         if self._given_up(seat.run):
             return
@@ -277,7 +277,7 @@ class Table:
             self._engine.submit(seat.ticket, run.request(width))
         self._ready.clear()
 
-    def _answered(self, seat: _Seat, sampled: Sampled) -> None:
+    def _answered(self, seat: _Slot, sampled: Sampled) -> None:
         run = seat.run
         self.num_sampled_tokens += sum(len(completion.ids) for completion in sampled.completions)
         if self._given_up(run):
@@ -289,6 +289,6 @@ class Table:
         else:
             self._submit(seat, partial(self._play_in_turn, seat))
 
-    def _has_tree(self, run: Run) -> bool:
+    def _has_tree(self, run: EpisodeRunner) -> bool:
         """Whether a run's decision has several candidates, of which each is continued."""
         return run.parent is None and run.agent not in self._partners

@@ -8,9 +8,9 @@ waiting; who plays the last candidate goes on with the decision.
     in turn     job 1: [0][1][2][3] go on
     at once     job 1: [0]          job 2: [1  ]     job 3: [2      ] go on     job 4: [3]
 
-A reply that crashes its environment, told from an environment that fails by itself, and charged to who wrote it.
+`CrashPolicy` tells a reply that crashes its environment from an environment that fails by itself.
 
-A failing environment is replaced and its instance played anew, then dropped and never scored. Where a certain reply
+A failing environment is replaced and its instance played again, then dropped and never scored. Where a certain reply
 always crashes it, that makes crashing free: such a reply is drawn again and never counts, so nothing teaches a policy
 to leave it, and success is measured on what is left. So with a `reward` for it, a crash is looked into, in fresh
 environments in the very same state:
@@ -34,13 +34,13 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.copying import copy_env
 from pettingllms_trl.records import Candidate, Completion
-from pettingllms_trl.rollout.branching import Branch, Start, play_branches
-from pettingllms_trl.rollout.env_pool import Stock, Venue
-from pettingllms_trl.rollout.timeouts import Calls, EnvironmentFailure
+from pettingllms_trl.rollout.branching import Branch, StateSnapshot, play_branches
+from pettingllms_trl.rollout.env_pool import EnvHandle, EnvPool
+from pettingllms_trl.rollout.timeouts import CallTimer, EnvironmentFailure
 
 
 @dataclass(frozen=True, slots=True)
-class Crashes:
+class CrashPolicy:
     """What is done about a reply that crashes its environment.
 
     Args:
@@ -56,8 +56,8 @@ def play_carefully(
     env: AECEnv,
     agent: str,
     completions: Sequence[Completion],
-    start: Start,
-    crashes: Crashes,
+    start: StateSnapshot,
+    crashes: CrashPolicy,
     *,
     renew: Callable[[], AECEnv],
     note: Callable[[int, Exception], None],
@@ -94,7 +94,7 @@ def play_carefully(
 class _Beginning:
     """An environment in the state from which the candidates are played, again and again."""
 
-    def __init__(self, env: AECEnv, renew: Callable[[], AECEnv], start: Start) -> None:
+    def __init__(self, env: AECEnv, renew: Callable[[], AECEnv], start: StateSnapshot) -> None:
         self._env, self._renew, self._start = env, renew, start
 
     def play(self, agent: str, completion: Completion) -> Branch:
@@ -141,7 +141,7 @@ SLOW = 0.01
 """Seconds of a step from which it pays to play candidates at once: a hundred times what a job on a thread costs."""
 
 
-class Candidates:
+class CandidateStepper:
     """See the head of this file. Jobs on several threads may play at once.
 
     Args:
@@ -153,7 +153,12 @@ class Candidates:
     """
 
     def __init__(
-        self, venue: Venue, start: Start, agent: str, completions: Sequence[Completion], crashes: Crashes | None
+        self,
+        venue: EnvHandle,
+        start: StateSnapshot,
+        agent: str,
+        completions: Sequence[Completion],
+        crashes: CrashPolicy | None,
     ) -> None:
         self.is_free = True  # the run's own venue
         self._venue, self._start, self._agent = venue, start, agent
@@ -184,7 +189,7 @@ class Candidates:
         """Those that nobody has played."""
         return [k for k in range(len(self._completions)) if k not in self._branches]
 
-    def play_in_turn(self, calls: Calls, *, while_quick: bool) -> bool:
+    def play_in_turn(self, calls: CallTimer, *, while_quick: bool) -> bool:
         """Play them in the run's own venue.
 
         Args:
@@ -209,7 +214,7 @@ class Candidates:
         self.is_free = len(branches) < len(self._completions)
         return not self.is_free
 
-    def play(self, k: int, calls: Calls, stock: Stock) -> bool:
+    def play(self, k: int, calls: CallTimer, stock: EnvPool) -> bool:
         """Play one of them beside others, in the run's own venue if that is free, else in an environment of the stock.
 
         Returns:
@@ -220,7 +225,7 @@ class Candidates:
                 return False
             own, self.is_free = self.is_free, False
         setup = self._venue.setup
-        venue = self._venue if own else Venue(stock.take(setup.environment), setup)
+        venue = self._venue if own else EnvHandle(stock.take(setup.environment), setup)
         with self._failing(venue, calls), calls.at_work():
             if not own:
                 venue.reset()
@@ -245,7 +250,7 @@ class Candidates:
             self._has_failed = True
 
     @contextmanager
-    def _failing(self, venue: Venue, calls: Calls) -> Iterator[None]:
+    def _failing(self, venue: EnvHandle, calls: CallTimer) -> Iterator[None]:
         """What fails inside is closed."""
         try:
             yield
@@ -254,7 +259,7 @@ class Candidates:
             venue.close(calls)
             raise
 
-    def _play(self, venue: Venue, ks: Sequence[int], calls: Calls) -> Iterator[Branch]:
+    def _play(self, venue: EnvHandle, ks: Sequence[int], calls: CallTimer) -> Iterator[Branch]:
         completions = [self._completions[k] for k in ks]
         crashes = self._crashes
         if crashes is None:

@@ -1,7 +1,4 @@
-"""Jobs that call environments, and the clock that is kept on every call: one that takes too long has failed.
-
-An environment that fails: how often its instance is played anew, and when so many fail that it is enough.
-"""
+"""Limits of environments: how long a call may take, and how often one may fail before the run ends."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pettingllms_trl.rollout.workers import GLANCE, Crew, Done, num_left_alone
+from pettingllms_trl.rollout.workers import GLANCE, Done, WorkerPool, num_left_alone
 
 
 RETRIES = 2
@@ -40,7 +37,7 @@ MOST_LEFT_ALONE = 32
 """Threads whose environments never came back, in this process; each keeps its environment and its stack in memory."""
 
 
-class Calls:
+class CallTimer:
     """The calls that one job makes of its environment, one after the other.
 
     Args:
@@ -83,7 +80,7 @@ class Calls:
         return self.since - before
 
 
-class Deadlines:
+class TimedPool:
     """A crew whose jobs are left alone when one of their calls takes too long.
 
     Args:
@@ -91,14 +88,14 @@ class Deadlines:
         seconds: That a call may take. `None`: as long as it likes.
     """
 
-    def __init__(self, crew: Crew, seconds: float | None) -> None:
+    def __init__(self, crew: WorkerPool, seconds: float | None) -> None:
         self.num_timed_out = 0
         self._crew, self._seconds = crew, seconds
-        self._calls: dict[int, Calls] = {}
+        self._calls: dict[int, CallTimer] = {}
 
-    def submit(self, ticket: int, job: Callable[[Calls], None], *, row: Mapping[str, Any], agent: str) -> None:
+    def submit(self, ticket: int, job: Callable[[CallTimer], None], *, row: Mapping[str, Any], agent: str) -> None:
         """Have a job done, under a ticket that no other has at the time; what it calls has to do with an instance."""
-        calls = self._calls[ticket] = Calls(row, agent, self._crew.now)
+        calls = self._calls[ticket] = CallTimer(row, agent, self._crew.now)
         self._crew.submit(ticket, lambda: job(calls))
 
     def done(self, *, block: bool) -> Sequence[Done]:

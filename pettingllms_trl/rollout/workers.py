@@ -18,7 +18,7 @@ Done = tuple[int, BaseException | None]
 """A job's ticket, and what it raised."""
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Does jobs, each under a ticket that no other job has at the time."""
 
     @property
@@ -70,13 +70,13 @@ class Threads:
         self._workers: list[_Worker] = []
 
     def submit(self, ticket: int, job: Job) -> None:
-        """See `Crew`."""
+        """See `WorkerPool`."""
         self._jobs.put((ticket, job))
         if len(self._workers) < self._number:
             self._workers.append(_Worker(self._jobs, self._done))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `Crew`."""
+        """See `WorkerPool`."""
         done: list[Done] = []
         if block:
             with suppress(Empty):
@@ -86,7 +86,7 @@ class Threads:
         return done
 
     def leave_alone(self, ticket: int) -> bool:
-        """See `Crew`."""
+        """See `WorkerPool`."""
         for i, worker in enumerate(self._workers):
             if worker.leave_alone(ticket):
                 self._workers[i] = _Worker(self._jobs, self._done)
@@ -94,7 +94,7 @@ class Threads:
         return False
 
     def close(self) -> None:
-        """See `Crew`."""
+        """See `WorkerPool`."""
         while not self._jobs.empty():  # a worker may be quicker
             with suppress(Empty):
                 self._jobs.get_nowait()
@@ -164,7 +164,7 @@ class Caller:
         self._done: list[Done] = []
 
     def submit(self, ticket: int, job: Job) -> None:
-        """See `Crew`."""
+        """See `WorkerPool`."""
         try:
             job()
         except Exception as error:  # noqa: BLE001  # given to whoever asks what is done, as from a thread
@@ -173,13 +173,13 @@ class Caller:
             self._done.append((ticket, None))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `Crew`."""
+        """See `WorkerPool`."""
         done, self._done = self._done, []
         return done
 
     def leave_alone(self, ticket: int) -> bool:
-        """See `Crew`."""
+        """See `WorkerPool`."""
         return False
 
     def close(self) -> None:
-        """See `Crew`."""
+        """See `WorkerPool`."""

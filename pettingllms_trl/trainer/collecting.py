@@ -14,7 +14,7 @@ from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset
 
 from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
-from pettingllms_trl.credit.reward_functions import Judgement, of_no_use
+from pettingllms_trl.credit.reward_functions import RewardScores, of_no_use
 from pettingllms_trl.credit.selection import Selection, metrics_of, select, shifted
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.schedule import Schedule, learners
@@ -37,7 +37,7 @@ class Collects(Plays):
     curricula: Curricula
     rows_played: RowsPlayed
     _filters: Sequence[credits.Filter]
-    _rollout_log: recorder.RolloutLog | None
+    _rollout_log: recorder.RolloutRecorder | None
     _schedule: Schedule | None
     num_generations: int
     num_generations_eval: int
@@ -196,7 +196,7 @@ class Collects(Plays):
             self._log_selection(selection, num_played=len(played))
         return played, episodes, selection
 
-    def _logged_rollouts(self) -> recorder.RolloutLog | None:
+    def _logged_rollouts(self) -> recorder.RolloutRecorder | None:
         """Where training rollouts are written, if they are; by one process, for each knows all episodes."""
         if not self.args.log_rollouts or not self.is_world_process_zero():
             return None
@@ -219,7 +219,7 @@ class Collects(Plays):
         }
         metadata = {name: pool[0].metadata for name, pool in self._envs.items()}
         about = recorder.header(self._environment_name, metadata, roles, config)
-        return recorder.RolloutLog(Path(self.args.output_dir) / "rollouts", about)
+        return recorder.RolloutRecorder(Path(self.args.output_dir) / "rollouts", about)
 
     def _make_rollout_audit(self) -> RolloutAudit | None:
         """What looks for broken groups; `None` where it shall not."""
@@ -299,9 +299,9 @@ class Collects(Plays):
             rewards = [c.reward for episode in episodes for d in episode.decisions for c in d.candidates]
             self._metrics[mode]["reward"].append(sum(rewards) / len(rewards))
 
-    def _judgements_by_turn(self, episodes: Sequence[Episode]) -> dict[tuple[str, int], list[Judgement]]:
+    def _judgements_by_turn(self, episodes: Sequence[Episode]) -> dict[tuple[str, int], list[RewardScores]]:
         """What the reward functions said of the candidates of each agent at each turn."""
-        judgements: dict[tuple[str, int], list[Judgement]] = {}
+        judgements: dict[tuple[str, int], list[RewardScores]] = {}
         for decision in (d for episode in episodes for d in episode.decisions):
             for candidate in decision.candidates:
                 judged = self._judgements.get(id(candidate.completion))

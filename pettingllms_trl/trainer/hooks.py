@@ -29,7 +29,7 @@ from pettingllms_trl.engines.transformers import noisy_modules, prompts_read_onc
 from pettingllms_trl.engines.versions import WeightsVersion
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import modules_of, training
-from pettingllms_trl.policies.multi_model import TeamModel
+from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
@@ -39,7 +39,7 @@ from pettingllms_trl.trainer.distributed import accumulating, average_gradients
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
-from pettingllms_trl.update.pass_metrics import Pass, of_micro_step
+from pettingllms_trl.update.pass_metrics import ForwardMetrics, of_micro_step
 from pettingllms_trl.update.step_guard import StepGuard
 
 
@@ -69,7 +69,7 @@ class TRLHooks(GRPOTrainer):
     """Of the weights that the trainer holds."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._logged_passes: list[Pass] = []
+        self._logged_passes: list[ForwardMetrics] = []
         self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
         super().__init__(*args, **kwargs)
 
@@ -168,7 +168,7 @@ class TRLHooks(GRPOTrainer):
             num_rows -= num_fillers
         logged = {key: values.pop() for key, values in metrics.items() if len(values) > before.get(key, 0)}
         self._logged_passes.append(
-            Pass(policy=policy, metrics=logged, num_rows=num_rows, num_tokens=num_tokens, loss_scale=scale)
+            ForwardMetrics(policy=policy, metrics=logged, num_rows=num_rows, num_tokens=num_tokens, loss_scale=scale)
         )
         return loss if scale == 1.0 else loss * scale
 
@@ -324,7 +324,7 @@ class TRLHooks(GRPOTrainer):
             and not any(module.training for module in self.team.walks.of(own, noisy_modules))
         )
         with (
-            self.accelerator.autocast() if isinstance(self.model, TeamModel) else nullcontext(),
+            self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
             instead(self.args, ds3_gather_for_generation=False),
             prompts_read_once(self.team.model) if reads_once else nullcontext(),
         ):

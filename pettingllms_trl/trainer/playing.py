@@ -12,20 +12,20 @@ from accelerate.utils import set_seed
 from pettingzoo import AECEnv
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit.reward_functions import Judgement, RewardFunctions
+from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores
 from pettingllms_trl.engines.canary import LARGEST_AT_START, Array, Canary, Own
-from pettingllms_trl.engines.factory import Serving
+from pettingllms_trl.engines.factory import EngineSet
 from pettingllms_trl.engines.protocol import context_of, sample_within
 from pettingllms_trl.engines.transformers import sample
-from pettingllms_trl.engines.vllm_params import Tongue
+from pettingllms_trl.engines.vllm_params import PromptCodec
 from pettingllms_trl.policies.escaping import escape_of
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.prompt_encoder import CHECKED_EVERY, Ids, Prompt, Read, Write, Writer, is_plain
-from pettingllms_trl.policies.rendering import BetweenTurns
+from pettingllms_trl.policies.rendering import TurnBridge
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.records import Choice, Completion, Engine, Episode, Request, Row, Sampled
+from pettingllms_trl.records import Completion, Engine, Episode, PendingDecision, Request, Row, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
-from pettingllms_trl.rollout.branching import Weigh
+from pettingllms_trl.rollout.branching import RewardWeigher
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.play import Rollout, merge, play
 from pettingllms_trl.rollout.prompts import Follow, num_begun_anew, remembering
@@ -42,22 +42,22 @@ class Plays(TRLHooks):
     _envs: Mapping[str, list[AECEnv]]
     _follow: dict[str, Follow | None]  # how conversations go on, of the agents that hold one
     _user_rewards: RewardFunctions
-    _judgements: dict[int, tuple[Completion, Judgement]]
+    _judgements: dict[int, tuple[Completion, RewardScores]]
     """Of the latest rollouts, by the completion's id; with the completion, so that no other takes its id."""
-    _weigh: Weigh | None
-    _serving: Serving
+    _weigh: RewardWeigher | None
+    _serving: EngineSet
     _writers: dict[str, Write]  # of each policy that has weights here
     _readers: dict[str, Read]
     _canary: Canary | None
 
-    def _serve(self, args: MultiAgentGRPOConfig, model: Any) -> Serving:
+    def _serve(self, args: MultiAgentGRPOConfig, model: Any) -> EngineSet:
         of_agent = {a: n for a, n in self.routing.of_agent.items() if self.team.policies[n].api is None}
         in_memory = [
             policy.name
             for policy in self.routing.policies
             if policy.api is None and not isinstance(model if policy.model is None else policy.model, str)
         ]
-        serving = Serving(
+        serving = EngineSet(
             args,
             self.routing,
             self.team.model,
@@ -70,9 +70,9 @@ class Plays(TRLHooks):
             self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
         return serving
 
-    def _tongue_of(self, name: str) -> Tongue:
+    def _tongue_of(self, name: str) -> PromptCodec:
         write, read = self._writers[name], self._readers[name]
-        return Tongue(
+        return PromptCodec(
             tokenize=lambda messages: write([messages])[0],
             decode=lambda ids: read([ids])[0],
             stop_token_ids=self.team.profiles[name].eos_token_ids,
@@ -151,7 +151,7 @@ class Plays(TRLHooks):
         seed = f"{self.args.seed}/{name}"
         own = share_of(len(rows), self.accelerator.num_processes, self.accelerator.process_index)
 
-        def play_own(engine: Engine) -> tuple[Rollout, list[Judgement | None]]:
+        def play_own(engine: Engine) -> tuple[Rollout, list[RewardScores | None]]:
             rollout = play(
                 rows,
                 only=own,
@@ -229,13 +229,13 @@ class Plays(TRLHooks):
         }
         return {agent: follow[policy.name] for agent, policy in policies.items()}
 
-    def _between_turns(self, policy: Policy) -> BetweenTurns | None:
+    def _between_turns(self, policy: Policy) -> TurnBridge | None:
         if policy.api is not None:
             return None
         voice = self.team.profiles[policy.name]
         tokenizer, added = voice.tokenizer, voice.tokenizer.added_tokens_decoder
         render, escape = self._render(voice), escape_of(tokenizer, self.chat_template)
-        between = BetweenTurns(
+        between = TurnBridge(
             render=lambda messages: render(escape(messages)),
             encode=lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
             special={*voice.eos_token_ids, *tokenizer.all_special_ids, *added},
@@ -361,7 +361,7 @@ class Plays(TRLHooks):
             stop=stop,
         )
 
-    def _judge(self, choice: Choice) -> list[Mapping[str, float]]:
+    def _judge(self, choice: PendingDecision) -> list[Mapping[str, float]]:
         log_metric = self._log_metric if self.model.training else self._log_eval_metric
         judgements = self._user_rewards.judge(choice, trainer_state=self.state, log_metric=log_metric)
         for completion, judgement in zip(choice.completions, judgements, strict=True):

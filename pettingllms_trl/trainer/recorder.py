@@ -105,7 +105,7 @@ def data_label(metadata: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
     return {"name": ", ".join(dict.fromkeys(each["name"] for each in found)), "note": "; ".join(notes)}
 
 
-class RolloutLog:
+class RolloutRecorder:
     """The files of a training run, `run.json` and `episodes.jsonl`. One process writes.
 
     Args:

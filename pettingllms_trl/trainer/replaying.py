@@ -24,8 +24,8 @@ from pettingllms_trl.trainer.collecting import Collects
 from pettingllms_trl.trainer.metrics import of_completions
 from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit
-from pettingllms_trl.update.assignment import Deal, deal, pick
-from pettingllms_trl.update.micro_batches import Batch, Shared, cut, take, tokens
+from pettingllms_trl.update.assignment import Assignment, deal, pick
+from pettingllms_trl.update.micro_batches import Batch, ShardInfo, cut, take, tokens
 from pettingllms_trl.update.step_guard import coordinates
 from pettingllms_trl.update.token_budget import Size, deal_by_tokens
 
@@ -227,7 +227,7 @@ class Replays(Collects):
 
     def _by_tokens(
         self, policy: Policy, rows: Sequence[dict[str, Any]], left_out: Collection[int]
-    ) -> Callable[..., Deal] | None:
+    ) -> Callable[..., Assignment] | None:
         """How rows are dealt where passes are bounded by their tokens; `None`: by their rows, as TRL's.
 
         Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
@@ -248,7 +248,7 @@ class Replays(Collects):
         rows: Sequence[dict[str, Any]],
         extra: Mapping[str, Sequence[Any]],
         columns: Mapping[str, torch.Tensor],
-        by_tokens: Callable[..., Deal],
+        by_tokens: Callable[..., Assignment],
     ) -> list[list[Batch]]:
         """All rows, in passes bounded by their tokens."""
         together = by_tokens(range(len(rows)), num_steps=1)
@@ -258,7 +258,7 @@ class Replays(Collects):
         batch = take(batch, torch.tensor(dealt.hand(0), device=self.accelerator.device), trim=False)
         here = torch.split(torch.arange(len(rows)), list(dealt.num_here))
         num_tokens = [tokens(batch, part) for part in here]
-        return self._cut(batch, Shared(1, dealt.num_here, dealt.num_rows, num_tokens, dealt.passes))
+        return self._cut(batch, ShardInfo(1, dealt.num_here, dealt.num_rows, num_tokens, dealt.passes))
 
     @property
     def _num_updates(self) -> int:
@@ -271,7 +271,7 @@ class Replays(Collects):
         rows: Sequence[dict[str, Any]],
         extra: Mapping[str, Sequence[Any]],
         columns: Mapping[str, torch.Tensor],
-        by_tokens: Callable[..., Deal] | None,
+        by_tokens: Callable[..., Assignment] | None,
     ) -> list[list[Batch]]:
         """This process's part of the rows; metrics and tables are of all of them, as one process would have them.
 
@@ -299,10 +299,10 @@ class Replays(Collects):
         num_tokens = torch.tensor([tokens(batch, part) for part in here], device=self.accelerator.device)
         num_tokens = self.accelerator.reduce(num_tokens, reduction="sum")
         batch["fills_up"] = torch.tensor([row is None for row in hand])
-        shared = Shared(num_processes, dealt.num_here, dealt.num_rows, num_tokens.tolist(), dealt.passes)
+        shared = ShardInfo(num_processes, dealt.num_here, dealt.num_rows, num_tokens.tolist(), dealt.passes)
         return self._cut(batch, shared)
 
-    def _mend_logs(self, dealt: Deal) -> None:
+    def _mend_logs(self, dealt: Assignment) -> None:
         """The completions table in the order of the rows; TRL has appended them process after process."""
         tables = self._logs["rewards"], self._logs["extra"]
         columns = [self._logs[name] for name in ("prompt", "completion", "advantages")]
@@ -310,7 +310,7 @@ class Replays(Collects):
             num_dealt = sum(dealt.num_here) * self.accelerator.num_processes
             column.extend(dealt.collect([column.pop() for _ in range(num_dealt)][::-1]))
 
-    def _mend_metrics(self, rows: Sequence[dict[str, Any]], dealt: Deal, num_candidates: int) -> None:
+    def _mend_metrics(self, rows: Sequence[dict[str, Any]], dealt: Assignment, num_candidates: int) -> None:
         """What TRL has counted over rows that only fill up, and of groups that were torn apart."""
         metrics = self._metrics["train"]
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
@@ -325,7 +325,7 @@ class Replays(Collects):
         self.state.num_input_tokens_seen -= dealt.num_fillers  # a prompt of one token each
         metrics["num_tokens"] = [self.state.num_input_tokens_seen]
 
-    def _cut(self, batch: Batch, shared: Shared | None = None) -> list[list[Batch]]:
+    def _cut(self, batch: Batch, shared: ShardInfo | None = None) -> list[list[Batch]]:
         return cut(
             batch,
             num_steps=self.args.steps_per_generation,
@@ -378,7 +378,7 @@ def _shuffled(number: int) -> list[int]:
     return order[0]
 
 
-def _chunks(hand: Sequence[int | None], dealt: Deal) -> list[list[int]]:
+def _chunks(hand: Sequence[int | None], dealt: Assignment) -> list[list[int]]:
     """A hand without rows that fill up or are left out, or their places, pass after pass."""
     assert dealt.passes is not None
     chunks, start = list[list[int]](), 0

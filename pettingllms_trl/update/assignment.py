@@ -32,7 +32,7 @@ def share_of(num_rows: int, num_processes: int, process: int) -> range:
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
+class Assignment:
     """Who trains on which of a policy's rows, and in which micro-step.
 
     Args:
@@ -72,7 +72,7 @@ class Deal:
         return [back[row] for row in range(len(back))]
 
 
-def deal(order: Sequence[int], *, num_steps: int, num_processes: int) -> Deal:
+def deal(order: Sequence[int], *, num_steps: int, num_processes: int) -> Assignment:
     """Deal a policy's rows to micro-steps, as one process would have them, and those of a micro-step to processes.
 
     Args:
@@ -89,7 +89,7 @@ def deal(order: Sequence[int], *, num_steps: int, num_processes: int) -> Deal:
         most = -(-len(rows) // num_processes)
         dealt = (tuple(rows[process::num_processes]) for process in range(num_processes))
         hands.append(tuple(hand + (None,) * (most - len(hand)) for hand in dealt))
-    return Deal(tuple(hands))
+    return Assignment(tuple(hands))
 
 
 def pick(hand: Sequence[int | None], values: Sequence[T], filler: T) -> list[T]:

@@ -14,7 +14,7 @@ Batch = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ShardInfo:
     """What a batch is a part of, where several processes have one each. Three numbers for each micro-step.
 
     Args:
@@ -34,7 +34,7 @@ class Shared:
 
 
 def cut(
-    batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool, shared: Shared | None = None
+    batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool, shared: ShardInfo | None = None
 ) -> list[list[Batch]]:
     """Cut a policy's generation batch into micro-steps, and each of those into forward passes of bounded size.
 
@@ -63,7 +63,7 @@ def cut(
     if shared is None:
         parts: Sequence[torch.Tensor] = here.tensor_split(num_steps)
         sizes = [len(rows) for rows in parts]
-        shared = Shared(1, sizes, sizes, [tokens(batch, rows) for rows in parts])
+        shared = ShardInfo(1, sizes, sizes, [tokens(batch, rows) for rows in parts])
     else:
         parts = torch.split(here, list(shared.num_here))
     num_processes, num_rows = shared.num_processes, sum(shared.num_rows)

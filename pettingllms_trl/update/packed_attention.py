@@ -1,4 +1,4 @@
-"""Attention in a packed row (`prefixes.py`): every token sees what it would see if its sequence were alone.
+"""Attention in a packed row (`packing.py`): every token sees what it would see if its sequence were alone.
 
 It is registered with transformers as an attention implementation, beside "sdpa" and "flash_attention_2", and reached
 by any model that asks transformers for its attention; the layout comes with the forward's keyword arguments, so that

@@ -1,7 +1,7 @@
 """`PackedScorer`: log-probabilities of sequences whose prompts are read once for all that begin with them.
 
 TRL's losses, and its old and reference log-probabilities, ask one method for what the model makes of rows of prompt
-and completion. Here that method lays them in one row without padding (`prefixes.py`), so that a decision's K
+and completion. Here that method lays them in one row without padding (`packing.py`), so that a decision's K
 candidates have their prompt in common, forward and backward; what it returns has TRL's shape, and all else is TRL's.
 
 Whether a model can is tried, on a few tokens, before anything is trained: one that mixes tokens elsewhere than in its

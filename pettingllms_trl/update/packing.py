@@ -6,7 +6,7 @@
 
 A candidate's branch begins with the prompt's last token, which predicts its first, so that every position predicts a
 single token; its last token predicts nothing and is left out. Nothing is padded. What sees what is for the attention
-to know (`prefix_attention.py`): all other layers of a transformer take each token by itself.
+to know (`packed_attention.py`): all other layers of a transformer take each token by itself.
 
 Tokens of a decision: P - 1 + K * C, in place of K * (P + C).
 """

@@ -12,7 +12,7 @@ RATIOS = ("clip_ratio/", "cispo_clip_ratio")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class ForwardMetrics:
     """One forward pass.
 
     Args:
@@ -30,7 +30,7 @@ class Pass:
     loss_scale: float
 
 
-def of_micro_step(passes: Sequence[Pass], *, ratios_of_rows: bool) -> dict[str, float]:
+def of_micro_step(passes: Sequence[ForwardMetrics], *, ratios_of_rows: bool) -> dict[str, float]:
     """The metrics of one policy's passes as those of a single one.
 
     Most are means over tokens, some over rows, `*_min` and `*_max` are extremes over rows, and the loss was scaled so
@@ -48,7 +48,7 @@ def of_micro_step(passes: Sequence[Pass], *, ratios_of_rows: bool) -> dict[str, 
     }
 
 
-def _joined(key: str, passes: Sequence[Pass], ratios_of_rows: bool) -> float:
+def _joined(key: str, passes: Sequence[ForwardMetrics], ratios_of_rows: bool) -> float:
     if not passes:
         return math.nan
     values = [p.metrics[key] for p in passes]

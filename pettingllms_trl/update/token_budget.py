@@ -1,7 +1,7 @@
 """Sequences to passes of bounded size, by their tokens: which go through the model together, and where. Pure.
 
 A pass takes sequences of like length, as many as fit into its budget. Sequences with the same prompt stay together,
-where a prompt is read once for all of them (`prefixes.py`); a group that is larger than the budget is divided evenly.
+where a prompt is read once for all of them (`packing.py`); a group that is larger than the budget is divided evenly.
 With several processes each has as many passes in a micro-step, and as many rows in a pass.
 """
 
@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
-from pettingllms_trl.update.assignment import Deal
+from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.packing import num_tokens
 
 
@@ -44,7 +44,7 @@ def deal_by_tokens(
     num_updates: int = 1,
     num_processes: int = 1,
     left_out: Collection[int] = (),
-) -> Deal:
+) -> Assignment:
     """Deal a policy's rows to micro-steps, to their passes, and to processes.
 
     Args:
@@ -75,7 +75,7 @@ def deal_by_tokens(
         parts = [*filled, _filled([rest[p::num_processes] for p in range(num_processes)])]
         hands.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
         passes.append(tuple(len(each[0]) for each in filled))
-    return Deal(tuple(hands), tuple(passes))
+    return Assignment(tuple(hands), tuple(passes))
 
 
 def cost(rows: Sequence[int], sizes: Sequence[Size], *, is_shared: bool) -> int:

@@ -53,7 +53,7 @@ class Shadow:
         """By rollout, the largest difference between a weight of the trainer's and of this."""
 
     def sync(self, policy: str, state: Mapping[str, torch.Tensor]) -> int:
-        """See `ColocatedEngine`."""
+        """See `ColocatedVllm`."""
         self.given.append(policy)
         if not self.deaf and policy in self._adapters:
             set_peft_model_state_dict(self.model, dict(state), adapter_name=policy)
@@ -62,7 +62,7 @@ class Shadow:
         return len(self.given)
 
     def rebase(self, state: Mapping[str, torch.Tensor]) -> None:
-        """See `ColocatedEngine`."""
+        """See `ColocatedVllm`."""
         self.given.append("model")
         own = self.model.get_base_model() if self._adapters else self.model
         tensors = {name.replace(".base_layer", ""): t for name, t in own.state_dict().items() if ".lora_" not in name}
@@ -72,7 +72,7 @@ class Shadow:
 
     @torch.no_grad()
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
-        """See `ColocatedEngine`."""
+        """See `ColocatedVllm`."""
         if policy in self._adapters:
             self.model.set_adapter(policy)
         tokens = torch.tensor([ids])

@@ -115,7 +115,7 @@ def run(trainer: GRPOTrainer) -> Run:
 
 
 def as_of_one(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Named as in a model that is no part of a `TeamModel`, and whose adapter has PEFT's usual name."""
+    """Named as in a model that is no part of a `MultiPolicyModel`, and whose adapter has PEFT's usual name."""
     return {
         name.removeprefix("models.solver.").replace(".solver.", ".default."): tensor
         for name, tensor in tensors.items()

@@ -21,8 +21,8 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, Qwen3ForSequenceClassification
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
-from pettingllms_trl.credit.reward_functions import Judgement, RewardFunctions, of_no_use
-from pettingllms_trl.records import Choice
+from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores, of_no_use
+from pettingllms_trl.records import PendingDecision
 from short_runs import settings
 from third_party import OneShot, Relay, letters
 
@@ -169,9 +169,9 @@ def test_a_column_of_the_tables_own_is_refused(model_path: str, tmp_path: Path) 
         make(model_path, tmp_path, noting).train()
 
 
-def choice(number: int = 0) -> Choice:
+def choice(number: int = 0) -> PendingDecision:
     completions = [Completion(ids=(k,), text=f"{number} {k}") for k in range(2)]
-    return Choice({"seed": number}, "solver_0", 0, [{"role": "user", "content": "?"}], completions)
+    return PendingDecision({"seed": number}, "solver_0", 0, [{"role": "user", "content": "?"}], completions)
 
 
 def ask(functions: RewardFunctions, number: int = 0) -> list[Any]:
@@ -376,7 +376,7 @@ def test_arrays_and_tensors_are_lists_of_numbers() -> None:
 def test_a_function_that_tells_no_candidate_from_another_is_named(
     rewards: list[list[float]], message: str | None
 ) -> None:
-    found = of_no_use([[Judgement(parts={}, rewards={"f": x}, columns={}) for x in own] for own in rewards])
+    found = of_no_use([[RewardScores(parts={}, rewards={"f": x}, columns={}) for x in own] for own in rewards])
     assert len(found) == (message is not None)
     assert message is None or re.search(message, found[0])
 

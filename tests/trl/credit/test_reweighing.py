@@ -15,8 +15,8 @@ from pettingzoo import AECEnv
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import counterfactual, weigh
-from pettingllms_trl.engines.protocol import Waves
-from pettingllms_trl.records import Choice, Completion, Request, Sampled
+from pettingllms_trl.engines.protocol import BatchedEngine
+from pettingllms_trl.records import Completion, PendingDecision, Request, Sampled
 from pettingllms_trl.rollout.play import play
 from short_runs import settings
 from third_party import Relay
@@ -88,7 +88,7 @@ def played(*, alpha: float | None = None, num_continuations: int = 0, judge: Any
     rollout = play(
         [{"seed": 0}],
         make_env=Shop,
-        engine=Waves(sample),
+        engine=BatchedEngine(sample),
         judge=judge,
         weigh=partial(weigh, weights=weights, alpha=alpha) if changed else None,
         sampling="tree",
@@ -137,7 +137,7 @@ def test_continuations_are_paid_by_the_new_weights_too() -> None:
 
 
 def test_the_rewards_of_reward_functions_are_parts_that_are_weighed_as_well() -> None:
-    def judge(choice: Choice) -> list[dict[str, float]]:
+    def judge(choice: PendingDecision) -> list[dict[str, float]]:
         return [{"brief": 10.0 - 10 * k} for k in range(len(choice.completions))]
 
     cook, _ = played(judge=judge).decisions
@@ -157,7 +157,7 @@ def test_a_reward_that_its_parts_do_not_make_says_whose() -> None:
         play(
             [{}],
             make_env=Silent,
-            engine=Waves(sample),
+            engine=BatchedEngine(sample),
             weigh=partial(weigh, weights={"tip": 2.0}, alpha=None),
             sampling="tree",
             num_candidates=3,

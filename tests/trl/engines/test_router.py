@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.engines.api import Asking, in_turn
-from pettingllms_trl.engines.protocol import Waves
-from pettingllms_trl.engines.router import Several
+from pettingllms_trl.engines.api import ApiEngine, in_turn
+from pettingllms_trl.engines.protocol import BatchedEngine
+from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.play import play
 from schedules import Patient, Tidal, babble
@@ -52,7 +52,7 @@ def submit(engine: Any, *asked: tuple[int, Request]) -> None:
 
 def test_each_request_goes_to_its_agents_engine_and_each_engine_is_opened_once() -> None:
     one, other = Flow(babble), Flow(babble)
-    several = Several({"a_0": one, "a_1": one, "b_0": other})
+    several = EngineRouter({"a_0": one, "a_1": one, "b_0": other})
     with several.rollout("0/3"):
         submit(several, *requests(0, agent="a_0"), *requests(1, agent="a_1"), *requests(2, agent="b_0"))
         assert sorted(ticket for ticket, _ in several.step()) == [0, 1, 2]
@@ -62,7 +62,7 @@ def test_each_request_goes_to_its_agents_engine_and_each_engine_is_opened_once()
 
 def test_no_engine_waits_for_a_slower_one() -> None:
     quick, slow = Flow(babble), Flow(babble, delay=lambda ticket: 5)
-    several = Several({"quick": quick, "slow": slow})
+    several = EngineRouter({"quick": quick, "slow": slow})
     with several.rollout("r"):
         submit(several, *requests(0, agent="quick"), *requests(1, agent="slow"))
         order = []
@@ -76,7 +76,7 @@ def test_no_engine_waits_for_a_slower_one() -> None:
 
 def test_an_engine_without_requests_is_not_stepped() -> None:
     idle, busy = Flow(babble), Flow(babble)
-    several = Several({"idle": idle, "busy": busy})
+    several = EngineRouter({"idle": idle, "busy": busy})
     with several.rollout("r"):
         submit(several, *requests(0, agent="busy"))
         several.step()
@@ -85,7 +85,7 @@ def test_an_engine_without_requests_is_not_stepped() -> None:
 
 def test_a_wave_waits_until_nobody_else_is_at_work_and_is_announced() -> None:
     flow, wave = Flow(babble, delay=lambda ticket: 2), Wave(babble)
-    several = Several({"flow": flow, "wave": wave})
+    several = EngineRouter({"flow": flow, "wave": wave})
     with several.rollout("r"):
         assert several.in_waves  # nothing is in flight: whoever is still being reset may join
         submit(several, *requests(0, agent="flow"), *requests(1, agent="wave"))
@@ -96,7 +96,7 @@ def test_a_wave_waits_until_nobody_else_is_at_work_and_is_announced() -> None:
         assert several.in_waves
         assert [ticket for ticket, _ in several.step()] == [1, 2]
     assert wave.waves == [["1 w", "2 w"]]
-    assert not Several({"flow": flow}).in_waves
+    assert not EngineRouter({"flow": flow}).in_waves
 
 
 def test_apis_are_asked_on_threads_and_hold_up_nobody() -> None:
@@ -108,7 +108,7 @@ def test_apis_are_asked_on_threads_and_hold_up_nobody() -> None:
         return "A" + messages[-1]["content"]
 
     engine = Flow(babble)
-    several = Several({"engine": engine, "user": Asking({"user": api}, num_threads=1)})
+    several = EngineRouter({"engine": engine, "user": ApiEngine({"user": api}, num_threads=1)})
     with several.rollout("r"):
         submit(several, *requests(7, agent="user"), *requests(0, agent="engine"))
         for number in range(3):
@@ -129,8 +129,8 @@ def test_what_an_api_was_asked_before_a_rollout_broke_off_is_not_answered_in_the
         assert released.wait(10)
         return "late"
 
-    asking = Asking({"user": api}, num_threads=1)
-    several = Several({"user": asking})
+    asking = ApiEngine({"user": api}, num_threads=1)
+    several = EngineRouter({"user": asking})
 
     def break_off() -> None:
         with several.rollout("broken off"):
@@ -171,9 +171,11 @@ def test_a_team_of_engines_plays_what_one_engine_plays(kind: str, num_threads: i
         )
 
     asking: Callable[[], Any] = lambda: (  # noqa: E731
-        Asking({"closer_0": api}, num_threads=3) if num_threads else Waves(partial(in_turn, {"closer_0": api}))
+        ApiEngine({"closer_0": api}, num_threads=3)
+        if num_threads
+        else BatchedEngine(partial(in_turn, {"closer_0": api}))
     )
-    several = Several({"opener_0": (Flow if kind == "flow" else Wave)(babble), "closer_0": asking()})
+    several = EngineRouter({"opener_0": (Flow if kind == "flow" else Wave)(babble), "closer_0": asking()})
     with several.rollout("s"):
         found = played(several)
     expected = played(Patient(write))

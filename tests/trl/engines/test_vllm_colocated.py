@@ -14,8 +14,8 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.vllm_params import Sampling, Tongue
-from pettingllms_trl.engines.weight_store import RANKS, AdapterStore, AdapterVersion, StaleWeights
+from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling
+from pettingllms_trl.engines.weight_store import RANKS, AdapterVersion, StaleWeights, WeightStore
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.play import play
@@ -52,13 +52,13 @@ def start(
         own = {name: options.pop(name) for name in ("overrides",) if name in options}
         engine_args = {"kv_cache_memory_bytes": 2**27, **options.pop("engine_args", {})}
         args = config(tmp_path_factory.mktemp("run"), **options)
-        tongue = Tongue(
+        tongue = PromptCodec(
             tokenize=lambda messages: tokenizer.apply_chat_template(
                 list(messages), add_generation_prompt=True, return_dict=False
             ),
             decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
         )
-        engine = engine_module.ColocatedEngine(
+        engine = engine_module.ColocatedVllm(
             base_path,
             args=args,
             of_agent=of_agent,
@@ -190,10 +190,10 @@ def test_a_version_that_overwrites_the_last_is_seen_in_the_log_probabilities(
     """What versioned names are for: the same name, path and id for new weights, and vLLM goes on with the old."""
     (before,) = ask(synced, [Request("opener_0", LONG, 4)])
     assert difference(logprobs(peft_model, before, "opener"), before) < EXACT
-    write = AdapterStore.write
+    write = WeightStore.write
     kept = synced._serving["opener"]
 
-    def overwrite(self: AdapterStore, policy: str, *args: Any) -> AdapterVersion:
+    def overwrite(self: WeightStore, policy: str, *args: Any) -> AdapterVersion:
         version = write(self, policy, *args)
         for file in version.path.iterdir():
             file.replace(kept.version.path / file.name)
@@ -201,8 +201,8 @@ def test_a_version_that_overwrites_the_last_is_seen_in_the_log_probabilities(
         return kept.version
 
     with monkeypatch.context() as patch:
-        patch.setattr(AdapterStore, "write", overwrite)
-        patch.setattr(AdapterStore, "remove", lambda *_: None)
+        patch.setattr(WeightStore, "write", overwrite)
+        patch.setattr(WeightStore, "remove", lambda *_: None)
         patch.setattr(synced, "_adapter_ids", itertools.repeat(kept.request.lora_int_id))
         patch.setattr(synced._engine, "remove_lora", lambda _: True)
         update(peft_model, "opener", before)
@@ -217,7 +217,7 @@ def test_a_version_that_overwrites_the_last_is_seen_in_the_log_probabilities(
 def test_on_a_cpu_rows_without_an_adapter_still_need_one_of_zeros(
     synced: Any, peft_model: PeftModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """vllm-project/vllm#48421. Where this fails vLLM has mended it, and `AdapterStore.write_zero` can go."""
+    """vllm-project/vllm#48421. Where this fails vLLM has mended it, and `WeightStore.write_zero` can go."""
     (first,) = ask(synced, [Request("closer_0", SHORT, 4)])
     update(peft_model, "closer", first)
     synced.sync("closer", adapter(peft_model, "closer"))

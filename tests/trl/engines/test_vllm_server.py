@@ -22,8 +22,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.http import Server, ServerRefused, ServerUnreachable
-from pettingllms_trl.engines.vllm_params import Sampling, Tongue
-from pettingllms_trl.engines.vllm_server import ServerEngine
+from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling
+from pettingllms_trl.engines.vllm_server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request, Sampled, Scored
 from pettingllms_trl.rollout.play import play
@@ -173,18 +173,18 @@ def fake() -> Iterator[Callable[..., FakeVLLM]]:
 
 
 @pytest.fixture
-def connect(tmp_path: Path) -> Callable[..., ServerEngine]:
+def connect(tmp_path: Path) -> Callable[..., VllmServer]:
     def connect(
         servers: Sequence[FakeVLLM], of_agent: Mapping[str, str] = TEAM, adapters: Any = None, **options: Any
-    ) -> ServerEngine:
+    ) -> VllmServer:
         options = {"vllm_server_timeout": 5.0, "max_completion_length": 8, **options}
         args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options)
-        tongue = Tongue(
+        tongue = PromptCodec(
             tokenize=lambda messages: [ord(letter) for letter in messages[-1]["content"]],
             decode=lambda ids: "".join(map(chr, ids)),
             stop_token_ids=[7],
         )
-        return ServerEngine(
+        return VllmServer(
             [server.url for server in servers],
             args=args,
             of_agent=of_agent,
@@ -195,7 +195,7 @@ def connect(tmp_path: Path) -> Callable[..., ServerEngine]:
     return connect
 
 
-def ask(engine: ServerEngine, requests: Mapping[int, Request], rollout: str = "test") -> dict[int, Sampled]:
+def ask(engine: VllmServer, requests: Mapping[int, Request], rollout: str = "test") -> dict[int, Sampled]:
     answers: dict[int, Sampled] = {}
     with engine.rollout(rollout):
         for ticket, request in requests.items():
@@ -206,7 +206,7 @@ def ask(engine: ServerEngine, requests: Mapping[int, Request], rollout: str = "t
 
 
 def test_candidates_of_a_prompt_are_one_request_answered_by_ids_as_they_were_sampled(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {}, temperature=0.7)
@@ -224,7 +224,7 @@ def test_candidates_of_a_prompt_are_one_request_answered_by_ids_as_they_were_sam
 
 
 def test_an_episode_stays_on_its_replica_and_the_same_rollout_is_seeded_the_same(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers, {"solver_0": "shared"}, {})
@@ -236,7 +236,7 @@ def test_an_episode_stays_on_its_replica_and_the_same_rollout_is_seeded_the_same
 
 
 def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers)
@@ -256,7 +256,7 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
 
 
 def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers)
@@ -277,7 +277,7 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
 
 
 def test_two_runs_on_one_server_do_not_take_each_others_adapters(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     for engine in (connect([server]), connect([server])):
@@ -286,7 +286,7 @@ def test_two_runs_on_one_server_do_not_take_each_others_adapters(
 
 
 def test_beside_adapters_the_base_is_an_adapter_of_zeros(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     engine = connect([server], {"opener_0": "opener", "partner_0": "frozen"}, {"opener": LORA})
@@ -297,7 +297,7 @@ def test_beside_adapters_the_base_is_an_adapter_of_zeros(
 
 
 def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers, {"solver_0": "shared"}, {})
@@ -311,7 +311,7 @@ def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
 
 
 def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_ends_it_within(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {})
@@ -327,7 +327,7 @@ def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_en
 
 
 def test_a_server_with_the_weights_of_another_run_is_not_taken_for_one_as_it_was_started(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     connect([server], {"solver_0": "shared"}, {}).sync("shared", WHOLE)
@@ -341,7 +341,7 @@ def test_a_server_with_the_weights_of_another_run_is_not_taken_for_one_as_it_was
 
 
 def test_a_connection_that_breaks_is_tried_again_and_no_completion_is_lost(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {})
@@ -351,7 +351,7 @@ def test_a_connection_that_breaks_is_tried_again_and_no_completion_is_lost(
 
 
 def test_a_server_that_stays_away_is_an_error_of_its_own_and_never_an_empty_completion(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {}, vllm_server_timeout=0.5)
@@ -369,7 +369,7 @@ def test_a_server_that_stays_away_is_an_error_of_its_own_and_never_an_empty_comp
 
 
 def test_a_replica_that_was_started_anew_gets_its_adapter_again(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     engine = connect([server])
@@ -381,7 +381,7 @@ def test_a_replica_that_was_started_anew_gets_its_adapter_again(
 
 
 def test_a_load_whose_answer_was_lost_has_happened(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     engine = connect([server])
@@ -391,7 +391,7 @@ def test_a_load_whose_answer_was_lost_has_happened(
 
 
 def test_an_answer_of_other_weights_than_asked_for_is_refused(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
     engine = connect([server])
@@ -402,7 +402,7 @@ def test_an_answer_of_other_weights_than_asked_for_is_refused(
 
 
 def test_weights_are_given_before_a_rollout_and_not_under_it(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     engine = connect([fake()])
     with (
@@ -418,7 +418,7 @@ def test_weights_are_given_before_a_rollout_and_not_under_it(
 
 
 def test_servers_that_will_not_do_are_refused_at_the_door(
-    fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     with pytest.raises(ValueError, match=r"log-probability -1.250, expected 0: .* --logprobs-mode processed_logprobs"):
         connect([fake(), fake(logprob=-1.25)])
@@ -447,7 +447,7 @@ def test_a_request_that_the_server_refuses_is_not_tried_again(fake: Callable[...
 
 @pytest.mark.parametrize("num_threads", [0, 4])
 def test_a_team_plays_whole_episodes_over_two_replicas(
-    num_threads: int, fake: Callable[..., FakeVLLM], connect: Callable[..., ServerEngine]
+    num_threads: int, fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers, {"opener_0": "shared", "closer_0": "shared"}, {})
@@ -509,16 +509,16 @@ def real_engine(
     path: Path,
     of_agent: Mapping[str, str],
     adapters: Mapping[str, LoraConfig],
-) -> ServerEngine:
+) -> VllmServer:
     args = MultiAgentGRPOConfig(str(path), use_cpu=True, bf16=False, max_completion_length=16)
-    tongue = Tongue(
+    tongue = PromptCodec(
         tokenize=lambda messages: tokenizer.apply_chat_template(
             list(messages), add_generation_prompt=True, return_dict=False
         ),
         decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
     )
     sampling = Sampling(args, dict.fromkeys(of_agent, tongue))
-    return ServerEngine([url], args=args, of_agent=of_agent, adapters=adapters, sampling=sampling)
+    return VllmServer([url], args=args, of_agent=of_agent, adapters=adapters, sampling=sampling)
 
 
 @pytest.mark.vllm

@@ -11,7 +11,7 @@ import torch
 from peft import LoraConfig, PromptTuningConfig, TaskType
 from safetensors.torch import load_file
 
-from pettingllms_trl.engines.weight_store import AdapterStore, check_adapters
+from pettingllms_trl.engines.weight_store import WeightStore, check_adapters
 
 
 PLAIN = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj"], task_type="CAUSAL_LM")
@@ -22,7 +22,7 @@ STATE = {
 
 
 def test_every_version_is_a_folder_of_its_own_with_what_vllm_reads(tmp_path: Path) -> None:
-    store = AdapterStore(tmp_path)
+    store = WeightStore(tmp_path)
     first = store.write("opener", PLAIN, STATE)
     second = store.write("opener", PLAIN, {name: 2 * tensor for name, tensor in STATE.items()})
     other = store.write("closer", PLAIN, STATE)
@@ -39,7 +39,7 @@ def test_every_version_is_a_folder_of_its_own_with_what_vllm_reads(tmp_path: Pat
 
 
 def test_an_adapter_of_zeros_has_the_names_and_shapes_of_another(tmp_path: Path) -> None:
-    store = AdapterStore(tmp_path)
+    store = WeightStore(tmp_path)
     version = store.write_zero("partner", PLAIN, STATE)
     found = load_file(version.path / "adapter_model.safetensors")
     assert {name: tuple(t.shape) for name, t in found.items()} == {name: tuple(t.shape) for name, t in STATE.items()}
@@ -47,7 +47,7 @@ def test_an_adapter_of_zeros_has_the_names_and_shapes_of_another(tmp_path: Path)
 
 
 def test_stores_in_one_place_keep_apart_and_leave_nothing_behind(tmp_path: Path) -> None:
-    one, other = AdapterStore(tmp_path / "run"), AdapterStore(tmp_path / "run")
+    one, other = WeightStore(tmp_path / "run"), WeightStore(tmp_path / "run")
     assert one.write("opener", PLAIN, STATE).path != other.write("opener", PLAIN, STATE).path
     one.close()
     assert [p.name for p in (tmp_path / "run").iterdir()] == [other.folder.name]

@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, GraniteConfig, GraniteForCausalLM
 
-from pettingllms_trl.policies.multi_model import TeamModel
+from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.routing import Policy, route
 from pettingllms_trl.policies.weights import assemble, parameters_of
 
@@ -33,14 +33,14 @@ def granite() -> GraniteForCausalLM:
 
 
 @pytest.fixture
-def team(model_path: str) -> TeamModel:
+def team(model_path: str) -> MultiPolicyModel:
     qwen = AutoModelForCausalLM.from_pretrained(model_path)
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(model_path), LoraConfig(r=2), adapter_name="coder")
-    return TeamModel({"planner": qwen, "base": adapted, "judge": granite()})
+    return MultiPolicyModel({"planner": qwen, "base": adapted, "judge": granite()})
 
 
 @pytest.mark.parametrize("active", ["planner", "base", "judge"])
-def test_a_pass_forward_and_back_goes_through_the_active_model_alone(active: str, team: TeamModel) -> None:
+def test_a_pass_forward_and_back_goes_through_the_active_model_alone(active: str, team: MultiPolicyModel) -> None:
     team.active = active
     expected = team.models[active](input_ids=IDS).logits
     found = team(input_ids=IDS).logits
@@ -51,13 +51,13 @@ def test_a_pass_forward_and_back_goes_through_the_active_model_alone(active: str
 
 
 @pytest.mark.parametrize("active", ["planner", "judge"])
-def test_the_active_model_generates(active: str, team: TeamModel) -> None:
+def test_the_active_model_generates(active: str, team: MultiPolicyModel) -> None:
     team.active = active
     options = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "max_new_tokens": 5, "do_sample": False}
     assert torch.equal(team.generate(**options), team.models[active].generate(**options))
 
 
-def test_checkpointing_is_switched_on_and_off_in_all_and_changes_no_gradient(team: TeamModel) -> None:
+def test_checkpointing_is_switched_on_and_off_in_all_and_changes_no_gradient(team: MultiPolicyModel) -> None:
     gradients = []
     for checkpointing in (False, True):
         if checkpointing:
@@ -77,13 +77,13 @@ def test_checkpointing_is_switched_on_and_off_in_all_and_changes_no_gradient(tea
     assert not team.is_activation_checkpointing
 
 
-def test_what_is_set_on_its_configuration_is_set_on_no_model(team: TeamModel) -> None:
+def test_what_is_set_on_its_configuration_is_set_on_no_model(team: MultiPolicyModel) -> None:
     team.config.pad_token_id = team.generation_config.pad_token_id = 42
     assert all(model.config.pad_token_id != 42 for model in team.models.values())
     assert all(model.generation_config.pad_token_id != 42 for model in team.models.values())
 
 
-def test_each_model_is_saved_to_a_folder_that_loads_alone(team: TeamModel, tmp_path: Path) -> None:
+def test_each_model_is_saved_to_a_folder_that_loads_alone(team: MultiPolicyModel, tmp_path: Path) -> None:
     team.save_pretrained(tmp_path)
     for name in ("planner", "judge"):
         loaded = AutoModelForCausalLM.from_pretrained(tmp_path / name)

@@ -10,7 +10,7 @@ import trl
 from transformers import PreTrainedTokenizerFast
 
 from chat_tokenizers import tokenizer_for
-from pettingllms_trl.policies.rendering import BetweenTurns
+from pettingllms_trl.policies.rendering import TurnBridge
 
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
@@ -23,8 +23,8 @@ HELLO = {"role": "user", "content": "Where is the box?"}
 MORE = {"role": "user", "content": " And now?\n"}
 
 
-def between(tokenizer: PreTrainedTokenizerFast, longest: int | None = None, **kwargs: Any) -> BetweenTurns:
-    return BetweenTurns(
+def between(tokenizer: PreTrainedTokenizerFast, longest: int | None = None, **kwargs: Any) -> TurnBridge:
+    return TurnBridge(
         render=lambda messages: tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=True, **kwargs
         ),

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.policies import adapters
-from pettingllms_trl.policies.adapters import Switch, Walks, activate, attach_adapters, modules_of, training
+from pettingllms_trl.policies.adapters import ModuleCache, Switch, activate, attach_adapters, modules_of, training
 from third_party import Relay
 
 
@@ -27,7 +27,7 @@ from third_party import Relay
 
 
 def test_a_model_is_walked_through_once_until_what_was_found_is_forgotten() -> None:
-    walks, walked = Walks(), list[nn.Module]()
+    walks, walked = ModuleCache(), list[nn.Module]()
 
     def number(model: nn.Module) -> int:
         walked.append(model)

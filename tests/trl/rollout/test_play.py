@@ -14,7 +14,7 @@ import pytest
 from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.engines.protocol import Waves
+from pettingllms_trl.engines.protocol import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
 from pettingllms_trl.rollout.play import play
 from pettingllms_trl.rollout.prompts import prompt_of
@@ -60,7 +60,7 @@ def wander(request: Request, k: int) -> str:
 
 def tree(rows: Sequence[Any], make_env: Callable[[], AECEnv], write: Any, k: int = 4, **options: Any) -> list[Episode]:
     options = {"seed": "s", **options}
-    engine = Waves(says(write))
+    engine = BatchedEngine(says(write))
     return play(rows, make_env=make_env, engine=engine, sampling="tree", num_candidates=k, **options).episodes
 
 
@@ -68,7 +68,7 @@ def parallel(
     rows: Sequence[Any], make_env: Callable[[], AECEnv], write: Any, k: int = 4, **options: Any
 ) -> list[Episode]:
     options = {"seed": "s", **options}
-    engine = Waves(says(write))
+    engine = BatchedEngine(says(write))
     return play(rows, make_env=make_env, engine=engine, sampling="parallel", num_candidates=k, **options).episodes
 
 
@@ -203,7 +203,9 @@ def test_no_more_environments_than_max_envs_are_made_and_asked_together() -> Non
         asked.append(len(requests))
         return says(babble)(requests)
 
-    play(ROWS, make_env=make_env, engine=Waves(sample), sampling="tree", num_candidates=2, seed="s", max_envs=4)
+    play(
+        ROWS, make_env=make_env, engine=BatchedEngine(sample), sampling="tree", num_candidates=2, seed="s", max_envs=4
+    )
     assert len(made) == 4
     assert asked == [4, 4, 4, 4, 2, 2, 2, 2]
 
@@ -223,7 +225,15 @@ def test_an_environment_that_ends_early_makes_room_for_the_next_row_at_once() ->
     def text_of_request(request: Request) -> str:
         return request.prompt[0]["content"].split(":")[0]
 
-    play(ROWS[:3], make_env=Uneven, engine=Waves(sample), sampling="tree", num_candidates=2, seed="s", max_envs=2)
+    play(
+        ROWS[:3],
+        make_env=Uneven,
+        engine=BatchedEngine(sample),
+        sampling="tree",
+        num_candidates=2,
+        seed="s",
+        max_envs=2,
+    )
     assert asked[1] == ["closer_0, task 0", "closer_0, task 1"]
     assert any({"opener_0, task 0", "opener_0, task 2"} == set(batch) for batch in asked)
 

@@ -83,7 +83,7 @@ class TheirEngine:
 
 
 class OurEngine:
-    """An `Engine` that gives what `made_up` gives, with the signature of a `Serving`."""
+    """An `Engine` that gives what `made_up` gives, with the signature of a `EngineSet`."""
 
     in_waves = False
     served = ()
@@ -133,7 +133,7 @@ def test_with_the_same_samples_the_update_equals_plain_trl(
     case: str, policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trl.trainer.grpo_trainer, "VLLMGeneration", TheirEngine)
-    monkeypatch.setattr(pettingllms_trl.trainer.playing, "Serving", OurEngine)
+    monkeypatch.setattr(pettingllms_trl.trainer.playing, "EngineSet", OurEngine)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {**CASES[case], "use_vllm": True}
     peft = policies == "lora"

@@ -13,7 +13,7 @@ import pytest
 
 from pettingllms_trl import Completion
 from pettingllms_trl.credit import at_grpo
-from pettingllms_trl.engines.protocol import Waves
+from pettingllms_trl.engines.protocol import BatchedEngine
 from pettingllms_trl.records import Request, Sampled
 from pettingllms_trl.rollout.play import play
 from pettingllms_trl.trainer.demonstrations import read
@@ -99,7 +99,7 @@ def test_both_roles_of_the_third_party_example_have_something_to_learn_from_at_t
     rollout = play(
         [{"seed": seed} for seed in range(60)],
         make_env=example["Twenty"],
-        engine=Waves(sample),
+        engine=BatchedEngine(sample),
         sampling="tree",
         num_candidates=8,
         max_turns=8,

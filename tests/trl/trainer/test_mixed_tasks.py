@@ -13,7 +13,7 @@ from datasets import Dataset, IterableDataset
 from pettingllms_envs import plan_path_v0, sokoban_v0
 from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.rollout.curriculum import Curricula, Progress, by_environment
-from pettingllms_trl.rollout.env_pool import Stock
+from pettingllms_trl.rollout.env_pool import EnvPool
 from pettingllms_trl.rollout.play import play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.trainer.metrics import of_episodes
@@ -41,7 +41,7 @@ def rows(*names: str) -> list[dict[str, Any]]:
 
 
 def test_a_row_is_reset_with_its_own_fields_and_neither_with_its_environment_nor_with_what_is_none() -> None:
-    stock = Stock({"a": Relay, "b": Relay}, None, default_seed=9)
+    stock = EnvPool({"a": Relay, "b": Relay}, None, default_seed=9)
     first = stock.setup({"environment": "a", "seed": 5, "level": 2, "board": None})
     assert (first.environment, first.seed, first.options) == ("a", 5, {"level": 2})
     second = stock.setup({"environment": "b", "seed": None, "board": "#"})
@@ -49,7 +49,7 @@ def test_a_row_is_reset_with_its_own_fields_and_neither_with_its_environment_nor
 
 
 def test_one_environment_alone_may_have_an_option_of_that_name() -> None:
-    setup = Stock(Relay, None, default_seed=0).setup({"seed": 1, "environment": "forest"})
+    setup = EnvPool(Relay, None, default_seed=0).setup({"seed": 1, "environment": "forest"})
     assert (setup.environment, setup.options) == ("", {"environment": "forest"})
 
 
@@ -62,7 +62,7 @@ def test_one_environment_alone_may_have_an_option_of_that_name() -> None:
 )
 def test_a_row_of_no_environment_is_refused(row: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Stock({"a": Relay, "b": Relay}, None, default_seed=0).setup(row)
+        EnvPool({"a": Relay, "b": Relay}, None, default_seed=0).setup(row)
 
 
 @pytest.mark.parametrize("seed", range(3))

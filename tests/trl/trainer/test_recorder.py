@@ -16,7 +16,7 @@ from pettingllms_envs.evaluation import record
 from pettingllms_envs.page import page
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.trainer.recorder import RolloutLog, header, rows
+from pettingllms_trl.trainer.recorder import RolloutRecorder, header, rows
 from third_party import Relay
 
 
@@ -122,10 +122,10 @@ def test_of_several_environments_each_row_says_which_settings_are_its_own() -> N
 
 def test_a_log_begins_anew_at_the_step_that_is_written_first(tmp_path: Path) -> None:
     for step in (1, 2, 3):
-        RolloutLog(tmp_path, {"format": 1}).write([{"training": {"step": step}, "of": "first"}], step)
+        RolloutRecorder(tmp_path, {"format": 1}).write([{"training": {"step": step}, "of": "first"}], step)
     with open(tmp_path / "episodes.jsonl", "a") as stream:
         stream.write('{"training": {"st')  # a kill
-    RolloutLog(tmp_path, {"format": 1}).write([{"training": {"step": 3}, "of": "resumed"}], 3)
+    RolloutRecorder(tmp_path, {"format": 1}).write([{"training": {"step": 3}, "of": "resumed"}], 3)
     lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
     assert [(line["training"]["step"], line["of"]) for line in lines] == [(1, "first"), (2, "first"), (3, "resumed")]
 

@@ -11,7 +11,7 @@ import torch
 from pettingllms_trl.trainer.metrics import of_completions
 from pettingllms_trl.update import assignment
 from pettingllms_trl.update.assignment import deal, pick, share_of
-from pettingllms_trl.update.micro_batches import Shared, cut
+from pettingllms_trl.update.micro_batches import ShardInfo, cut
 
 
 def test_the_docstrings_examples_are_what_is_dealt() -> None:
@@ -84,7 +84,7 @@ def batch_of(lengths: list[int], *, fillers: int = 0) -> dict[str, torch.Tensor]
 
 
 def scales(
-    hands: list[dict[str, torch.Tensor]], shared: Shared, **options: bool
+    hands: list[dict[str, torch.Tensor]], shared: ShardInfo, **options: bool
 ) -> list[list[tuple[int, float, float]]]:
     """By process: each pass's rows, the scale of its loss and of its entropy."""
     return [
@@ -99,7 +99,7 @@ def scales(
 
 # Two processes, micro-steps of 3 and 2 rows: [4 tokens, 2] and [6, filler]; then [3] and [5].
 HANDS = [batch_of([4, 2, 3]), {k: v[[0, 2, 1]] for k, v in batch_of([6, 5], fillers=1).items()}]
-SHARED = Shared(num_processes=2, num_here=(2, 1), num_rows=(3, 2), num_tokens=(12, 8))
+SHARED = ShardInfo(num_processes=2, num_here=(2, 1), num_rows=(3, 2), num_tokens=(12, 8))
 
 
 def test_a_pass_weighs_by_its_rows_among_those_of_all_processes() -> None:

@@ -21,7 +21,7 @@ from batches import batch_of, rows_of
 from decisions import decision
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.records import Decision
-from pettingllms_trl.update.micro_batches import Shared, cut
+from pettingllms_trl.update.micro_batches import ShardInfo, cut
 from pettingllms_trl.update.token_budget import Size, deal_by_tokens
 from third_party import OneShot, Relay
 
@@ -261,7 +261,7 @@ def test_rows_left_out_stay_in_their_micro_step_and_every_process_has_as_many_pa
 @pytest.mark.parametrize("token_mean", [False, True])
 def test_what_is_left_out_counts_in_every_denominator(token_mean: bool) -> None:
     # Rows of 1 to 5 tokens in micro-steps of 3 and 2. Rows 2, 3 and 4 come last in theirs and go through no pass.
-    shared = Shared(1, [3, 2], [3, 2], [6, 9], [[1, 1], []])
+    shared = ShardInfo(1, [3, 2], [3, 2], [6, 9], [[1, 1], []])
     steps = cut(batch_of([1, 2, 3, 4, 5]), num_steps=2, max_rows=9, token_mean=token_mean, shared=shared)
     assert [[rows_of(piece) for piece in passes] for passes in steps] == [[[0], [1]], [[]]]
     scales = [piece["loss_scale"] for passes in steps for piece in passes]
@@ -277,7 +277,7 @@ def test_what_is_left_out_counts_in_every_denominator(token_mean: bool) -> None:
 def test_importance_ratios_are_logged_of_the_rows_that_go_through_the_model(
     mode: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pettingllms_trl.trainer.playing, "Serving", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr(pettingllms_trl.trainer.playing, "EngineSet", test_equals_trl_sampler.OurEngine)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {"optim": "sgd", "use_vllm": True, "vllm_importance_sampling_mode": mode, "max_steps": 1}
     ratios: list[torch.Tensor] = []

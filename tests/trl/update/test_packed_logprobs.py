@@ -407,7 +407,7 @@ def test_every_loss_has_the_gradients_of_trls_own_trainer(
 def test_the_correction_of_a_samplers_log_probabilities_is_that_of_rows_read_one_by_one(
     case: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pettingllms_trl.trainer.playing, "Serving", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr(pettingllms_trl.trainer.playing, "EngineSet", test_equals_trl_sampler.OurEngine)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {**test_equals_trl_sampler.CASES[case], "use_vllm": True}
     runs = [of_run(each, model_path, tmp_path, options) for each in (AllRows, RowByRow)]

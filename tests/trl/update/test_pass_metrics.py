@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.update.pass_metrics import Pass, of_micro_step
+from pettingllms_trl.update.pass_metrics import ForwardMetrics, of_micro_step
 
 
-def one(num_rows: int, num_tokens: int, scale: float = 1.0, **metrics: Any) -> Pass:
+def one(num_rows: int, num_tokens: int, scale: float = 1.0, **metrics: Any) -> ForwardMetrics:
     named = {name.replace("__", "/"): value for name, value in metrics.items()}
-    return Pass(policy="solver", metrics=named, num_rows=num_rows, num_tokens=num_tokens, loss_scale=scale)
+    return ForwardMetrics(policy="solver", metrics=named, num_rows=num_rows, num_tokens=num_tokens, loss_scale=scale)
 
 
 def test_a_single_pass_is_logged_as_it_is() -> None:

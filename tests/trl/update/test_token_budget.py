@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from batches import batch_of, rows_of
-from pettingllms_trl.update.assignment import Deal
-from pettingllms_trl.update.micro_batches import Shared, cut
+from pettingllms_trl.update.assignment import Assignment
+from pettingllms_trl.update.micro_batches import ShardInfo, cut
 from pettingllms_trl.update.token_budget import Size, cost, deal_by_tokens
 
 
@@ -19,7 +19,7 @@ def groups(num_groups: int, num_candidates: int) -> list[Size]:
     return [Size(g, 10 + 7 * g, 1 + (3 * g + k) % 5) for g in range(num_groups) for k in range(num_candidates)]
 
 
-def passes_of(dealt: Deal) -> list[list[list[list[int]]]]:
+def passes_of(dealt: Assignment) -> list[list[list[list[int]]]]:
     """Real rows by micro-step, pass and process."""
     assert dealt.passes is not None
     found = []
@@ -118,7 +118,7 @@ def test_a_row_weighs_the_same_however_passes_are_cut(token_mean: bool) -> None:
     # Rows 0 to 4 of 1 to 5 tokens. By rows, each weighs 2 / 5, so that TRL's mean over the 2 micro-steps is over 5
     # rows; by tokens, a pass weighs as its share of its micro-step's tokens, 6 and 9.
     batch = batch_of([1, 2, 3, 4, 5])
-    shared = Shared(1, [3, 2], [3, 2], [6, 9], [[1, 2], [2]])
+    shared = ShardInfo(1, [3, 2], [3, 2], [6, 9], [[1, 2], [2]])
     steps = cut(batch, num_steps=2, max_rows=1, token_mean=token_mean, shared=shared)
     assert [[rows_of(piece) for piece in passes] for passes in steps] == [[[0], [1, 2]], [[3, 4]]]
     found = [[piece["loss_scale"] for piece in passes] for passes in steps]
