@@ -30,7 +30,7 @@ class Game(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Who plays, with which weights."""
+    """The agents, and the weights they use."""
 
     what: str
     workflow: str
