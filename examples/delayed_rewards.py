@@ -4,8 +4,8 @@
 
 No GPU and no network are needed. First the caller says a word, then the closer. The closer should say "b" and is
 rewarded at its own step. The caller should say "a" and is rewarded only after the closer has acted, as in a game that
-rewards everybody at the end of a round. Each scheme trains a model for each role from the same weights; the table shows
-how often each role then says its word. docs/delayed_rewards.md explains the outcome.
+rewards everybody at the end of a round. Each scheme trains a model for each role from the same weights; the table
+shows how often each role then says its word. docs/delayed_rewards.md explains the outcome.
 """
 
 from __future__ import annotations
