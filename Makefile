@@ -45,7 +45,7 @@ format: $(INSTALLED) ## rewrite the files as lint wants them
 
 docs: $(VENV)/.docs ## build the site of the documentation: build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	@echo 'build/site/index.html: open it in a browser'
+	@echo 'build/site/index.html: open it in a browser; search needs a server: python3 -m http.server -d build/site'
 
 venv: $(INSTALLED) ## make .venv, as every target does when it is missing
 	@:

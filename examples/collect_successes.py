@@ -1,11 +1,11 @@
-"""Play with a model and keep what led to success, for a warm-up by imitation (rejection sampling).
+"""Collect the successful episodes of a model, for a warm-up by imitation (rejection sampling).
 
     python examples/collect_successes.py --env pettingllms/plan_path-v0 --model Qwen/Qwen3-1.7B \
         --output successes.jsonl
     pettingllms sft --env pettingllms/plan_path-v0 --imports pettingllms_envs --model_name_or_path Qwen/Qwen3-1.7B \
         --policies lora --from successes.jsonl --output_dir outputs/warm
 
-The instances are of the train split, with seeds far from those of reinforcement learning.
+The instances are from the train split, with seeds that reinforcement learning does not use.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pettingllms_trl.trainer.demonstrations import FIRST_SEED, of_episodes, writ
 
 
 def main() -> None:
-    """Play, keep, write."""
+    """Play, select, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="Qwen/Qwen3-1.7B")
     parser.add_argument("--env", default="pettingllms/plan_path-v0", help="an id of PettingZoo's registry")
     parser.add_argument("--output", type=Path, default=Path("successes.jsonl"))
     parser.add_argument("--instances", type=int, default=500)
     parser.add_argument("--tries", type=int, default=4, help="episodes of each instance")
-    parser.add_argument("--tokens", type=int, default=4096, help="most that a reply may have")
+    parser.add_argument("--tokens", type=int, default=4096, help="maximum length of a reply")
     options = parser.parse_args()
 
-    player = MultiAgentGRPOTrainer(  # without a train_dataset it plays, and does not train
+    player = MultiAgentGRPOTrainer(  # without a train_dataset it only plays
         model=options.model,
         env=options.env,
         args=MultiAgentGRPOConfig(

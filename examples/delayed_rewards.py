@@ -1,11 +1,11 @@
-"""Which credit schemes learn what is paid at a later step? A team of two tiny models, each with one word to find.
+"""Compare credit schemes on delayed rewards: a team of two tiny models, each with one word to find.
 
     python examples/delayed_rewards.py
 
-No GPU and no network are needed. First the caller says a word, then the closer. The closer should say "b" and is paid
-at its own step. The caller should say "a" and is paid only once the closer has acted, as in a game that rewards
-everybody at the end of a round. Each scheme trains a model for each role from the same weights; the table shows how
-often each role then says its word. docs/delayed_rewards.md explains the outcome.
+No GPU and no network are needed. First the caller says a word, then the closer. The closer should say "b" and is
+rewarded at its own step. The caller should say "a" and is rewarded only after the closer has acted, as in a game that
+rewards everybody at the end of a round. Each scheme trains a model for each role from the same weights; the table
+shows how often each role then says its word. docs/delayed_rewards.md explains the outcome.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SCHEMES: list[tuple[str, str, Any, dict[str, Any]]] = [
 
 
 class PaidLater(AECEnv):
-    """Both roles act once, and both are paid at the closer's step: 1 for their own word."""
+    """Both roles act once, and both are rewarded at the closer's step: 1 for their own word."""
 
     metadata: ClassVar[dict[str, Any]] = {"name": "paid_later_v0", "render_modes": []}
 

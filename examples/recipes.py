@@ -1,4 +1,4 @@
-"""Prints the tables of docs/recipes.md: what a run needs in memory and sends over the wires, by arithmetic alone.
+"""Prints the tables of docs/recipes.md: memory and network traffic of a run, by arithmetic alone.
 
 python examples/recipes.py
 """

@@ -87,7 +87,8 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page: str, elsew
 def test_the_code_of_a_page_that_trains_runs_on_a_tiny_model(page: str, tiny_model: str, elsewhere: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run(page, tiny_model)
+        namespace = run(page, tiny_model)
+    assert 0.0 <= namespace.get("success", 0.0) <= 1.0  # of the page that evaluates
 
 
 ENVIRONMENTS: dict[str, Callable[[Any], Any]] = {

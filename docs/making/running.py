@@ -17,7 +17,6 @@ from pettingllms_envs import cli
 
 OF_THE_README = {
     "make quickstart": ("tested by", "tests/examples/test_quickstart.py"),
-    "pip install -c constraints.txt -e '.[data]'": ("not run", "needs the Hub"),
     "pip install": ("not run", "it installs"),
     "pettingllms bench": ("not run", "needs a model behind a server"),
     "pettingllms new": ("tested by", "tests/envs/test_cli.py"),

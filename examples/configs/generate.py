@@ -1,11 +1,11 @@
-"""Writes the configurations beside this file: every game x {L0, L1, L2, L3} x {1.7B, 8B}, in the paper's settings.
+"""Writes the configurations next to this file: every game x {L0, L1, L2, L3} x {1.7B, 8B}, in the paper's settings.
 
     python examples/configs/generate.py
 
 And two that show more: one run on all games (`mixed_...`), and one whose roles learn in turns (`..._turns`).
 
-Each file says all there is to say about its run, for that is what is copied, changed, and sent along with a result;
-TRL has no base files. So that near-copies cannot drift apart, they are made here, and a test compares
+Each file is self-contained, since it is what gets copied, changed, and sent along with a result; TRL has no base
+files. They are generated, so that near-copies cannot drift apart, and a test compares
 (`tests/trl/cli/test_configs.py`).
 """
 
@@ -30,7 +30,7 @@ class Game(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Who plays, with which weights."""
+    """The agents, and the weights they use."""
 
     what: str
     workflow: str
@@ -90,13 +90,13 @@ INSTANCES: Lines = (
     ("eval_seeds: [0, 200]", ""),
     ("eval_split: validation", "no symmetric copy of an instance that is trained on"),
 )
-TURNS: Lines = (("alternate_every: 10", "rollouts that one role learns from while the other only plays"),)
+TURNS: Lines = (("alternate_every: 10", "rollouts that one role learns from while the other is frozen"),)
 
 WHOLE: Lines = (("dtype: float32", "the weights that AdamW changes; the passes run in bfloat16 (bf16: true)"),)
 LORA: Lines = (
     ("lora_r: 16", ""),
     ("lora_alpha: 32", ""),
-    ("lora_dropout: 0.0", "dropout would be on while it samples"),
+    ("lora_dropout: 0.0", "dropout would be active during sampling"),
     ("lora_target_modules: all-linear", ""),
     ("dtype: bfloat16", "of the frozen model; the adapters are float32"),
 )
@@ -149,7 +149,7 @@ def render(name: str, title: str, played: Lines, layout_name: str, size_name: st
 #
 #     pettingllms train --config examples/configs/{name}.yaml
 #
-# AT-GRPO as in arXiv:2510.11062. Every field can be given on the command line, too, and that one counts.
+# AT-GRPO as in arXiv:2510.11062. Every field can also be given on the command line, which takes precedence.
 # Written by examples/configs/generate.py; change a copy, or the generator.
 """
     sections = {
@@ -159,9 +159,9 @@ def render(name: str, title: str, played: Lines, layout_name: str, size_name: st
             (f"policies: {layout.policies}", ""),
             *(LORA if layout.adapters else WHOLE),
         ),
-        "Sampling: K candidates for each decision, the best goes on": SAMPLING,
+        "Sampling: K candidates for each decision, the best is played on": SAMPLING,
         "The update": (*update(layout, size), *more),
-        "Looking and keeping": ((f"output_dir: outputs/{name}", ""), *LOOKING),
+        "Logging and saving": ((f"output_dir: outputs/{name}", ""), *LOOKING),
     }
     return head + "".join(
         f"\n# ---- {title} ----\n" + "".join(f"{line:<40}# {why}".rstrip(" #") + "\n" for line, why in lines)
@@ -197,7 +197,7 @@ def environments(layout: Layout) -> Lines:
     ]
     return (
         ("imports: [pettingllms_envs]", "installed packages, imported first: they register the environments"),
-        ("environments:", "they take turns over the seeds; figures of each: env/<name>/..."),
+        ("environments:", "they alternate over the seeds; metrics of each: env/<name>/..."),
         *games,
         *INSTANCES,
     )

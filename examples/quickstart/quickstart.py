@@ -1,4 +1,4 @@
-"""Trains a drafter and a planner to walk a grid together, from nothing, without a GPU and without a network.
+"""Trains a drafter and a planner to walk a grid together, from scratch, without a GPU or a network.
 
     python examples/quickstart/quickstart.py [--seed 0] [--output outputs/quickstart]
 

@@ -45,7 +45,7 @@ def make_env(workflow: str) -> Callable[[], AECEnv]:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What a user may want to change about the reinforcement learning; the defaults are what the README reports."""
+    """Settings of the reinforcement learning; the defaults are those of the run in docs/quickstart.md."""
 
     num_steps: int = 90
     num_candidates: int = 8

@@ -65,9 +65,9 @@ def test_sokoban_trains_saves_and_plays_the_test_set(
     assert capsys.readouterr().out.splitlines()[-1].endswith("of 1 rooms of the test set solved")
 
 
-def test_a_strangers_environment_trains(model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_third_party_environment_trains(model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--steps", "1", "--output", "out", "--model", model_path]
-    run("train_stranger.py", tmp_path, monkeypatch, *arguments, changes=(("length=64", "length=4"),))
+    run("train_third_party.py", tmp_path, monkeypatch, *arguments, changes=(("length=64", "length=4"),))
     assert {path.parent.name for path in (tmp_path / "out").glob("*/adapter_config.json")} == {"first", "second"}
 
 
@@ -89,7 +89,7 @@ def test_both_roles_of_the_third_party_example_have_something_to_learn_from_at_t
 
     Not all can: from 1 every digit but 0 leaves two moves.
     """
-    example = runpy.run_path(str(EXAMPLES / "train_stranger.py"))
+    example = runpy.run_path(str(EXAMPLES / "train_third_party.py"))
     rng = random.Random(0)
 
     def sample(requests: Sequence[Request]) -> list[Sampled]:
@@ -116,7 +116,7 @@ def test_both_roles_of_the_third_party_example_have_something_to_learn_from_at_t
 
 @pytest.mark.parametrize(("total", "moves"), [(0, 3), (1, 3), (2, 2), (10, 2), (11, 1), (19, 1), (20, 0)])
 def test_the_moves_that_are_left_are_the_fewest(total: int, moves: int) -> None:
-    assert runpy.run_path(str(EXAMPLES / "train_stranger.py"))["moves_left"](total) == moves
+    assert runpy.run_path(str(EXAMPLES / "train_third_party.py"))["moves_left"](total) == moves
 
 
 def test_the_example_of_delayed_rewards_trains() -> None:

@@ -1,4 +1,4 @@
-"""The README's Python runs, and prints what the README says it prints."""
+"""The README's training script trains, and so does every example that the documentation builds on it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.credit import resolve
 
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"<!-- tested by .*? -->\n```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", README, flags=re.S)
-TRAIN, CREDIT, PLAY = BLOCKS
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+(TRAIN,) = re.findall(r"<!-- tested by .*? -->\n```python\n(.*?)```", README, flags=re.S)
+(CREDIT, *_) = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "add_credit_scheme.md").read_text(encoding="utf-8"), flags=re.S
+)
 
 
 def run(code: str, folder: Path) -> dict[str, Any]:
@@ -25,39 +28,30 @@ def run(code: str, folder: Path) -> dict[str, Any]:
     return runpy.run_path(str(script))
 
 
-def test_playing_prints_what_the_readme_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, shown = PLAY
-    run(code, tmp_path)
-    assert capsys.readouterr().out == shown
-
-
-def test_the_training_script_trains_saves_and_evaluates(
-    model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_training_script_trains_and_saves(model_path: str, tmp_path: Path) -> None:
     """On the tiny model, for two steps and short completions; the rest as it stands."""
-    code = TRAIN[0]
+    code = TRAIN
+    small = '"plan-path-team", max_completion_length=4, max_steps=2, use_cpu=True, report_to="none",'
     for given, tiny in (
         ("Qwen/Qwen3-1.7B", model_path),
-        ('"plan-path-team"', repr(str(tmp_path))),
-        ("max_completion_length=256,", "max_completion_length=4, max_steps=2, use_cpu=True, report_to='none',"),
-        ('range(50), "split": ["validation"] * 50', 'range(2), "split": ["validation"] * 2'),
+        ('"plan-path-team",', small.replace("plan-path-team", str(tmp_path))),
+        ("range(1000)", "range(8)"),
     ):
         assert given in code
         code = code.replace(given, tiny)
     run(code, tmp_path)
-    assert 0.0 <= float(capsys.readouterr().out.splitlines()[-1]) <= 1.0
     for role in ("drafter", "planner"):
         assert (tmp_path / role / "adapter_model.safetensors").is_file()
 
 
-def test_the_credit_scheme_of_the_readme_is_one(tmp_path: Path) -> None:
-    scheme = run(CREDIT[0], tmp_path)["best_minus_rest"]
+def test_the_credit_scheme_of_the_docs_is_one(tmp_path: Path) -> None:
+    scheme = run(CREDIT, tmp_path)["best_minus_rest"]
     resolve(scheme, sampling="tree", scale="group", num_candidates=4)
 
 
 DOCUMENTS = {
     "README": README,
-    "docs/training.md": (Path(__file__).parents[3] / "docs" / "training.md").read_text(encoding="utf-8"),
+    "docs/training.md": (ROOT / "docs" / "training.md").read_text(encoding="utf-8"),
     "the trainer's docstring": str(MultiAgentGRPOTrainer.__doc__),
 }
 

@@ -1,9 +1,9 @@
-"""Train a team in an environment of your own: plain PettingZoo; of ours only the space of all strings.
+"""Train a team in a third-party environment: a plain PettingZoo class, with only the space of all strings from us.
 
-    python examples/train_stranger.py --model Qwen/Qwen3-1.7B --output outputs/twenty
+    python examples/train_third_party.py --model Qwen/Qwen3-1.7B --output outputs/twenty
 
-Two agents name numbers in turn; the one who brings the sum to exactly 20 wins for both, going over ends it. Each step
-also pays for the moves that it saves the team, so that an agent learns from its own steps and not from the last alone.
+Two agents name numbers in turn. Reaching a sum of exactly 20 wins for both; going over it ends the episode. Each step
+also rewards the moves that it saves the team, so that every step carries a learning signal, not only the last one.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def main() -> None:
             num_generations=8,
             per_device_train_batch_size=16,
             max_completion_length=64,
-            max_turns=8,  # a team that only names small numbers, or none, would play for ever
+            max_turns=8,  # a team that only names small numbers, or none, would play forever
             max_steps=options.steps,
             learning_rate=1e-5,
             chat_template_kwargs={"enable_thinking": False},
