@@ -1,27 +1,30 @@
-"""No attack gets a verdict, a secret or a foothold, in any configuration; and sound programs pass in each of them."""
+"""No attack gets a verdict, a secret or a foothold, in any configuration; and sound programs pass in each of them.
+
+By default each program runs once, in the sandbox that a user of this machine gets; with `-m slow` in every configuration
+that the machine allows, with a process for each test and with one for all.
+"""
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from arena import CONFIGURATIONS, LIMITS, Machine, Secret, look, open_sandbox, said, secret, task_of
+from arena import BEST, CONFIGURATIONS, LIMITS, Machine, Secret, look, open_sandbox, said, secret, task_of
 from attacks import ATTACKS, Attack
 from pettingllms_envs.sandbox import CallTest, Limits, Report, StdinTest, Task, Verdict
 from programs import PROGRAMS, Program
 
 
-BEST = ("A namespaces" if os.geteuid() == 0 else "A user namespaces", "per_test")
-QUICK = {BEST, ("C landlock", "per_solution"), ("E no-open", "per_test")}
 ARENAS = [
-    pytest.param(arena, marks=[] if arena in QUICK else [pytest.mark.slow], id=", ".join(arena))
-    for arena in itertools.product(CONFIGURATIONS, ("per_test", "per_solution"))
+    pytest.param((BEST, "per_test"), id=BEST),
+    *(
+        pytest.param(arena, marks=pytest.mark.slow, id=", ".join(arena))
+        for arena in itertools.product(CONFIGURATIONS, ("per_test", "per_solution"))
+    ),
 ]
-"""All configurations are for `-m slow`; every layer that can hide files is in one that is always run."""
 
 
 @dataclass(frozen=True)
