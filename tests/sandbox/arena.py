@@ -84,13 +84,13 @@ def secret(folder: Path) -> Iterator[Secret]:
         del os.environ["PETTINGLLMS_TEST_SECRET"]
 
 
-def task_of(program: str, fn_name: str | None, hidden: Secret) -> Task:
-    """The task that an attack is set: to say the secret."""
+def task_of(program: str, fn_name: str | None, hidden: Secret, *, times: int = 2) -> Task:
+    """The task that an attack is set: to say the secret, in so many tests."""
     if fn_name is None:
         test: StdinTest | CallTest = StdinTest(f"{hidden.path}\n{os.getpid()}\n", hidden.text)
     else:
         test = CallTest([str(hidden.path), os.getpid()], hidden.text)
-    return Task(program=program, tests=[test, test], fn_name=fn_name)
+    return Task(program=program, tests=[test] * times, fn_name=fn_name)
 
 
 def said(report: Report, text: str) -> bool:
