@@ -16,7 +16,7 @@ OMP_NUM_THREADS ?= 1
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
 
-.PHONY: help quickstart test bench bench-gpu lint format docs venv clean
+.PHONY: help quickstart test test-bench bench bench-gpu lint format docs venv clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
@@ -27,6 +27,9 @@ quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no
 
 test: $(INSTALLED) ## run the tests
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(ARGS)
+
+test-bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
+	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest benchmarks/tests $(ARGS)
 
 bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)

@@ -1,4 +1,4 @@
-"""What bench_envs.py compares with what, on which settings, and the goals of issue 3.
+"""What bench_envs.py compares with what, on which settings, and the goals.
 
 Seconds are the processor's, as nobody waits for anything here: what else a machine does disturbs them less.
 """
@@ -145,7 +145,7 @@ def deep_copies(env: Any, count: int) -> Slice:
 
 
 def all_pairs(reference: Path | None) -> tuple[Pair, ...]:
-    """What is compared with what, and the goals of issue 3."""
+    """What is compared with what, and the goals."""
     return (
         *sokoban_steps(reference),
         *sokoban_resets(reference),

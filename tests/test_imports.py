@@ -1,4 +1,4 @@
-"""The import graph of DESIGN.md, "The house", as a rule: an arrow that goes the other way fails here."""
+"""The import graph as a rule: an import that goes the other way fails here."""
 
 import ast
 import os

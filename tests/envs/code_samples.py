@@ -1,25 +1,17 @@
-"""The code rows of ../shared/data as problems: real rows, for tests beside the project; none of them is shipped."""
+"""Code rows of public data sets as problems; none of them is shipped."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pytest
-
+from data_files import PUBLIC
 from pettingllms_envs.datasets import judging
 from pettingllms_envs.datasets.apps import code_problem
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.sandbox import LEETCODE_PRELUDE, CallTest, StdinTest
 
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
-
-needs_samples = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not on this machine")
-
-
 def rows(name: str) -> list[dict[str, Any]]:
-    file = DATA / f"{name}.jsonl"
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    return [json.loads(line) for line in (PUBLIC / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
 
 def tests_of(fn_name: str | None, inputs: list[Any], outputs: list[Any]) -> Any:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import pettingllms_envs
+from data_files import PUBLIC, needs_public
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets import MathProblem, load
 from pettingllms_envs.tasks.answering import AnswerState
 
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 FILES = {
     "aime24": ("aime", "aime", 30),
     "aime25": ("aime", "aime", 30),
     "olympiadbench_math_en": ("olympiad_bench", "olympiad_bench", 675),
 }
-shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the rows of public data sets are not on this machine")
 
 
 def perturbed(problem: MathProblem) -> Iterator[tuple[str, str]]:
@@ -55,7 +53,7 @@ def top_level(text: str) -> list[str]:
 
 def started(file: str, seed: int) -> TextEnv:
     name, layout, _ = FILES[file]
-    env = pettingllms_envs.make(name, data=str(SHARED / f"{file}.jsonl"), layout=layout, workflow="single")
+    env = pettingllms_envs.make(name, data=str(PUBLIC / f"{file}.jsonl"), layout=layout, workflow="single")
     env.reset(seed=seed, options={"split": "test"})
     return env
 
@@ -71,7 +69,7 @@ def succeeds(env: TextEnv, answer: str) -> bool:
     return bool(success)
 
 
-@shared
+@needs_public
 @pytest.mark.parametrize("file", ["aime24", "aime25", pytest.param("olympiadbench_math_en", marks=pytest.mark.slow)])
 def test_every_golden_answer_succeeds_and_every_perturbed_one_fails(file: str) -> None:
     played, wrong = set(), []
@@ -86,7 +84,7 @@ def test_every_golden_answer_succeeds_and_every_perturbed_one_fails(file: str) -
     assert wrong == []
 
 
-@shared
+@needs_public
 @pytest.mark.parametrize(
     ("file", "layout"),
     [
@@ -100,14 +98,14 @@ def test_the_example_in_a_prompt_solves_no_known_problem(file: str, layout: str)
     task = pettingllms_envs.make(layout).workflow.task
     example = task.parse(task.reply_format())
     assert not isinstance(example, Unreadable)
-    for problem in load(SHARED / f"{file}.jsonl", layout=layout).problems:
+    for problem in load(PUBLIC / f"{file}.jsonl", layout=layout).problems:
         assert isinstance(problem, MathProblem)
         assert not task.solved(task.apply(AnswerState(problem), example)), problem
 
 
-@shared
+@needs_public
 def test_an_exam_is_no_training_set() -> None:
-    env = pettingllms_envs.make("aime", data=str(SHARED / "aime24.jsonl"), layout="aime")
+    env = pettingllms_envs.make("aime", data=str(PUBLIC / "aime24.jsonl"), layout="aime")
     for options in ({}, {"split": "train"}, {"split": "validation"}):
         with pytest.raises(ValueError, match=r"aime24.jsonl has no '(train|validation)' split; expected 'test'"):
             env.reset(seed=0, options=options)

@@ -12,7 +12,8 @@ import pytest
 
 import pettingllms_envs
 from code_problems import SIGNED, SQUARE, UNIQUE, block, playing
-from code_samples import DATA, READERS, needs_samples, rows, sample
+from code_samples import READERS, rows, sample
+from data_files import PUBLIC, needs_public
 from pettingllms_envs import sandbox
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.code import grade
@@ -22,7 +23,7 @@ from pettingllms_envs.workflows.coder_tester import CoderTester
 from pettingllms_envs.workflows.lone_coder import SingleCoder
 
 
-pytestmark = [needs_samples]
+pytestmark = needs_public
 
 # Problems of each file with tests, and golden solutions of them.
 SIZES = {
@@ -97,7 +98,7 @@ def test_the_oracle_of_the_team_agrees_on_real_problems(name: str) -> None:
 def test_the_oracle_solves_every_problem_of_the_hubs_columns(
     name: str, file: str, split: str, num_problems: int
 ) -> None:
-    data = str(DATA / "hub_layout" / f"{file}.jsonl")
+    data = str(PUBLIC / "hub_layout" / f"{file}.jsonl")
     env = pettingllms_envs.make(name, data=data, num_turns=1)
     seen = set()
     for seed in range(num_problems):

@@ -372,7 +372,7 @@ def test_an_instance_is_in_the_range_asked_for_and_decided_by_its_seed(split: st
 
 
 def test_the_first_instance_is_the_recorded_one() -> None:
-    # Changed numbers need a new version of the task (STYLE.md, 14).
+    # Changed numbers need a new version of the task.
     assert PlanPath(size=5).generate(0, "test") == PlanPathState(5, 1071, 19, 15, 19, 4, 4)
 
 

@@ -7,18 +7,16 @@ import subprocess
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from data_files import public
 from pettingllms_envs.core import SPLITS, Unreadable, worth
 from pettingllms_envs.tasks.sokoban import Sokoban, SokobanState
 from pettingllms_envs.tasks.sokoban_generator import levels
 from pettingllms_envs.tasks.sokoban_levels import load_levels, write_level
 from pettingllms_envs.tasks.sokoban_solver import solve
 
-
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 # Two pushes to the right. From the cell below the player it is 3 moves, and one more for each cell to the right.
 ONE = """
@@ -465,10 +463,7 @@ def test_in_a_room_too_large_for_a_table_a_dead_position_that_is_found_out_is_wo
 
 
 def test_a_level_of_boxoban_is_an_instance(task: Sokoban) -> None:
-    path = DATA / "boxoban_unfiltered_sample.txt"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    for _, board in load_levels(path)[:5]:
+    for _, board in load_levels(public("boxoban_unfiltered_sample.txt"))[:5]:
         state = start = task.generate(0, board=board)
         for _ in range(20):
             if not task.solved(state):

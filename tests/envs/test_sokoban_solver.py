@@ -9,30 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from data_files import SHIPPED, public
 from pettingllms_envs.tasks.sokoban_bound import DEAD, FAR, Position, lower_bound, matching, region, room_of
 from pettingllms_envs.tasks.sokoban_generator import Difficulty, draws
 from pettingllms_envs.tasks.sokoban_levels import load_levels, read_level, write_level
 from pettingllms_envs.tasks.sokoban_solver import SearchLimitError, Solution, solve
 
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
 SMALL = "######\n#@$-.#\n######"
 
 
-def data(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    return path
-
-
 def levels_of(name: str) -> tuple[tuple[str, str], ...]:
-    return load_levels(data(name))
+    return load_levels(SHIPPED / name if (SHIPPED / name).exists() else public(name))
 
 
 def min_pushes() -> dict[str, int]:
-    """What the exhaustive search beside the data found; levels where it stopped are left out."""
-    with data("sokoban_min_pushes.tsv").open() as file:
+    """What an exhaustive search found of these files; levels where it stopped are left out."""
+    with (SHIPPED / "sokoban_min_pushes.tsv").open() as file:
         rows = csv.DictReader(file, delimiter="\t")
         return {row["level_id"]: int(row["min_pushes"]) for row in rows if row["min_pushes"]}
 

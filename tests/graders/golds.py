@@ -1,25 +1,17 @@
-"""Files beside the project, and what the tests of this folder share."""
+"""Rows of public data sets, and what the tests of this folder share."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pytest
-
+from data_files import public
 from pettingllms_envs.graders.verdicts import Finding, Question
 
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
-
-
 def rows(name: str) -> list[dict[str, Any]]:
-    """The rows of a file beside the project; the test is skipped where there is none."""
-    path = SHARED / name
-    if not path.exists():
-        pytest.skip(f"{path} is not here: it lies beside the project, not in it")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    """The rows of a file of a public data set; skips the test where no folder of them is named."""
+    return [json.loads(line) for line in public(name).read_text(encoding="utf-8").splitlines()]
 
 
 class Asked:

@@ -30,14 +30,17 @@ CONFIGURATIONS = {
     "E no-open": {"confinement": "no-open"},
     "E no-open, unprivileged": {"confinement": "no-open", "as_other_user": True},
 }
-"""The accepted configurations, named as in the design, with the arguments of `Sandbox` that insist on them."""
+"""The accepted configurations, with the arguments of `Sandbox` that insist on them."""
+
+BEST = "the best of this machine"
+"""What `Sandbox` chooses when it is told nothing."""
 
 
 def open_sandbox(configuration: str, num_slots: int) -> Sandbox:
     """A started sandbox of one configuration; skips, with what was found out, where the machine does not allow it."""
     if sys.platform != "linux":
         pytest.skip("sandboxes need Linux")
-    settings = CONFIGURATIONS[configuration]
+    settings = {} if configuration == BEST else CONFIGURATIONS[configuration]
     if settings.get("as_other_user") and os.geteuid() != 0:
         pytest.skip("only root can start a server as another user")
     made = Sandbox(num_slots=num_slots, **settings)
@@ -81,13 +84,13 @@ def secret(folder: Path) -> Iterator[Secret]:
         del os.environ["PETTINGLLMS_TEST_SECRET"]
 
 
-def task_of(program: str, fn_name: str | None, hidden: Secret) -> Task:
-    """The task that an attack is set: to say the secret."""
+def task_of(program: str, fn_name: str | None, hidden: Secret, *, times: int = 2) -> Task:
+    """The task that an attack is set: to say the secret, in so many tests."""
     if fn_name is None:
         test: StdinTest | CallTest = StdinTest(f"{hidden.path}\n{os.getpid()}\n", hidden.text)
     else:
         test = CallTest([str(hidden.path), os.getpid()], hidden.text)
-    return Task(program=program, tests=[test, test], fn_name=fn_name)
+    return Task(program=program, tests=[test] * times, fn_name=fn_name)
 
 
 def said(report: Report, text: str) -> bool:

@@ -1,27 +1,30 @@
-"""No attack gets a verdict, a secret or a foothold, in any configuration; and sound programs pass in each of them."""
+"""No attack gets a verdict, a secret or a foothold, in any configuration; and sound programs pass in each of them.
+
+By default each program runs once, in the sandbox that a user of this machine gets, and twice if it may leave something
+for its next run; with `-m slow` twice in every configuration, with a process for each test and with one for all.
+"""
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from arena import CONFIGURATIONS, LIMITS, Machine, Secret, look, open_sandbox, said, secret, task_of
+from arena import BEST, CONFIGURATIONS, LIMITS, Machine, Secret, look, open_sandbox, said, secret, task_of
 from attacks import ATTACKS, Attack
 from pettingllms_envs.sandbox import CallTest, Limits, Report, StdinTest, Task, Verdict
 from programs import PROGRAMS, Program
 
 
-BEST = ("A namespaces" if os.geteuid() == 0 else "A user namespaces", "per_test")
-QUICK = {BEST, ("C landlock", "per_solution"), ("E no-open", "per_test")}
 ARENAS = [
-    pytest.param(arena, marks=[] if arena in QUICK else [pytest.mark.slow], id=", ".join(arena))
-    for arena in itertools.product(CONFIGURATIONS, ("per_test", "per_solution"))
+    pytest.param((BEST, "per_test"), id=BEST),
+    *(
+        pytest.param(arena, marks=pytest.mark.slow, id=", ".join(arena))
+        for arena in itertools.product(CONFIGURATIONS, ("per_test", "per_solution"))
+    ),
 ]
-"""All configurations are for `-m slow`; every layer that can hide files is in one that is always run."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class Battle:
     sound: list[Report]
 
 
+def is_alone(attack: Attack) -> bool:
+    """Whether nothing of the attack could be meant for the program's next test."""
+    return attack.category not in ("persistence", "forged verdict", "stolen answer")
+
+
 @pytest.fixture(scope="module", params=ARENAS)
 def battle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Battle]:
     configuration, isolation = request.param
@@ -42,7 +50,12 @@ def battle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with open_sandbox(configuration, num_slots=8) as sandbox, secret(tmp_path_factory.mktemp("hidden")) as hidden:
         sandbox.run_many([Task(program="", tests=[StdinTest("", "")])] * 48, limits=LIMITS)
         before = look(sandbox)
-        tasks = [task_of(attack.program, attack.fn_name, hidden) for attack in ATTACKS]
+        tasks = [
+            task_of(
+                attack.program, attack.fn_name, hidden, times=1 if configuration == BEST and is_alone(attack) else 2
+            )
+            for attack in ATTACKS
+        ]
         reports = sandbox.run_many(tasks, limits=LIMITS, isolation=isolation)
         after = look(sandbox)
         sound = sandbox.run_many([Task(program="print(1)", tests=[StdinTest("", "1")])] * 24, limits=Limits())

@@ -1,20 +1,19 @@
-"""Real submissions and reference solutions (the data beside the project) get the verdicts that their judges gave."""
+"""Real submissions and reference solutions get the verdicts that their judges gave."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from data_files import PUBLIC, needs_public
 from pettingllms_envs.sandbox import LEETCODE_PRELUDE, CallTest, Limits, Report, Sandbox, StdinTest, Task, Verdict
 
 
-DATA = Path("/work/shared/data")
 GENEROUS = Limits(cpu=20.0, wall=120.0, total=200.0)  # speed is not what these tests are about
 
-pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not here")
+pytestmark = needs_public
 
 
 def label(report: Report) -> str:
@@ -26,8 +25,7 @@ def label(report: Report) -> str:
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    file = DATA / name
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return [json.loads(line) for line in (PUBLIC / name).read_text("utf-8").splitlines()]
 
 
 def apps_tests(row: dict[str, Any]) -> list[StdinTest | CallTest]:

@@ -3,16 +3,11 @@
 import json
 import math
 import subprocess
-import sys
 from pathlib import Path
-
-import pytest
-
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import machine
 import peers
+import pytest
 import suite
 from figures import Figure, change, from_record, is_worse, join, noise, read, record, shown, table, write
 from suite import NOT_RUN, SUITES, Ran, Suite, chosen, finish, main, report, run, save, saved_before

@@ -1,6 +1,6 @@
 """Writes the rows of our own that the package ships, after a problem was added or changed.
 
-    python tests/own_rows/build_own_rows.py
+    python tools/own_rows/build_own_rows.py
 
 needs the sandbox, in which the golden programs say what their tests expect, and takes a few seconds.
 """

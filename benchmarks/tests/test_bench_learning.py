@@ -2,23 +2,18 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset
-from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM, TrainerControl
-
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
 from bench_learning import NAMES, UNTRAINED, Protocol, Task, best_rates, do, main, report, reported, tuning
+from datasets import Dataset
 from learning_runs import METHODS, Budget, CountingTrainer, Spent, columns, is_kept
 from paired import Comparison, bootstrap, compare, sign_flips, student, student_quantile
 from team import make_env
 from tiny import make_tokenizer
+from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM, TrainerControl
 
 from pettingllms_trl import Completion, MultiAgentGRPOConfig
 from pettingllms_trl.records import Sampled

@@ -1,13 +1,7 @@
 import random
-import sys
-from pathlib import Path
-
-import pytest
-
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import bench_math
+import pytest
 from bench_math import FIRST, GOLDS, Found, Group, Seconds, goals, make_groups, near_misses, reply, spellings
 
 

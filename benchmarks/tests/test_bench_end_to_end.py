@@ -1,12 +1,9 @@
 """The race of benchmarks/bench_end_to_end.py: both trainers work on the same, or it says that they do not."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 bench = pytest.importorskip("bench_end_to_end")
 

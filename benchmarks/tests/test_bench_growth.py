@@ -1,17 +1,11 @@
 """How things grow: laws through points, the cluster by hand, TRL's loop on a clock, and (slow) our own exponents."""
 
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import bench_growth
 import cluster
+import pytest
 from bench_growth import TOLERANCE, Cost, Growth, Load, Team, measure, rollout_cost
 from bench_scaling import Scaling, figures
 from cluster import PROMPT, Cluster, Model, Step, completion_tokens, dealt_tokens, rollout_seconds, shares

@@ -1,12 +1,7 @@
 """The clock of `benchmarks/bench_step.py`, by a time of its own: whose seconds are whose."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 bench_step = pytest.importorskip("bench_step")
 

@@ -1,17 +1,12 @@
 """The two sides of benchmarks/bench_rollouts_vllm.py on an engine worked by hand; with `-m vllm`, a round of it."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
 import bench_rollouts_vllm
+import pytest
 from bench_rollouts_vllm import Apart, Drawn, Played, Round, Team, figures, rollout, summary
 from figures import read
 from simulation import Workload

@@ -1,16 +1,10 @@
 """The simulated engine, threads and environment of benchmarks/bench_rollouts.py: seconds worked by hand."""
 
 import statistics
-import sys
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import bench_rollouts
+import pytest
 from bench_rollouts import LARGE, TOOLS, WITH_GOALS, Case, Compared, Played, figures, in_real_time, main, simulate
 from loop_cost import Cost, cost, rollout_of
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload

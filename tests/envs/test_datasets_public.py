@@ -1,22 +1,21 @@
-"""Real rows, from ../shared beside the repository: counts, golden programs, copies across sets."""
+"""Rows of public data sets: counts, golden programs, copies across sets."""
 
 import csv
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from data_files import PUBLIC, needs_public
 from pettingllms_envs import sandbox
 from pettingllms_envs.datasets import CodeProblem, MathProblem, judging, load
 from pettingllms_envs.datasets.overlap import Statement, overlaps
 
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
-HUB = SHARED / "hub_layout"
+HUB = PUBLIC / "hub_layout"
 
-pytestmark = pytest.mark.skipif(not HUB.is_dir(), reason=f"no rows of public data sets at {SHARED}")
+pytestmark = needs_public
 
 ANY, NO_TESTS, REPEAT = (
     "it accepts any of several answers",
@@ -26,12 +25,12 @@ ANY, NO_TESTS, REPEAT = (
 
 
 def code(name: str, **arguments: Any) -> list[CodeProblem]:
-    problems = load(SHARED / name, include_unjudged=True, **arguments).problems
+    problems = load(PUBLIC / name, include_unjudged=True, **arguments).problems
     return [problem for problem in problems if isinstance(problem, CodeProblem)]
 
 
 def answered(name: str, **arguments: Any) -> list[MathProblem]:
-    problems = load(SHARED / name, **arguments).problems
+    problems = load(PUBLIC / name, **arguments).problems
     return [problem for problem in problems if isinstance(problem, MathProblem)]
 
 
@@ -113,7 +112,7 @@ def test_golden_programs_pass_their_problems_tests(name, arguments, passing):
 
 
 def test_the_tests_of_live_code_bench_judge_right_and_wrong_programs():
-    with (SHARED / "livecodebench_sample.jsonl").open(encoding="utf-8") as file:
+    with (PUBLIC / "livecodebench_sample.jsonl").open(encoding="utf-8") as file:
         rows = {row["question_id"]: row for row in map(json.loads, file)}
     judged = 0
     for problem in code("hub_layout/livecodebench__code_generation_lite__test6.jsonl"):
@@ -129,7 +128,7 @@ def test_the_tests_of_live_code_bench_judge_right_and_wrong_programs():
 def test_what_the_statement_says_about_judging_agrees_with_the_hints_of_the_sample():
     """A hint is set where a checker seems to be needed, also for decimal numbers, which a tolerance judges."""
     differing = {}
-    with (SHARED / "codecontests_sample.jsonl").open(encoding="utf-8") as file:
+    with (PUBLIC / "codecontests_sample.jsonl").open(encoding="utf-8") as file:
         for row in map(json.loads, file):
             said = bool(judging.unjudged(row["description"])) or judging.tolerance(row["description"]) is not None
             if said != row["needs_checker_hint"]:
@@ -167,7 +166,7 @@ def test_aime24_is_found_inside_aime_of_all_years(tmp_path):
 
 def test_an_exam_is_found_among_training_problems_in_other_peoples_spelling():
     exam = posed(answered("aime25.jsonl", layout="aime"), "25")
-    with (SHARED / "aime25.jsonl").open(encoding="utf-8") as file:
+    with (PUBLIC / "aime25.jsonl").open(encoding="utf-8") as file:
         others = [Statement("copy", row["id"], row["problem_alt"]) for row in map(json.loads, file)]
     crowd = posed(answered("olympiadbench_math_en.jsonl", layout="olympiad_bench"), "olympiad")
     found = [(copy.train.id, copy.test.id) for copy in overlaps([*crowd, *others], exam)]

@@ -2,18 +2,13 @@
 
 import json
 import random
-import sys
 from pathlib import Path
 
+import bench_tasks
 import pytest
+from bench_tasks import ROWS, Measured, Metered, answered, main, measure
 
 import pettingllms_envs
-
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
-import bench_tasks
-from bench_tasks import ROWS, Measured, Metered, answered, main, measure
 
 
 def test_a_round_is_played_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 bench_update = pytest.importorskip("bench_update")
 torch = pytest.importorskip("torch")

@@ -1,4 +1,4 @@
-"""The files that the package ships: the problems of tests/own_rows in the columns of the Hub, and copies of none."""
+"""The files that the package ships: the problems of tools/own_rows in the columns of the Hub, and copies of none."""
 
 import hashlib
 import json
@@ -10,6 +10,7 @@ import pytest
 
 import build_own_rows
 from build_own_rows import ANSWERS, FOLDER, build, coding, plain, read, sums
+from data_files import public
 from own_layouts import ANSWERS as ANSWER_LAYOUTS
 from own_layouts import CODE, files, packed
 from own_problems import SPLITS
@@ -19,9 +20,8 @@ from pettingllms_envs.datasets.overlap import Statement, overlaps
 from pettingllms_envs.datasets.problems import CodeProblem, MathProblem
 
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 LAYOUTS = (*CODE, *ANSWER_LAYOUTS)
-SHARED_TEXTS = {
+PUBLIC_TEXTS = {
     "aime24.jsonl": "problem",
     "aime25.jsonl": "problem",
     "olympiadbench_math_en.jsonl": "problem",
@@ -53,7 +53,7 @@ def statements(split: str) -> list[Statement]:
 def test_the_shipped_files_are_what_the_problems_give(made: dict[str, list[dict[str, Any]]]) -> None:
     assert {path.name for path in FOLDER.glob("*.jsonl")} == set(made)
     for name, rows in made.items():
-        assert plain(read(FOLDER / name)) == plain(rows), f"{name}: run python tests/own_rows/build_own_rows.py"
+        assert plain(read(FOLDER / name)) == plain(rows), f"{name}: run python tools/own_rows/build_own_rows.py"
     assert (FOLDER / "SHA256SUMS").read_text("ascii") == sums()
 
 
@@ -147,9 +147,8 @@ def kinds(value: object) -> object:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rows_have_the_columns_and_types_of_the_hub(layout: str, made: dict[str, list[dict[str, Any]]]) -> None:
-    real = [path for path in (SHARED / "hub_layout").glob("*.jsonl") if path.stem.startswith(layout)]
-    if not real:
-        pytest.skip("../shared/data/hub_layout is absent")
+    real = [path for path in public("hub_layout").glob("*.jsonl") if path.stem.startswith(layout)]
+    assert real
     known: dict[str, list[object]] = defaultdict(list)
     for path in real:
         for row in read(path):
@@ -180,11 +179,9 @@ def test_no_problem_is_in_two_splits_nor_has_a_near_copy_in_another() -> None:
 
 
 def test_no_statement_is_or_resembles_one_of_the_real_data_sets() -> None:
-    if not SHARED.is_dir():
-        pytest.skip("../shared/data is absent")
     real = []
-    for name, column in SHARED_TEXTS.items():
-        rows = (SHARED / name).read_text("utf-8").splitlines()
+    for name, column in PUBLIC_TEXTS.items():
+        rows = public(name).read_text("utf-8").splitlines()
         texts = [json.loads(row).get(column) for row in rows]
         assert all(texts), (name, column)
         real += [Statement(name, str(number), text) for number, text in enumerate(texts)]

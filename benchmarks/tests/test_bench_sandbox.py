@@ -1,12 +1,5 @@
-import sys
-from pathlib import Path
-
-import pytest
-
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 import bench_sandbox
+import pytest
 from bench_sandbox import Row, goals, make_tests
 
 

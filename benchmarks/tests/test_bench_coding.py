@@ -1,14 +1,7 @@
 """benchmarks/bench_coding.py: a row for each environment, programs that no other has, and what counts as met."""
 
-import sys
-from pathlib import Path
-
-import pytest
-
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
 import bench_coding
+import pytest
 from bench_coding import ROWS, Metered, main
 
 from pettingllms_envs.graders import code
