@@ -1,4 +1,4 @@
-"""The import graph of DESIGN.md, "The house", as a rule: an arrow that goes the other way fails here."""
+"""The import graph of both packages as a rule: an import in the other direction fails here."""
 
 import ast
 import os
@@ -29,9 +29,9 @@ INSIDE = "pettingllms_envs.sandbox.inside"
 # What tasks and workflows on problems of data sets are judged by.
 JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms_envs.sandbox"}
 
-# What a room may import of the environments and of PettingZoo's world, beyond the standard library and numpy.
-# A room not named here may import whatever no other rule forbids.
-ROOMS = {
+# What the files of a pattern may import of pettingllms_envs and of other libraries, beyond numpy and the standard
+# library. A file that no pattern matches may import whatever no other rule forbids.
+ALLOWED_IMPORTS = {
     "core.py": set(),
     "spaces.py": {"gymnasium"},
     "boxes.py": set(),
@@ -45,13 +45,18 @@ ROOMS = {
     "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"} | JUDGING,
     "workflows/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | JUDGING,
-    "evaluation/*.py": {"httpx2", "rich", "pettingllms_envs", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.testing.play", "huggingface_hub"}
+    "observations.py": set(),
+    "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations"}
     | {"pettingllms_envs.server_errors"},
+    "episodes/*.py": {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.observations"},
+    "evaluation/*.py": {"rich", "huggingface_hub", "pettingllms_envs", "pettingllms_envs.evaluation"}
+    | {"pettingllms_envs.agents", "pettingllms_envs.episodes"}
+    | {"pettingllms_envs.instances", "pettingllms_envs.settings"},
     "page/*.py": {
         CORE,
         "pettingllms_envs",
         "pettingllms_envs.aec",
+        "pettingllms_envs.episodes",
         "pettingllms_envs.evaluation",
         "pettingllms_envs.page",
     },
@@ -95,15 +100,19 @@ def sources(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-@pytest.mark.parametrize("pattern", ROOMS)
-def test_a_room_of_the_environments_imports_only_what_lies_below_it(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ALLOWED_IMPORTS)
+def test_a_package_of_the_environments_imports_only_what_is_allowed(pattern: str) -> None:
     files = sorted((ROOT / "pettingllms_envs").glob(pattern))
     assert files, f"no file matches {pattern}"
     for file in files:
         for name in imported(file.read_text(encoding="utf-8")):
             ours = name if top(name) == "pettingllms_envs" else top(name)
-            here = ours.rpartition(".")[0] if ours.count(".") == 2 else ours  # a room's files may import each other
-            assert {ours, here} & (ROOMS[pattern] | sys.stdlib_module_names | {"numpy"}), f"{file} imports {name}"
+            here = (
+                ours.rpartition(".")[0] if ours.count(".") == 2 else ours
+            )  # files of one package may import each other
+            assert {ours, here} & (ALLOWED_IMPORTS[pattern] | sys.stdlib_module_names | {"numpy"}), (
+                f"{file} imports {name}"
+            )
 
 
 def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
@@ -156,8 +165,8 @@ def test_importing_and_playing_an_environment_is_quick_and_loads_no_torch() -> N
         "import sys, time; start = time.process_time(); import gymnasium, numpy, pettingzoo\n"
         "libraries = time.process_time() - start; import pettingllms_envs\n"
         "ours = time.process_time() - start - libraries\n"
-        "rooms = {'sandbox', 'graders', 'evaluation', 'datasets'}\n"
-        "early = {f'pettingllms_envs.{room}' for room in rooms} & set(sys.modules)\n"
+        "packages = {'sandbox', 'graders', 'agents', 'episodes', 'evaluation', 'datasets'}\n"
+        "early = {f'pettingllms_envs.{package}' for package in packages} & set(sys.modules)\n"
         "env = pettingllms_envs.make('plan_path'); env.reset(seed=0); env.step('Moves: U')\n"
         f"print(ours / libraries, *sorted(early | {MODEL_LIBRARIES!r} & set(sys.modules)))"
     )

@@ -89,10 +89,10 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play what is missing of the benchmark, and show its numbers."""
+    from pettingllms_envs.episodes.episode import Rules
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
     from pettingllms_envs.evaluation import data_label, teams
-    from pettingllms_envs.evaluation.observing import prompt_of
-    from pettingllms_envs.evaluation.play import Rules
+    from pettingllms_envs.observations import prompt_of
 
     check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, max_steps=1)
     chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
@@ -132,7 +132,9 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
     Raises:
         ValueError: An agent cannot be read, or a role is nobody's.
     """
-    from pettingllms_envs.evaluation import lineup, teams
+    from pettingllms_envs.agents.spec import Spec, assign
+    from pettingllms_envs.evaluation import teams
+    from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL
 
     texts = list(args.agents) if texts is None else texts
     if getattr(args, "team", None) is not None:
@@ -147,8 +149,8 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
         texts = ["api"]
     teams.check_roles(texts, roles)
     found = {}
-    for agent, spec in lineup.assign(texts, roles).items():
-        if spec.kind in lineup.WITHOUT_MODEL:
+    for agent, spec in assign(texts, roles).items():
+        if spec.kind in WITHOUT_MODEL:
             found[agent] = spec
             continue
         of_server = ("base_url", "key_env", "timeout", "patience")
@@ -157,7 +159,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
             found[agent] = teams.spec_of(spec, agent, roles[agent], own)
             continue
         target = spec.target or (args.model if spec.kind == "api" else None)
-        found[agent] = lineup.Spec(spec.kind, target, {**own, **spec.options})
+        found[agent] = Spec(spec.kind, target, {**own, **spec.options})
     return found
 
 
@@ -167,11 +169,11 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         ValueError: One is no number where one is expected.
     """
-    from pettingllms_envs.evaluation import lineup
+    from pettingllms_envs.agents.spec import option
 
     given = {name: getattr(args, name, None) for name in OPTIONS}
     return {
-        name: lineup.option(name, value) if isinstance(value, str) else value
+        name: option(name, value) if isinstance(value, str) else value
         for name, value in given.items()
         if value is not None
     }

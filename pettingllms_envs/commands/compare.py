@@ -50,7 +50,7 @@ def say_data(console: Console, runs: list[Any]) -> None:
 
 def read_run(text: str) -> Any:
     """A run, and what it is called: the folder's name, unless another is given."""
-    from pettingllms_envs.evaluation import record
+    from pettingllms_envs.episodes import files
     from pettingllms_envs.evaluation.compare import Run
 
     name, equals, folder = text.partition("=")
@@ -60,7 +60,7 @@ def read_run(text: str) -> Any:
         if equals and path == Path(folder)
         else (path.resolve().parent if path.suffix == ".jsonl" else path.resolve()).name
     )
-    return Run(name, record.read_header(path), record.read(path, whole=False))
+    return Run(name, files.read_header(path), files.read(path, whole=False))
 
 
 def show(console: Console, comparison: Any) -> None:

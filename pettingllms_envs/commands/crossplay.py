@@ -35,8 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the cells that are not there yet, and show them."""
+    from pettingllms_envs.agents.spec import NO_MATTER
     from pettingllms_envs.evaluation.bench import of_run, with_options
-    from pettingllms_envs.evaluation.lineup import NO_MATTER
 
     check_at_least(args, concurrency=1)
     alone = args.ablate or args.solo
@@ -85,10 +85,11 @@ def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any],
 
 def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
     """Each role by each partner, and how much is lost or won."""
-    from pettingllms_envs.evaluation import compare, crossplay, lineup
+    from pettingllms_envs.agents.spec import assign
+    from pettingllms_envs.evaluation import compare, crossplay
 
     with at_the_door():
-        partners = {text: lineup.assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
+        partners = {text: assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
         cells = crossplay.ablation(bench, partners)
     played, status = {}, 0
     for (role, partner), changed in cells.items():

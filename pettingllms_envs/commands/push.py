@@ -23,14 +23,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Say what would be uploaded, ask, upload."""
-    from pettingllms_envs.evaluation import hub, record  # with numpy's random numbers
+    from pettingllms_envs.episodes import files  # with numpy's random numbers
+    from pettingllms_envs.evaluation import hub
 
     folder: Path = args.run_folder
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", args.repo):
         refuse(f"the repository is {args.repo!r}; expected NAME/REPOSITORY. Write me/sokoban-qwen3.")
     with at_the_door():
-        header = record.read_header(folder)
-        found = hub.files(folder)
+        header = files.read_header(folder)
+        found = hub.pushed_files(folder)
         sizes = ", ".join(f"{file.name} ({decimal(file.stat().st_size)})" for file in found)
     kind = "public" if args.public else "private"
     console.print(Text(f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md"), soft_wrap=True)

@@ -26,12 +26,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Write the page, or serve it until Ctrl-C."""
-    from pettingllms_envs.evaluation import record
+    from pettingllms_envs.episodes import files
     from pettingllms_envs.page import build, page  # with numpy's random numbers, for the intervals
     from pettingllms_envs.page.serve import server
 
     with at_the_door():
-        folder = record.find_run(args.run_folder)
+        folder = files.find_run(args.run_folder)
     if not args.serve:
         with at_the_door():
             written = build(folder, args.output)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import Spec, from_identity
+from pettingllms_envs.episodes.episode import Instance, Rules
+from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, header, write_json
+from pettingllms_envs.episodes.observing import problem_of
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL, Spec, from_identity, open_all
-from pettingllms_envs.evaluation.observing import problem_of
-from pettingllms_envs.evaluation.play import Instance, Rules
-from pettingllms_envs.evaluation.record import ANY_INSTANCE, REPORT, Row, header, write_json
+from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL, open_all
 from pettingllms_envs.evaluation.runner import Ended, Folder, Plan, instances_digest, run
 from pettingllms_envs.instances import published
 from pettingllms_envs.settings import check_survives, to_json

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import Spec
 from pettingllms_envs.evaluation.bench import Bench, roles_of
-from pettingllms_envs.evaluation.lineup import Spec
 
 
 SOLO = "single"

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_envs.evaluation.play import Course, Instance, Rules
-from pettingllms_envs.evaluation.record import Row, made_with, problem
+from pettingllms_envs.episodes.episode import Course, Instance, Rules
+from pettingllms_envs.episodes.files import Row, made_with, problem
 from pettingllms_envs.evaluation.statistics import Interval, bootstrap
 
 

@@ -1,237 +1,24 @@
-"""Who plays which role, as it is written on a command line, and how that becomes agents.
+"""From agents in words (`pettingllms_envs.agents.spec`) to agents: the kinds that there are, and what opens each.
 
-    oracle                                  every role
-    drafter=oracle planner=api              a role each
-    planner=api:MODEL,temperature=0.2,stop=</plan>
-    planner=transformers:path/to/model,adapter=path/to/adapter
-    drafter=scripted:replies.txt  drafter=recorded:outputs/my_run
-    team:plan-path-team                     a trained team, each role by its own policy (`teams.py`)
-
-`[ROLE=]KIND[:TARGET][,OPTION=VALUE]...`; a comma or a backslash in a value is written with a backslash before it. A
-package brings kinds of its own by entry points of the group `pettingllms.agents`, each an `Opener`.
+A package brings kinds of its own by entry points of the group `pettingllms.agents`, each an `Opener`.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Protocol
 
-from pettingllms_envs.evaluation import file_digest
-from pettingllms_envs.evaluation.agents import Agent, Null, Oracle, Random, Recorded, from_file
-from pettingllms_envs.evaluation.record import read
+from pettingllms_envs.agents.base import Agent, Null, Oracle, Random, from_file
+from pettingllms_envs.agents.spec import Opened, Opener, Plain, Spec
+from pettingllms_envs.episodes.files import read
+from pettingllms_envs.episodes.recorded import Recorded
 
 
 GROUP = "pettingllms.agents"
-NUMBERS: Mapping[str, Callable[[str], float | int]] = {
-    "temperature": float,
-    "top_p": float,
-    "min_p": float,
-    "repetition_penalty": float,
-    "top_k": int,
-    "max_tokens": int,
-    "timeout": float,
-    "patience": float,
-}
 WITHOUT_MODEL = ("oracle", "random", "null", "scripted", "recorded")
 """Kinds of agents that need no model."""
-
-NO_MATTER = ("timeout", "patience")
-"""Options that decide how long is waited, and nothing that is answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """An agent in words.
-
-    Args:
-        kind: Such as `"oracle"` or `"api"`.
-        target: What comes after the colon: a model, a file.
-        options: By name; numbers as numbers, `stop` a list of texts, `extra` an object.
-    """
-
-    kind: str
-    target: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """All that decides its replies, in plain JSON data; `from_identity` reads it."""
-        said = {name: value for name, value in sorted(self.options.items()) if name not in NO_MATTER}
-        whole = {"kind": self.kind, "target": self.target, **said}
-        if self.kind == "scripted" and self.target is not None:
-            whole["sha256"] = hashlib.sha256(Path(self.target).read_bytes()).hexdigest()
-        if "team" in self.options:  # which may have been trained further
-            folder = Path(self.options.get("adapter") or self.target or "")
-            whole["sha256"] = file_digest.of_model(folder) if folder.is_dir() else None
-        return whole
-
-    def with_defaults(self, defaults: Mapping[str, Any]) -> Spec:
-        """With these options where it has none of its own."""
-        return replace(self, options={**defaults, **self.options})
-
-    def refuse_unknown(self, known: Iterable[str], *, target: str | None) -> None:
-        """Raise `ValueError` for an option that its kind does not have.
-
-        Args:
-            known: Those that there are.
-            target: What its target is, or None if it has none.
-        """
-        known = tuple(known)
-        for name in self.options:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                expected = ", ".join(known) or "none"
-                raise ValueError(f"{self.kind} got the option {name!r}; expected one of: {expected}.{hint}")
-        if (target is None) != (self.target is None):
-            expected = "no target" if target is None else f"{self.kind}:{target}"
-            given = self.kind if self.target is None else f"{self.kind}:{self.target}"
-            raise ValueError(f"the agent is {given!r}; expected {expected}. Write it so.")
-
-
-class Opened(Protocol):
-    """Agents, ready to be asked."""
-
-    @property
-    def agents(self) -> Mapping[str, Agent]:
-        """By the names that were asked for."""
-        ...
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """Of the libraries that answer."""
-        ...
-
-    def close(self) -> None:
-        """Give back what they hold."""
-        ...
-
-
-Opener = Callable[[Mapping[str, Spec], int], Opened]
-"""From the specs of one kind, by agent, and the number of requests at once, to agents. It may raise `ValueError`.
-
-All specs of a kind come together, so that two roles on one model load it once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """Agents that hold nothing."""
-
-    agents: Mapping[str, Agent]
-    versions: Mapping[str, str] = field(default_factory=dict)
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-
-def parse(text: str) -> tuple[str | None, Spec]:
-    """An agent as it is written above, and the role that it is for, or None for all.
-
-    Raises:
-        ValueError: It cannot be read.
-    """
-    role = None
-    if named := re.match(r"([A-Za-z]\w*)=(?=[A-Za-z])", text):
-        role, text = named[1], text[named.end() :]
-    head, *rest = [re.sub(r"\\(.)", r"\1", part) for part in re.findall(r"(?:^|(?<=,))((?:\\.|[^,\\])*)(?:,|$)", text)]
-    kind, colon, target = head.partition(":")
-    if not re.fullmatch(r"[A-Za-z]\w*", kind) or (colon and not target):
-        raise ValueError(
-            f"the agent {text!r} cannot be read; expected [ROLE=]KIND[:TARGET][,OPTION=VALUE]..., such as "
-            "planner=api:my-model,temperature=0.2. See `pettingllms bench --help`."
-        )
-    options: dict[str, Any] = {}
-    for part in rest:
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise ValueError(
-                f"the agent's option {part!r} has no value; expected OPTION=VALUE. Write a \\ before a "
-                "comma that belongs to a value."
-            )
-        if name == "stop":
-            options.setdefault("stop", []).append(value)
-        else:
-            options[name] = option(name, value)
-    return role, Spec(kind, target or None, options)
-
-
-def option(name: str, value: str) -> Any:
-    """The value of an option as it is meant.
-
-    Raises:
-        ValueError: It is no number, or no JSON object, where one is expected.
-    """
-    if name in NUMBERS:
-        try:
-            number = NUMBERS[name](value)
-            if math.isfinite(number):
-                return number
-            raise ValueError
-        except ValueError:
-            what = "a whole number" if NUMBERS[name] is int else "a number"
-            raise ValueError(f"{name} is {value!r}; expected {what}. Mend it.") from None
-    if name == "extra":
-        try:
-            found = json.loads(value)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise ValueError(
-                f"extra is {value!r}; expected a JSON object of further fields of the request, such as "
-                '{"chat_template_kwargs": {"enable_thinking": false}}.'
-            )
-        return found
-    return value
-
-
-def from_identity(identity: Mapping[str, Any]) -> Spec:
-    """The spec that `Spec.identity` was of."""
-    options = {name: value for name, value in identity.items() if name not in ("kind", "target", "sha256")}
-    return Spec(identity["kind"], identity["target"], options)
-
-
-def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
-    """Who plays each agent.
-
-    Args:
-        texts: As they are written; one without a role is for those that no other names.
-        roles: The role of each agent, `{"planner_0": "planner"}`.
-
-    Raises:
-        ValueError: A role is unknown, named twice, or nobody's.
-    """
-    general: Spec | None = None
-    own: dict[str, Spec] = {}
-    for text in texts:
-        role, spec = parse(text)
-        if role is None:
-            if general is not None:
-                raise ValueError(
-                    f"the agents {' '.join(texts)} have two for every role; expected one. Name the roles."
-                )
-            general = spec
-            continue
-        if role not in {*roles, *roles.values()}:
-            known = ", ".join(roles.values())
-            raise ValueError(f"there is no role {role!r}; expected one of: {known}. See `pettingllms info ENV`.")
-        if role in own:
-            raise ValueError(f"the role {role!r} has two agents; expected one. Leave one out.")
-        own[role] = spec
-    found: dict[str, Spec] = {}
-    for agent, role in roles.items():
-        played = own.get(agent) or own.get(role) or general
-        if played is None:
-            raise ValueError(f"nobody plays the role {role!r}; expected an agent for it. Add {role}=oracle, say.")
-        found[agent] = played
-    return found
 
 
 def open_all(specs: Mapping[str, Spec], concurrency: int) -> Crew:
@@ -321,7 +108,7 @@ def _of_files(target: str, make: Callable[[Path], Agent]) -> Opener:
 
 
 def _open_apis(specs: Mapping[str, Spec], concurrency: int) -> Opened:
-    from pettingllms_envs.evaluation.api import open_apis  # with an HTTP client, which the others do without
+    from pettingllms_envs.agents.openai import open_apis  # with an HTTP client, which the others do without
 
     return open_apis(specs, concurrency)
 

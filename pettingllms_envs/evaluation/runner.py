@@ -19,18 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation.agents import Agent, AgentRefused
-from pettingllms_envs.evaluation.play import Instance, Rules, Stopped, episode
-from pettingllms_envs.evaluation.record import (
-    EPISODES,
-    REPORT,
-    RUN,
-    place,
-    read_header,
-    tidy,
-    write_json,
-    write_line,
-)
+from pettingllms_envs.agents.base import Agent, AgentRefused
+from pettingllms_envs.episodes.episode import Instance, Rules, Stopped, episode
+from pettingllms_envs.episodes.files import EPISODES, REPORT, RUN, place, read_header, tidy, write_json, write_line
 
 
 MOST_ERRORS_IN_A_ROW = 20

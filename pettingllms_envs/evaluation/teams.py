@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation.lineup import Spec, parse
+from pettingllms_envs.agents.spec import Spec, parse
 
 
 TEAM = "team.json"

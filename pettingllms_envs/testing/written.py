@@ -5,19 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pettingllms_envs.testing.play import (
-    Case,
-    Failed,
-    Skipped,
-    Start,
-    best,
-    episode,
-    oracle_of,
-    over,
-    scripted,
-    short,
-    told,
-)
+from pettingllms_envs.episodes.difference import short
+from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, best, episode, oracle_of, over, scripted, told
 from pettingllms_envs.testing.shown import expect_texts
 
 

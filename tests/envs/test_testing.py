@@ -21,12 +21,12 @@ from pettingzoo.utils import BaseWrapper
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.episodes.difference import difference
 from pettingllms_envs.plan_path_v0 import raw_env
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import CHECKS, Report, Result, check, conforms, written
 from pettingllms_envs.testing.floors import pieces
-from pettingllms_envs.testing.play import difference
 from pettingllms_envs.testing.shown import telling
 from pettingllms_envs.workflows.single import Single
 

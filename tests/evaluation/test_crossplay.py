@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import Spec
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import crossplay
-from pettingllms_envs.evaluation.lineup import Spec
 
 
 def bench(drafter: str, planner: str, env: str = "plan_path", **settings: Any) -> benches.Bench:

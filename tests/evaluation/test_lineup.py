@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
-from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked
-from pettingllms_envs.evaluation.lineup import Spec, assign, from_identity, open_all, parse
-from pettingllms_envs.evaluation.play import Instance, Rules, episode
-from pettingllms_envs.evaluation.record import write_line
+from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Asked
+from pettingllms_envs.agents.spec import Spec, assign, from_identity, parse
+from pettingllms_envs.episodes.episode import Instance, Rules, episode
+from pettingllms_envs.episodes.files import write_line
+from pettingllms_envs.evaluation.lineup import open_all
 
 
 ROLES = {"drafter_0": "drafter", "planner_0": "planner"}

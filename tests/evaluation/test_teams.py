@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import cli
+from pettingllms_envs.agents.spec import Spec, from_identity
 from pettingllms_envs.commands.bench import specs
-from pettingllms_envs.evaluation.lineup import Spec, from_identity
 from pettingllms_envs.evaluation.teams import notes, read_team
 
 

@@ -37,9 +37,7 @@ def trainer(model: Any, folder: Path, **options: Any) -> MultiAgentGRPOTrainer:
 def test_a_checkpoint_of_an_older_layout_is_refused_with_what_to_do(model_path: str, tmp_path: Path) -> None:
     adapter = LoraConfig(r=1, target_modules=["q_proj"], task_type="CAUSAL_LM")
     run = trainer(model_path, tmp_path, policies="lora", peft_config=adapter)
-    with pytest.raises(
-        ValueError, match=r"in an older layout \(format 2, expected 3\)\. Resume with"
-    ):
+    with pytest.raises(ValueError, match=r"in an older layout \(format 2, expected 3\)\. Resume with"):
         run.train(resume_from_checkpoint=str(OLDER / "checkpoint-1"))
 
 

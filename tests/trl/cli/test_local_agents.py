@@ -23,9 +23,11 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3ForCausalLM
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import Spec
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.episode import Instance, Rules, episode
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import lineup, play, record
-from pettingllms_envs.evaluation.lineup import Spec
+from pettingllms_envs.evaluation import lineup
 from pettingllms_trl.cli.local_agents import Gathering, Prompt, PromptTooLong
 from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
 
@@ -138,7 +140,7 @@ def test_a_prompt_without_room_for_a_reply_is_an_error_row_and_no_failure(model_
     env = pettingllms_envs.make("plan_path", size=30)  # more than the 1,024 letters that the model can read
     env.reset(seed=0)
     with opened(dict.fromkeys(env.possible_agents, Spec("transformers", model_path, {"max_tokens": 2}))) as agents:
-        row = play.episode(env, play.Instance(0, 0), 0, agents, play.Rules())
+        row = episode(env, Instance(0, 0), 0, agents, Rules())
     assert row["error"]["kind"] == "refused"
     assert row["error"]["message"].startswith("PromptTooLong: the prompt has ")
 
@@ -286,7 +288,7 @@ def test_vllm_serve_plays_a_benchmark_and_repeats_it_under_its_seed(vllm_serve: 
     assert one.report["agents"]["planner_0"]["completion_tokens"] > 48
     assert one.report["agents"]["planner_0"]["models"] == ["tiny"]
     assert [row["digest"] for row in one.ended.rows] == [row["digest"] for row in two.ended.rows]
-    assert len({step["reply"] for row in record.read(tmp_path / "8") for step in row["steps"]}) > 80
+    assert len({step["reply"] for row in files.read(tmp_path / "8") for step in row["steps"]}) > 80
     long = replace(bench, settings={"size": 30, "num_turns": 1}, samples=1)  # more letters than the model can read
     errors = benches.play(long, tmp_path / "long", concurrency=8).report["episodes"]["errors"]
     assert errors == {"refused": 6}

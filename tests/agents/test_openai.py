@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from chat_server import ChatServer, Faults, serving
-from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked
-from pettingllms_envs.evaluation.api import ChatApi, Endpoint, endpoint_of
-from pettingllms_envs.evaluation.lineup import Spec, parse
+from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Asked
+from pettingllms_envs.agents.openai import ChatApi, Endpoint, endpoint_of
+from pettingllms_envs.agents.spec import Spec, parse
 from pettingllms_envs.server_errors import one_line
 
 

@@ -10,10 +10,10 @@ import pytest
 
 import pettingllms_envs
 from echo_env import Echo
-from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Oracle, Random, Scripted
-from pettingllms_envs.evaluation.play import Instance, Rules, episode
-from pettingllms_envs.evaluation.record import write_line
-from pettingllms_envs.evaluation.replay import Difference, changed, replay, same_bytes
+from pettingllms_envs.agents.base import AgentFailed, Asked, Oracle, Random, Scripted
+from pettingllms_envs.episodes.episode import Instance, Rules, episode
+from pettingllms_envs.episodes.files import write_line
+from pettingllms_envs.episodes.replay import Difference, changed, replay, same_bytes
 
 
 def row_of(name: str = "plan_path", *, planner: Any = None, seed: int = 3, **settings: Any) -> dict[str, Any]:

@@ -9,20 +9,20 @@ threads, and what it answers must follow from what it was asked, the seed includ
 | `random`   | a sample of the action space                                               |
 | `null`     | nothing: the empty reply                                                   |
 | `scripted` | those of a file, or of a function of yours                                 |
-| `recorded` | those of a recorded run, where the prompt is the same                      |
-| `api`      | a model behind an OpenAI-compatible server (`api.py`)                      |
+| `recorded` | those of a recorded run, to the same prompts (`episodes/recorded.py`)       |
+| `api`      | a model behind an OpenAI-compatible server (`openai.py`)                   |
 | others     | of the entry-point group `pettingllms.agents`: `transformers`, `vllm`      |
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pettingllms_envs.evaluation.observing import Message, messages_of
+from pettingllms_envs.observations import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,37 +164,3 @@ def from_file(file: Path) -> Scripted:
     if not isinstance(replies, list) or not replies or not all(isinstance(reply, str) for reply in replies):
         raise ValueError(f"{file} has no replies; expected a JSON list of texts, or a reply a line. Write some.")
     return Scripted(lambda asked: str(replies[asked.step % len(replies)]))
-
-
-class Recorded:
-    """Replies of a recorded run, each to the very prompt it was given to.
-
-    Args:
-        rows: Of the run, as `pettingllms_envs.evaluation.record` has them.
-    """
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._steps = {(row["instance"]["index"], row["sample"]): row["steps"] for row in rows}
-
-    def reply(self, asked: Asked) -> Reply:
-        """See `Agent`.
-
-        Raises:
-            AgentFailed: The record has no such step, or another prompt there.
-        """
-        where = f"instance {asked.instance}, sample {asked.sample}, step {asked.step}"
-        steps = self._steps.get((asked.instance, asked.sample), ())
-        if asked.step >= len(steps):
-            raise AgentFailed("diverged", f"the record has no {where}; expected one for each prompt.")
-        step = steps[asked.step]
-        if step["agent"] != asked.agent or list(asked.messages) != messages_of(step):
-            raise AgentFailed("diverged", f"the record has another prompt at {where} of {asked.agent}.")
-        tokens = step["tokens"]
-        return Reply(
-            text=step["reply"],
-            reasoning=step["reasoning"],
-            prompt_tokens=tokens["prompt"],
-            completion_tokens=tokens["completion"],
-            finish=step["finish"],
-            model=step["model"],
-        )

@@ -24,9 +24,9 @@ from typing import Any
 
 import httpx2
 
-from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked, Reply
-from pettingllms_envs.evaluation.first_contact import FirstContact
-from pettingllms_envs.evaluation.lineup import NO_MATTER, Opened, Spec
+from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Asked, Reply
+from pettingllms_envs.agents.first_contact import FirstContact
+from pettingllms_envs.agents.spec import NO_MATTER, Opened, Spec
 from pettingllms_envs.server_errors import one_line
 
 
@@ -137,7 +137,7 @@ class Notices:
 
 
 class ChatApi:
-    """Asks a server; see `pettingllms_envs.evaluation.agents.Agent`.
+    """Asks a server; see `pettingllms_envs.agents.base.Agent`.
 
     Args:
         endpoint: Whom.

@@ -12,10 +12,10 @@ import pytest
 
 import pettingllms_envs
 from echo_env import Echo
-from pettingllms_envs.evaluation import record
-from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Null, Oracle, Reply, Scripted
-from pettingllms_envs.evaluation.observing import prompt_of
-from pettingllms_envs.evaluation.play import Instance, Rules, Stopped, derived_seed, episode
+from pettingllms_envs.agents.base import AgentFailed, Asked, Null, Oracle, Reply, Scripted
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.episode import Instance, Rules, Stopped, derived_seed, episode
+from pettingllms_envs.observations import prompt_of
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -75,7 +75,7 @@ def test_the_documented_example_is_this_very_row() -> None:
 
 def test_every_documented_field_of_the_header_is_there() -> None:
     documented = json.loads(re.findall(r"```json\n(.*?)```", DOCS.read_text(), re.S)[0])
-    made = record.header("bench", {}, {})
+    made = files.header("bench", {}, {})
     assert list(documented) == list(made)
     assert set(documented["versions"]) == set(made["versions"])
     assert set(documented["machine"]) == set(made["machine"])
@@ -85,14 +85,14 @@ def test_the_digest_knows_nothing_of_clocks_and_tells_everything_else() -> None:
     one, other = silent_drafter(), silent_drafter()
     other["timing"] = {"began": 0.0, "seconds": 9.0}
     other["steps"][0]["timing"] = {"seconds": 9.0, "tries": 4}
-    assert one["digest"] == other["digest"] == record.digest(other)
+    assert one["digest"] == other["digest"] == files.digest(other)
     other["steps"][1]["reply"] += " "
-    assert record.digest(other) != one["digest"]
+    assert files.digest(other) != one["digest"]
 
 
 def test_a_row_survives_whatever_a_model_writes() -> None:
     row = echo('\ud800 \x00 \u2028 \N{GRINNING FACE} \\ "')
-    line = record.write_line(row)
+    line = files.write_line(row)
     assert line.isascii()
     assert line.count("\n") == 1
     assert json.loads(line) == row
@@ -218,7 +218,7 @@ def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str, message:
     file = tmp_path / "episodes.jsonl"
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
-        record.read(file)
+        files.read(file)
 
 
 def test_a_file_is_put_in_order_and_of_two_rows_of_an_episode_the_last_one_stays(tmp_path: Path) -> None:
@@ -227,15 +227,15 @@ def test_a_file_is_put_in_order_and_of_two_rows_of_an_episode_the_last_one_stays
         row["instance"]["index"], row["sample"] = index, sample
     rows[3]["steps"][0]["reply"] = "again"
     file = tmp_path / "episodes.jsonl"
-    file.write_text("".join(map(record.write_line, rows)) + '{"half')
-    light = record.tidy(file)
-    assert file.read_text() == "".join(map(record.write_line, (rows[2], rows[1], rows[3])))
-    assert light == record.read(file, whole=False)
+    file.write_text("".join(map(files.write_line, rows)) + '{"half')
+    light = files.tidy(file)
+    assert file.read_text() == "".join(map(files.write_line, (rows[2], rows[1], rows[3])))
+    assert light == files.read(file, whole=False)
     assert "prompt" not in light[0]["steps"][0]
-    assert record.tidy(file, keep=lambda row: row["sample"] == 1) == [light[1]]
+    assert files.tidy(file, keep=lambda row: row["sample"] == 1) == [light[1]]
 
 
 def test_a_line_that_a_kill_left_half_written_is_left_out(tmp_path: Path) -> None:
-    line = record.write_line(silent_drafter())
+    line = files.write_line(silent_drafter())
     (tmp_path / "episodes.jsonl").write_text(line + line[:100])
-    assert len(record.read(tmp_path)) == 1
+    assert len(files.read(tmp_path)) == 1

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pettingllms_envs.evaluation.observing import state_hash
-from pettingllms_envs.evaluation.play import Course, Instance, Rules
-from pettingllms_envs.evaluation.record import Row, digest, write_line
-from pettingllms_envs.testing.play import difference
+from pettingllms_envs.episodes.difference import difference
+from pettingllms_envs.episodes.episode import Course, Instance, Rules
+from pettingllms_envs.episodes.files import Row, digest, write_line
+from pettingllms_envs.episodes.observing import state_hash
 
 
 UNTIL_THE_END = Rules(max_steps=2**62)

@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pettingllms_envs.evaluation.agents import Agent, AgentFailed, Asked, Reply
-from pettingllms_envs.evaluation.observing import (
+from pettingllms_envs.agents.base import Agent, AgentFailed, Asked, Reply
+from pettingllms_envs.episodes.files import FORMAT, digest
+from pettingllms_envs.episodes.observing import (
     answer_of,
     messages_of,
     parts_of,
     plain,
     problem_of,
-    prompt_of,
     recorded,
     state_hash,
 )
-from pettingllms_envs.evaluation.record import FORMAT, digest
+from pettingllms_envs.observations import prompt_of
 
 
 @dataclass(frozen=True, slots=True)
