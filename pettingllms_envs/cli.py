@@ -19,7 +19,6 @@ What a user got wrong ends with one line, "error: what was given, what was expec
 from __future__ import annotations
 
 import argparse
-import difflib
 import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +47,7 @@ from pettingllms_envs.commands import (
     sandbox,
     view,
 )
+from pettingllms_envs.suggestions import did_you_mean
 
 
 COMMANDS = {
@@ -96,8 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unknown(what: str, given: str, known: Iterable[str], prog: str) -> str:
-    near = difflib.get_close_matches(given.strip("'").partition(" ")[0], known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(given.strip("'").partition(" ")[0], known)
     return f"{what} {given}.{hint} `{prog} --help` shows what there is."
 
 

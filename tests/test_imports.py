@@ -32,14 +32,14 @@ JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms
 # What the files of a pattern may import of pettingllms_envs and of other libraries, beyond numpy and the standard
 # library. A file that no pattern matches may import whatever no other rule forbids.
 ALLOWED_IMPORTS = {
-    "core.py": set(),
+    "core.py": {"pettingllms_envs.suggestions"},
     "spaces.py": {"gymnasium"},
-    "boxes.py": set(),
+    "suggestions.py": set(),
     "server_errors.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},
     "instances.py": {CORE},
     "settings.py": set(),
-    "replies.py": {CORE},
+    "replies/*.py": {CORE, "pettingllms_envs.replies"},
     "rendering.py": {"PIL", "rich", CORE},
     "aec.py": {"gymnasium", "pettingzoo", CORE, "pettingllms_envs.spaces", "pettingllms_envs"},
     "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"} | JUDGING,
@@ -47,11 +47,11 @@ ALLOWED_IMPORTS = {
     | JUDGING,
     "observations.py": set(),
     "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations"}
-    | {"pettingllms_envs.server_errors"},
+    | {"pettingllms_envs.server_errors", "pettingllms_envs.suggestions"},
     "episodes/*.py": {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.observations"},
     "evaluation/*.py": {"rich", "huggingface_hub", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes"}
-    | {"pettingllms_envs.instances", "pettingllms_envs.settings"},
+    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
     "page/*.py": {
         CORE,
         "pettingllms_envs",
@@ -65,10 +65,15 @@ ALLOWED_IMPORTS = {
     "datasets/problems.py": {"pettingllms_envs.datasets.judging", "pettingllms_envs.sandbox.values"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.
     "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
-    | {"pettingllms_envs.boxes", "pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},
+    | {
+        "pettingllms_envs.replies",
+        "pettingllms_envs.suggestions",
+        "pettingllms_envs.sandbox.prelude",
+        "pettingllms_envs.sandbox.values",
+    },
     "graders/*.py": {
         CORE,
-        "pettingllms_envs.boxes",
+        "pettingllms_envs.replies",
         "pettingllms_envs.datasets.problems",
         "pettingllms_envs.graders",
         "pettingllms_envs.sandbox",
@@ -113,6 +118,28 @@ def test_a_package_of_the_environments_imports_only_what_is_allowed(pattern: str
             assert {ours, here} & (ALLOWED_IMPORTS[pattern] | sys.stdlib_module_names | {"numpy"}), (
                 f"{file} imports {name}"
             )
+
+
+@pytest.mark.parametrize("folder", ["pettingllms_envs", "benchmarks"])
+def test_no_modules_import_each_other_in_a_circle(folder: str) -> None:
+    prefix = "" if folder == "benchmarks" else "pettingllms_envs."
+    graph: dict[str, set[str]] = {}
+    for file in sources(folder):
+        name = prefix + ".".join(file.relative_to(ROOT / folder).with_suffix("").parts).removesuffix(".__init__")
+        graph[name] = imported_modules(file.read_text(encoding="utf-8"))
+    waiting = {name: found & set(graph) - {name} for name, found in graph.items()}
+    while ready := {name for name, found in waiting.items() if not found}:
+        waiting = {name: found - ready for name, found in waiting.items() if name not in ready}
+    assert sorted(waiting) == []
+
+
+def imported_modules(source: str) -> set[str]:
+    """Every module that a source imports, and every name of a `from ... import` as if it were one."""
+    names = imported(source)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
 def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:

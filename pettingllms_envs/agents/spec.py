@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import math
@@ -24,6 +23,7 @@ from typing import Any, Protocol
 
 from pettingllms_envs.agents import file_digest
 from pettingllms_envs.agents.base import Agent
+from pettingllms_envs.suggestions import did_you_mean
 
 
 NUMBERS: Mapping[str, Callable[[str], float | int]] = {
@@ -82,8 +82,7 @@ class Spec:
         known = tuple(known)
         for name in self.options:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(name, known)
                 expected = ", ".join(known) or "none"
                 raise ValueError(f"{self.kind} got the option {name!r}; expected one of: {expected}.{hint}")
         if (target is None) != (self.target is None):

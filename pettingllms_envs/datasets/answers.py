@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from pettingllms_envs.boxes import boxed
 from pettingllms_envs.datasets import rows, statements
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
+from pettingllms_envs.replies.boxes import boxed
 
 
 _DOLLAR = re.compile(r"(?<!\\)\$")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL, open_all
 from pettingllms_envs.evaluation.runner import Ended, Folder, Plan, instances_digest, run
 from pettingllms_envs.instances import published
 from pettingllms_envs.settings import check_survives, to_json
+from pettingllms_envs.suggestions import did_you_mean
 
 
 DEFAULT_LIMIT = 200
@@ -181,9 +181,8 @@ def choose(
         options["split"] = split
     for option in options:
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            do = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-            raise ValueError(f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}. {do}")
+            do = did_you_mean(option, known) or " Leave it out."
+            raise ValueError(f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}.{do}")
     if options in ({}, {"split": "test"}) and not set(settings) - ANY_INSTANCE and has_published(name):
         rows = [{key: row[key] for key in ("seed", "split", "level")} for row in published(name)][:limit]
         return Chosen("published", tuple(_instance(i, **row) for i, row in enumerate(rows)))

@@ -5,7 +5,6 @@ A package brings kinds of its own by entry points of the group `pettingllms.agen
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -14,6 +13,7 @@ from pettingllms_envs.agents.base import Agent, Null, Oracle, Random, from_file
 from pettingllms_envs.agents.spec import Opened, Opener, Plain, Spec
 from pettingllms_envs.episodes.files import read
 from pettingllms_envs.episodes.recorded import Recorded
+from pettingllms_envs.suggestions import did_you_mean
 
 
 GROUP = "pettingllms.agents"
@@ -70,9 +70,9 @@ def _opener(kind: str) -> Opener:
             "that run here."
         )
     if kind not in points:
-        near = difflib.get_close_matches(kind, kinds(), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"there is no agent of the kind {kind!r}; expected one of: {', '.join(kinds())}.{hint}")
+        hint = did_you_mean(kind, kinds())
+        known = ", ".join(kinds())
+        raise ValueError(f"there is no agent of the kind {kind!r}; expected one of: {known}.{hint}")
     try:
         opener: Opener = points[kind].load()
     except ModuleNotFoundError as error:

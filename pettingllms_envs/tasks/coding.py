@@ -21,21 +21,19 @@ from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies import PYTHON, fence, fenced_blocks
 from pettingllms_envs.sandbox.values import Limits
 from pettingllms_envs.tasks.coding_text import (
     PROGRAM_FORMAT,
     RULES,
     answer_table,
     blind_replies,
-    fenced,
     problem_text,
     write_program,
 )
 
 
 MAX_PROGRAM = 20_000
-PYTHON = {"python": "Python", "py": "Python", "python3": "Python"}
 
 
 class CodingState(NamedTuple):
@@ -222,7 +220,7 @@ class Coding:
     def show(self, state: CodingState) -> str:
         """The problem, and the program so far."""
         text = problem_text(state.problem)
-        return f"{text}\n\nThe program so far:\n{fenced(state.program, 'python')}" if state.program else text
+        return f"{text}\n\nThe program so far:\n{fence(state.program, 'python')}" if state.program else text
 
     def describe(self, before: CodingState, move: str, after: CodingState, *, proposed: bool = False) -> str:
         """How long the program is; never what it is worth."""
