@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -122,24 +123,27 @@ def test_a_package_of_the_environments_imports_only_what_is_allowed(pattern: str
 
 @pytest.mark.parametrize("folder", ["pettingllms_envs", "benchmarks"])
 def test_no_modules_import_each_other_in_a_circle(folder: str) -> None:
-    prefix = "" if folder == "benchmarks" else "pettingllms_envs."
-    graph: dict[str, set[str]] = {}
-    for file in sources(folder):
-        name = prefix + ".".join(file.relative_to(ROOT / folder).with_suffix("").parts).removesuffix(".__init__")
-        graph[name] = imported_modules(file.read_text(encoding="utf-8"))
-    waiting = {name: found & set(graph) - {name} for name, found in graph.items()}
+    prefix = "" if folder == "benchmarks" else f"{folder}."
+    files = {
+        prefix + ".".join(file.relative_to(ROOT / folder).with_suffix("").parts): file for file in sources(folder)
+    }
+    modules = {name.removesuffix(".__init__"): file for name, file in files.items()}
+    waiting = {name: imported_of(modules, file) - {name} for name, file in modules.items()}
     while ready := {name for name, found in waiting.items() if not found}:
         waiting = {name: found - ready for name, found in waiting.items() if name not in ready}
     assert sorted(waiting) == []
 
 
-def imported_modules(source: str) -> set[str]:
-    """Every module that a source imports, and every name of a `from ... import` as if it were one."""
-    names = imported(source)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom):
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+def imported_of(modules: Collection[str], file: Path) -> set[str]:
+    """Those of the modules that a file imports: `from a import b` is of `a.b` where that is a module, else of `a`."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner if inner <= set(modules) else {str(node.module)} | inner
+    return found & set(modules)
 
 
 def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
