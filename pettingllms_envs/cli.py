@@ -30,7 +30,6 @@ from rich.text import Text
 
 from pettingllms_envs.commands import (
     Refused,
-    at_the_door,
     audit,
     bench,
     check,
@@ -45,6 +44,7 @@ from pettingllms_envs.commands import (
     push,
     replay,
     sandbox,
+    user_errors,
     view,
 )
 from pettingllms_envs.suggestions import did_you_mean
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plugged = plug_ins() if not argv or argv[0] not in COMMANDS else {}
         if argv and argv[0] in plugged:
-            with at_the_door():
+            with user_errors():
                 command = plugged[argv[0]].load()
             return int(command(argv[1:]))
         if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:

@@ -308,7 +308,7 @@ def scalars(parts: Parts, roles: Iterable[str], alpha: float) -> tuple[float, ..
     return tuple(rewards)
 
 
-def worth(task: Task[State, Any], state: State) -> float:
+def team_return(task: Task[State, Any], state: State) -> float:
     """The potential plus 1 if solved: what the team rewards of an episode that ends here add up to."""
     return task.value(state) + task.solved(state)
 

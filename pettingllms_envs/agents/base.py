@@ -26,7 +26,7 @@ from pettingllms_envs.observations import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Request:
     """A reply that is wanted.
 
     Args:
@@ -93,7 +93,7 @@ class AgentRefused(Exception):
 class Agent(Protocol):
     """Replies to prompts."""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """The reply.
 
         Raises:
@@ -107,12 +107,12 @@ class Agent(Protocol):
 class Oracle:
     """The environment's own best reply; the upper bound."""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`."""
-        oracle = getattr(asked.env.unwrapped, "oracle", None)
+        oracle = getattr(request.env.unwrapped, "oracle", None)
         if oracle is None:
             raise AgentRefused(
-                f"{asked.agent} is to be played by the oracle, but {type(asked.env.unwrapped).__name__} has none; "
+                f"{request.agent} is to be played by the oracle, but {type(request.env.unwrapped).__name__} has none; "
                 "expected a method oracle(). Choose another agent."
             )
         return Reply(text=oracle())
@@ -121,17 +121,17 @@ class Oracle:
 class Random:
     """A sample of the agent's action space."""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`."""
-        space = asked.env.action_space(asked.agent)
-        space.seed(asked.seed)
+        space = request.env.action_space(request.agent)
+        space.seed(request.seed)
         return Reply(text=str(space.sample()))
 
 
 class Null:
     """The empty reply: a partner who does nothing."""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`."""
         return Reply(text="")
 
@@ -143,12 +143,12 @@ class Scripted:
         function: From what is asked to the text of the reply.
     """
 
-    def __init__(self, function: Callable[[Asked], str]) -> None:
+    def __init__(self, function: Callable[[Request], str]) -> None:
         self._function = function
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`."""
-        return Reply(text=self._function(asked))
+        return Reply(text=self._function(request))
 
 
 def from_file(file: Path) -> Scripted:
@@ -163,4 +163,4 @@ def from_file(file: Path) -> Scripted:
     replies = json.loads(text) if file.suffix == ".json" else text.splitlines()
     if not isinstance(replies, list) or not replies or not all(isinstance(reply, str) for reply in replies):
         raise ValueError(f"{file} has no replies; expected a JSON list of texts, or a reply a line. Write some.")
-    return Scripted(lambda asked: str(replies[asked.step % len(replies)]))
+    return Scripted(lambda request: str(replies[request.step % len(replies)]))

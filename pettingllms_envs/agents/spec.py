@@ -38,12 +38,12 @@ NUMBERS: Mapping[str, Callable[[str], float | int]] = {
 }
 
 
-NO_MATTER = ("timeout", "patience")
+NON_IDENTITY_OPTIONS = ("timeout", "patience")
 """Options that decide how long is waited, and nothing that is answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class AgentSpec:
     """An agent in words.
 
     Args:
@@ -59,7 +59,7 @@ class Spec:
     @property
     def identity(self) -> dict[str, Any]:
         """All that decides its replies, in plain JSON data; `from_identity` reads it."""
-        said = {name: value for name, value in sorted(self.options.items()) if name not in NO_MATTER}
+        said = {name: value for name, value in sorted(self.options.items()) if name not in NON_IDENTITY_OPTIONS}
         whole = {"kind": self.kind, "target": self.target, **said}
         if self.kind == "scripted" and self.target is not None:
             whole["sha256"] = hashlib.sha256(Path(self.target).read_bytes()).hexdigest()
@@ -68,7 +68,7 @@ class Spec:
             whole["sha256"] = file_digest.of_model(folder) if folder.is_dir() else None
         return whole
 
-    def with_defaults(self, defaults: Mapping[str, Any]) -> Spec:
+    def with_defaults(self, defaults: Mapping[str, Any]) -> AgentSpec:
         """With these options where it has none of its own."""
         return replace(self, options={**defaults, **self.options})
 
@@ -91,7 +91,7 @@ class Spec:
             raise ValueError(f"the agent is {given!r}; expected {expected}. Write it so.")
 
 
-class Opened(Protocol):
+class AgentPool(Protocol):
     """Agents, ready to be asked."""
 
     @property
@@ -109,14 +109,14 @@ class Opened(Protocol):
         ...
 
 
-Opener = Callable[[Mapping[str, Spec], int], Opened]
+AgentFactory = Callable[[Mapping[str, AgentSpec], int], AgentPool]
 """From the specs of one kind, by agent, and the number of requests at once, to agents. It may raise `ValueError`.
 
 All specs of a kind come together, so that two roles on one model load it once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class StatelessAgents:
     """Agents that hold nothing."""
 
     agents: Mapping[str, Agent]
@@ -126,7 +126,7 @@ class Plain:
         """Nothing to give back."""
 
 
-def parse(text: str) -> tuple[str | None, Spec]:
+def parse(text: str) -> tuple[str | None, AgentSpec]:
     """An agent as it is written above, and the role that it is for, or None for all.
 
     Raises:
@@ -154,7 +154,7 @@ def parse(text: str) -> tuple[str | None, Spec]:
             options.setdefault("stop", []).append(value)
         else:
             options[name] = option(name, value)
-    return role, Spec(kind, target or None, options)
+    return role, AgentSpec(kind, target or None, options)
 
 
 def option(name: str, value: str) -> Any:
@@ -186,13 +186,13 @@ def option(name: str, value: str) -> Any:
     return value
 
 
-def from_identity(identity: Mapping[str, Any]) -> Spec:
-    """The spec that `Spec.identity` was of."""
+def from_identity(identity: Mapping[str, Any]) -> AgentSpec:
+    """The spec that `AgentSpec.identity` was of."""
     options = {name: value for name, value in identity.items() if name not in ("kind", "target", "sha256")}
-    return Spec(identity["kind"], identity["target"], options)
+    return AgentSpec(identity["kind"], identity["target"], options)
 
 
-def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
+def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, AgentSpec]:
     """Who plays each agent.
 
     Args:
@@ -202,8 +202,8 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
     Raises:
         ValueError: A role is unknown, named twice, or nobody's.
     """
-    general: Spec | None = None
-    own: dict[str, Spec] = {}
+    general: AgentSpec | None = None
+    own: dict[str, AgentSpec] = {}
     for text in texts:
         role, spec = parse(text)
         if role is None:
@@ -219,7 +219,7 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
         if role in own:
             raise ValueError(f"the role {role!r} has two agents; expected one. Leave one out.")
         own[role] = spec
-    found: dict[str, Spec] = {}
+    found: dict[str, AgentSpec] = {}
     for agent, role in roles.items():
         played = own.get(agent) or own.get(role) or general
         if played is None:

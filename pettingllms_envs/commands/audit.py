@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import at_the_door, counted, refuse
+from pettingllms_envs.commands import counted, refuse, user_errors
 from pettingllms_envs.commands.bench import say
 
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     path: Path = args.run_folder
     if args.replies < 1:
         refuse(f"--replies is {args.replies}; expected 1 or more. Leave it out for 100.")
-    with at_the_door():
+    with user_errors():
         record_at, tables = _found(path)
         if record_at is not None:
             what, findings = _of_record(record_at)

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import at_the_door, counted
+from pettingllms_envs.commands import counted, user_errors
 from pettingllms_envs.commands.bench import say
 
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     """Show who does better, and whether that can be told."""
     from pettingllms_envs.evaluation import compare as comparing
 
-    with at_the_door():
+    with user_errors():
         runs = [read_run(text) for text in args.runs]
         comparison = comparing.compare(runs)
         if args.json is not None:

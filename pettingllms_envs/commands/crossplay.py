@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import at_the_door, refuse
+from pettingllms_envs.commands import refuse, user_errors
 from pettingllms_envs.commands.bench import add_running, check_at_least, missing, sampling, say, watched
 from pettingllms_envs.commands.compare import read_run, say_data, show
 
@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the cells that are not there yet, and show them."""
-    from pettingllms_envs.agents.spec import NO_MATTER
+    from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS
     from pettingllms_envs.evaluation.bench import of_run, with_options
 
     check_at_least(args, concurrency=1)
@@ -46,9 +46,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse("crossplay got one run; expected two or more, or --ablate, or --solo. Add one.")
     if args.output is None:
         args.output = Path("outputs") / "crossplay"
-    with at_the_door():
+    with user_errors():
         runs = {each.name: each for each in map(read_run, args.runs)}
-        waiting = {name: value for name, value in sampling(args).items() if name in NO_MATTER}
+        waiting = {name: value for name, value in sampling(args).items() if name in NON_IDENTITY_OPTIONS}
         benches = {
             name: with_options(of_run(each.header, each.rows, name), "api", waiting) for name, each in runs.items()
         }
@@ -70,7 +70,7 @@ def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any],
     """The matrix of runs."""
     from pettingllms_envs.evaluation import crossplay
 
-    with at_the_door():
+    with user_errors():
         role = args.role or crossplay.last_role(next(iter(benches.values())))
         cells = crossplay.matrix(benches, role)
     played, status = {}, 0
@@ -88,7 +88,7 @@ def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -
     from pettingllms_envs.agents.spec import assign
     from pettingllms_envs.evaluation import compare, crossplay
 
-    with at_the_door():
+    with user_errors():
         partners = {text: assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
         cells = crossplay.ablation(bench, partners)
     played, status = {}, 0
@@ -98,7 +98,7 @@ def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -
         status = max(status, cell_status)
     roles = list(dict.fromkeys(role for role, _ in cells))
     grid(console, played, roles, list(partners), f"{team.name}, but role \\ by")
-    with at_the_door():
+    with user_errors():
         show(console, compare.compare([team, *played.values()], against_first=True))
     return status
 
@@ -107,14 +107,14 @@ def soloed(args: argparse.Namespace, console: Console, team: Any, bench: Any) ->
     """One agent against the team."""
     from pettingllms_envs.evaluation import compare, crossplay, metrics
 
-    with at_the_door():
+    with user_errors():
         tokens = metrics.report(team.header, team.rows)["tokens"]
         budget = None if tokens is None else max(1, round(tokens["mean"]))
         alone = crossplay.solo(bench, args.role, episode_tokens=budget)
     solo, status = _cell(args, console, "solo", alone)
     turns = alone.settings["num_turns"]
     say(console, f"\nAlone: up to {turns} calls an episode" + (f", none after {budget:,} tokens." if budget else "."))
-    with at_the_door():
+    with user_errors():
         show(console, compare.compare([team, solo]))
     return status
 

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import at_the_door, counted, refuse, setting
+from pettingllms_envs.commands import counted, refuse, setting, user_errors
 from pettingllms_envs.commands.bench import bar, say
 
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.episodes import files
     from pettingllms_envs.episodes.replay import replay, same_bytes
 
-    with at_the_door():
+    with user_errors():
         header, rows = files.read_header(args.file), files.read(args.file)
         if not rows:
             refuse(f"{args.file} has no episode yet; expected at least one. Wait for it, or name another run.")

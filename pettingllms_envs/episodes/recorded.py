@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pettingllms_envs.agents.base import AgentFailed, Asked, Reply
+from pettingllms_envs.agents.base import AgentFailed, Reply, Request
 from pettingllms_envs.episodes.observing import messages_of
 
 
@@ -19,19 +19,19 @@ class Recorded:
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._steps = {(row["instance"]["index"], row["sample"]): row["steps"] for row in rows}
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`.
 
         Raises:
             AgentFailed: The record has no such step, or another prompt there.
         """
-        where = f"instance {asked.instance}, sample {asked.sample}, step {asked.step}"
-        steps = self._steps.get((asked.instance, asked.sample), ())
-        if asked.step >= len(steps):
+        where = f"instance {request.instance}, sample {request.sample}, step {request.step}"
+        steps = self._steps.get((request.instance, request.sample), ())
+        if request.step >= len(steps):
             raise AgentFailed("diverged", f"the record has no {where}; expected one for each prompt.")
-        step = steps[asked.step]
-        if step["agent"] != asked.agent or list(asked.messages) != messages_of(step):
-            raise AgentFailed("diverged", f"the record has another prompt at {where} of {asked.agent}.")
+        step = steps[request.step]
+        if step["agent"] != request.agent or list(request.messages) != messages_of(step):
+            raise AgentFailed("diverged", f"the record has another prompt at {where} of {request.agent}.")
         tokens = step["tokens"]
         return Reply(
             text=step["reply"],

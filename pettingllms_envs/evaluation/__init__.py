@@ -6,19 +6,22 @@
     evaluation.wilson(83, 200), evaluation.pass_at(4, 16, 3)
 
 The commands `pettingllms bench`, `compare`, `crossplay` and `replay` are its usual door. From the inside out:
-`statistics.py` and `metrics.py` (pure: rows to numbers), `lineup.py` (which agents reply), `runner.py` (many episodes
-at once), `bench.py` (all of it together), `compare.py`, `crossplay.py`, and `tables.py` (what a terminal shows). The
-agents themselves are in `pettingllms_envs.agents`; one episode, its row and its files in `pettingllms_envs.episodes`,
-whose `files` is `evaluation.record` here.
+`statistics.py` and `metrics.py` (pure: rows to numbers), `agent_pools.py` (which agents reply), `runner.py` (many
+episodes at once), `bench.py` (all of it together), `compare.py`, `crossplay.py`, and `tables.py` (what a terminal
+shows). The agents themselves are in `pettingllms_envs.agents`; one episode, its row and its files in
+`pettingllms_envs.episodes`, whose `files` is `evaluation.record` here.
 """
 
-from pettingllms_envs.agents.base import Agent, AgentFailed, AgentRefused, Asked, Reply, Scripted
+from pettingllms_envs.agents.base import Agent, AgentFailed, AgentRefused, Reply, Request, Scripted
 from pettingllms_envs.episodes import files as record
-from pettingllms_envs.episodes.episode import Instance, Rules, episode
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.episodes.files import read, read_header
 from pettingllms_envs.evaluation.runner import Folder, Plan, run
 from pettingllms_envs.evaluation.statistics import bootstrap, mcnemar, pass_at, wilson
 
+
+Asked, Rules = Request, RunLimits
+"""Their earlier names."""
 
 __all__ = [
     "Agent",
@@ -29,7 +32,9 @@ __all__ = [
     "Instance",
     "Plan",
     "Reply",
+    "Request",
     "Rules",
+    "RunLimits",
     "Scripted",
     "bootstrap",
     "episode",

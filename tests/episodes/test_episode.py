@@ -12,9 +12,9 @@ import pytest
 
 import pettingllms_envs
 from echo_env import Echo
-from pettingllms_envs.agents.base import AgentFailed, Asked, Null, Oracle, Reply, Scripted
+from pettingllms_envs.agents.base import AgentFailed, Null, Oracle, Reply, Request, Scripted
 from pettingllms_envs.episodes import files
-from pettingllms_envs.episodes.episode import Instance, Rules, Stopped, derived_seed, episode
+from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, derived_seed, episode
 from pettingllms_envs.observations import prompt_of
 
 
@@ -27,19 +27,19 @@ class Counted:
     def __init__(self, reply: str, tokens: int) -> None:
         self._reply, self._tokens = reply, tokens
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: Request) -> Reply:
         return Reply(text=self._reply, prompt_tokens=self._tokens, completion_tokens=1)
 
 
 def silent_drafter(**more: Any) -> dict[str, Any]:
     env = pettingllms_envs.make("plan_path", size=4)
     agents = {"drafter_0": Null(), "planner_0": Oracle()}
-    return episode(env, Instance(0, 7, {"split": "test"}), 0, agents, Rules(**more))
+    return episode(env, Instance(0, 7, {"split": "test"}), 0, agents, RunLimits(**more))
 
 
 def echo(word: Any, env: Echo | None = None, **more: Any) -> dict[str, Any]:
     agent = Scripted(word) if callable(word) else Scripted(lambda asked: word)
-    return episode(env or Echo(), Instance(0, 5), 0, {"a_0": agent, "b_0": agent}, Rules(**more))
+    return episode(env or Echo(), Instance(0, 5), 0, {"a_0": agent, "b_0": agent}, RunLimits(**more))
 
 
 def test_a_row_says_what_was_shown_said_and_paid() -> None:
@@ -142,7 +142,7 @@ def test_an_environment_that_raises_leaves_an_error_and_no_failure(
 
 
 def test_an_agent_that_fails_leaves_the_steps_before_and_why() -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         if asked.step == 2:
             raise AgentFailed("unreachable", "nobody there")
         return "yes"
@@ -160,7 +160,7 @@ def test_an_episode_without_end_is_cut() -> None:
 def test_nobody_is_asked_once_the_tokens_are_used_up() -> None:
     env = pettingllms_envs.make("plan_path")
     agents = dict.fromkeys(env.possible_agents, Counted("Hm.", 99))
-    row = episode(env, Instance(0, 0), 0, agents, Rules(episode_tokens=250))
+    row = episode(env, Instance(0, 0), 0, agents, RunLimits(episode_tokens=250))
     assert (row["end"], len(row["steps"]), row["success"]) == ("budget", 3, False)
 
 
@@ -200,7 +200,7 @@ def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, gi
 
 def test_a_run_that_ends_leaves_no_row() -> None:
     with pytest.raises(Stopped):
-        episode(Echo(), Instance(0, 5), 0, {}, Rules(), stopped=lambda: True)
+        episode(Echo(), Instance(0, 5), 0, {}, RunLimits(), stopped=lambda: True)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import pettingllms_envs
 import whisper_v0
 from pettingllms_envs import cli, registry, settings
-from pettingllms_envs.agents.spec import Spec
+from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.replay import replay, same_bytes
@@ -163,7 +163,7 @@ def test_a_new_workflow_on_a_task_of_this_package_is_recorded_and_replayed_under
     bench = benches.Bench(
         env="whisper_v0",
         settings={"size": 4, "loud": (("a",),)},
-        agents={"adviser_0": Spec("oracle"), "player_0": Spec("oracle")},
+        agents={"adviser_0": AgentSpec("oracle"), "player_0": AgentSpec("oracle")},
         chosen=benches.choose(env, "whisper_v0", {"size": 4}, limit=3),
     )
     benches.play(bench, tmp_path, concurrency=1)

@@ -19,10 +19,10 @@ import pettingllms_envs
 from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.agents import first_contact
-from pettingllms_envs.agents.base import AgentFailed, Asked, Oracle, Scripted
-from pettingllms_envs.commands import Refused, at_the_door
+from pettingllms_envs.agents.base import AgentFailed, Oracle, Request, Scripted
+from pettingllms_envs.commands import Refused, user_errors
 from pettingllms_envs.episodes import files
-from pettingllms_envs.episodes.episode import Instance, Rules, episode
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.evaluation.bench import choose
 from pettingllms_envs.evaluation.runner import Folder
 
@@ -270,14 +270,14 @@ def test_replay_says_that_all_is_the_same_or_what_is_not(run: Run) -> None:
 
 
 def test_replay_does_not_count_episodes_that_ended_with_an_error_as_the_same(run: Run) -> None:
-    def silent(asked: Asked) -> str:
+    def silent(asked: Request) -> str:
         raise AgentFailed("unreachable", "nobody there")
 
     run("bench plan_path --agents oracle --limit 2 --output a")
     whole = files.read(Path("a"))
     agents = {"drafter_0": Oracle(), "planner_0": Scripted(silent)}
     instances = [Instance(10 + i, i, {"split": "test"}) for i in range(3)]
-    failed = [episode(pettingllms_envs.make("plan_path"), each, 0, agents, Rules()) for each in instances]
+    failed = [episode(pettingllms_envs.make("plan_path"), each, 0, agents, RunLimits()) for each in instances]
     files.write_rows(Path("a/episodes.jsonl"), failed)
     status, out, _ = run("replay a")
     assert (status, out.strip()) == (1, "3 of 3 episodes ended with an error and could not be compared.")
@@ -382,7 +382,7 @@ def test_a_full_disk_is_named_and_what_to_do(tmp_path: Path) -> None:
     folder = Folder(tmp_path, files.header("bench", {}, {}))
     (tmp_path / "episodes.jsonl").symlink_to("/dev/full")
     said = r"episodes.jsonl: No space left on device; expected room for the rest. Make some"
-    with pytest.raises(Refused, match=said), at_the_door(), folder.writing() as write:
+    with pytest.raises(Refused, match=said), user_errors(), folder.writing() as write:
         write({})
     folder.close()
 

@@ -19,10 +19,10 @@ import pettingllms_envs
 from chat_server import ChatServer, Faults, serving
 from echo_env import Echo
 from pettingllms_envs.agents import first_contact
-from pettingllms_envs.agents.base import AgentFailed, Asked, Reply, Scripted
-from pettingllms_envs.agents.spec import Spec
+from pettingllms_envs.agents.base import AgentFailed, Reply, Request, Scripted
+from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.episodes import files
-from pettingllms_envs.episodes.episode import Instance, Rules
+from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import metrics
 from pettingllms_envs.evaluation.runner import Folder, Plan, run
@@ -34,7 +34,7 @@ HEADER = files.header("bench", {"env": "echo_v1", "agents": {"a_0": "yes"}}, {})
 
 def bench(server: ChatServer, num: int = 12, samples: int = 2, **options: Any) -> benches.Bench:
     env = pettingllms_envs.make("plan_path")
-    spec = Spec("api", server.model, {"base_url": server.url, **options})
+    spec = AgentSpec("api", server.model, {"base_url": server.url, **options})
     return benches.Bench(
         env="plan_path_v0",
         settings={},
@@ -122,7 +122,7 @@ def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_i
 
 
 def test_a_run_whose_every_episode_fails_is_ended(tmp_path: Path) -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         raise AgentFailed("unreachable", "nobody there")
 
     ended = echoes(tmp_path / "a", Scripted(word), num=500)
@@ -131,7 +131,7 @@ def test_a_run_whose_every_episode_fails_is_ended(tmp_path: Path) -> None:
 
 
 def test_prompts_that_are_refused_one_after_the_other_end_nothing(tmp_path: Path) -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         raise AgentFailed("refused", "too long")
 
     ended = echoes(tmp_path / "a", Scripted(word), num=60)
@@ -141,7 +141,7 @@ def test_prompts_that_are_refused_one_after_the_other_end_nothing(tmp_path: Path
 def test_errors_between_successes_end_nothing_and_are_played_again_next_time(tmp_path: Path) -> None:
     broken = [True]
 
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         if broken[0] and asked.instance % 2:
             raise AgentFailed("unreachable", "nobody there")
         return "yes"
@@ -155,7 +155,7 @@ def test_errors_between_successes_end_nothing_and_are_played_again_next_time(tmp
 
 
 def test_a_fault_of_an_agent_of_ones_own_is_raised_and_what_was_played_is_kept(tmp_path: Path) -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         if asked.instance == 3:
             raise KeyError("oops")
         return "yes"
@@ -168,7 +168,7 @@ def test_a_fault_of_an_agent_of_ones_own_is_raised_and_what_was_played_is_kept(t
 def test_what_was_played_is_not_played_again(tmp_path: Path) -> None:
     asked: list[int] = []
 
-    def word(one: Asked) -> str:
+    def word(one: Request) -> str:
         asked.append(one.instance)
         return "yes"
 
@@ -222,12 +222,12 @@ def test_ctrl_c_leaves_what_was_played(tmp_path: Path, monkeypatch: pytest.Monke
     release = threading.Event()
 
     class Slow:
-        def reply(self, asked: Asked) -> Reply:
+        def reply(self, asked: Request) -> Reply:
             if asked.instance >= 5:
                 release.wait(30)
             return Reply(text="yes")
 
-    plan = Plan(make_env=Echo, instances=[Instance(i, i) for i in range(10)], rules=Rules())
+    plan = Plan(make_env=Echo, instances=[Instance(i, i) for i in range(10)], rules=RunLimits())
     held = Folder(tmp_path / "a", HEADER)
     told: list[Any] = []
 

@@ -14,7 +14,7 @@ from datasets import Dataset
 
 from pettingllms_envs import cli, plan_path_v0
 from pettingllms_envs.episodes import files
-from pettingllms_envs.evaluation import lineup
+from pettingllms_envs.evaluation import agent_pools
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.checkpoints.team_file import sampling_of, team_facts
 from pettingllms_trl.policies.routing import route
@@ -50,9 +50,9 @@ def saved(path: Path, model: Any, policies: Any, *, peft_config: Any = None, **o
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents of transformers, as an installed package would declare them."""
     point = importlib.metadata.EntryPoint(
-        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", lineup.GROUP
+        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", agent_pools.GROUP
     )
-    monkeypatch.setattr(lineup, "_plug_ins", lambda: {"transformers": point})
+    monkeypatch.setattr(agent_pools, "_plug_ins", lambda: {"transformers": point})
 
 
 def bench(output: Path, *arguments: str) -> list[dict[str, Any]]:

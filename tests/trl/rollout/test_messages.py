@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from pettingllms_envs.agents.base import Scripted
 from pettingllms_envs.episodes import files, observing, replay
-from pettingllms_envs.episodes.episode import Instance, Rules, episode
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.episodes.recorded import Recorded
 from pettingllms_envs.observations import prompt_of as prompt_of_envs
 from pettingllms_envs.page.read import episode_of
@@ -134,7 +134,7 @@ AGENTS = {agent: Scripted(lambda asked: f"{len(asked.messages)} messages") for a
 
 
 def played(agents: Any = AGENTS) -> dict[str, Any]:
-    return episode(Dialogue(), Instance(0, 5), 0, agents, Rules())
+    return episode(Dialogue(), Instance(0, 5), 0, agents, RunLimits())
 
 
 def test_an_evaluation_asks_with_the_messages_and_its_record_replays() -> None:
@@ -163,7 +163,7 @@ def test_a_replay_tells_that_a_message_has_changed(kind: str) -> None:
 
 
 def test_a_replay_tells_messages_that_are_no_longer_shown_but_not_those_that_an_agent_remembered() -> None:
-    row = episode(Relay(), Instance(0, 5), 0, AGENTS, Rules())
+    row = episode(Relay(), Instance(0, 5), 0, AGENTS, RunLimits())
     row["steps"][2]["messages"] = said(("user", "Go."), ("assistant", "A"), ("user", "On."))
     again = replay.replay(Relay(), row)
     assert (again.first is not None, again.off_prompt) == (True, 1)

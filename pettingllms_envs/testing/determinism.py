@@ -40,7 +40,7 @@ from pettingllms_envs.testing.play import (
 CANNOT_IMPORT = 3  # exit status of the other process
 _PROGRAM = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
-    "from pettingllms_envs.testing.repeats import answer; answer()"
+    "from pettingllms_envs.testing.determinism import answer; answer()"
 )
 
 
