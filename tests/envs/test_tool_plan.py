@@ -9,7 +9,8 @@ from pettingllms_envs.core import Execution, Unreadable
 from pettingllms_envs.plan_path_v0 import raw_env
 from pettingllms_envs.replies import only_program
 from pettingllms_envs.sandbox import ToolExecutor
-from pettingllms_envs.tasks.plan_path import PlanPath, PlanPathState
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.tasks.plan_path_grid import PlanPathState
 from pettingllms_envs.workflows.tool_plan import ToolPlan
 
 
