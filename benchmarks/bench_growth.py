@@ -32,33 +32,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from figures import Figure, write
-from growth import Fit, fit
+from growth import Fit, Load, fit
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.play import play
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What is played and trained on.
-
-    Args:
-        instances: Rows of a step.
-        candidates: K.
-        turns: Of each role.
-        roles: Agents, each with a role of its own.
-        prompt: Tokens of a prompt; words of it, in a rollout.
-        policies: Adapters that the roles share among them.
-    """
-
-    instances: int = 64
-    candidates: int = 8
-    turns: int = 2
-    roles: int = 2
-    prompt: int = 128
-    policies: int = 1
 
 
 BASE = Load()

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from figures import Figure, write
-from flat_groups import compare_flat
+from flat_groups import Shape, compare_flat
 from tokenizer_of_two import two_words
 from transformers import DynamicCache, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
@@ -39,23 +39,6 @@ import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update.packed_attention import attending, configs_of
 from pettingllms_trl.update.packing import pack
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Of a decision: tokens of its prompt and of each candidate, and how many these are."""
-
-    prompt: int
-    completion: int
-    candidates: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shape:
-        """`"512x64x8"`."""
-        return cls(*map(int, text.split("x")))
-
-    def __str__(self) -> str:
-        return f"P={self.prompt} C={self.completion} K={self.candidates}"
 
 
 GOALS: Mapping[Shape, tuple[float, float | None]] = {

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from figures import Figure
@@ -18,13 +19,26 @@ from pettingllms_trl.credit import Kept
 from pettingllms_trl.credit.selection import Selection
 
 
-if TYPE_CHECKING:
-    from bench_update import Shape
-
-
 NUM_GROUPS = 20
 SHARES = (0.0, 0.5, 0.85)
 """Of the groups that are flat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a decision: tokens of its prompt and of each candidate, and how many these are."""
+
+    prompt: int
+    completion: int
+    candidates: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shape:
+        """`"512x64x8"`."""
+        return cls(*map(int, text.split("x")))
+
+    def __str__(self) -> str:
+        return f"P={self.prompt} C={self.completion} K={self.candidates}"
 
 
 def decisions_of(shape: Shape, vocabulary: int, agent: str) -> list[Decision]:

@@ -7,10 +7,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from datasets import Dataset
+from growth import Load
 from peft import LoraConfig
 from tokenizer_of_two import two_words
 from transformers import PrinterCallback, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
@@ -18,9 +19,6 @@ from transformers import PrinterCallback, Qwen3Config, Qwen3ForCausalLM, Trainer
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.records import Completion, Request, Sampled
 
-
-if TYPE_CHECKING:
-    from bench_growth import Load
 
 VOCABULARY = 64
 

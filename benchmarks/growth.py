@@ -10,6 +10,27 @@ import numpy as np
 from paired import student_quantile
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What is played and trained on.
+
+    Args:
+        instances: Rows of a step.
+        candidates: K.
+        turns: Of each role.
+        roles: Agents, each with a role of its own.
+        prompt: Tokens of a prompt; words of it, in a rollout.
+        policies: Adapters that the roles share among them.
+    """
+
+    instances: int = 64
+    candidates: int = 8
+    turns: int = 2
+    roles: int = 2
+    prompt: int = 128
+    policies: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
     """A straight line through the logarithms, `cost = c * size ** exponent`.

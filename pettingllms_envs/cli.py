@@ -19,7 +19,6 @@ What a user got wrong ends with one line, "error: what was given, what was expec
 from __future__ import annotations
 
 import argparse
-import difflib
 import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +30,6 @@ from rich.text import Text
 
 from pettingllms_envs.commands import (
     Refused,
-    at_the_door,
     audit,
     bench,
     check,
@@ -46,8 +44,10 @@ from pettingllms_envs.commands import (
     push,
     replay,
     sandbox,
+    user_errors,
     view,
 )
+from pettingllms_envs.suggestions import did_you_mean
 
 
 COMMANDS = {
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plugged = plug_ins() if not argv or argv[0] not in COMMANDS else {}
         if argv and argv[0] in plugged:
-            with at_the_door():
+            with user_errors():
                 command = plugged[argv[0]].load()
             return int(command(argv[1:]))
         if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
@@ -96,8 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unknown(what: str, given: str, known: Iterable[str], prog: str) -> str:
-    near = difflib.get_close_matches(given.strip("'").partition(" ")[0], known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(given.strip("'").partition(" ")[0], known)
     return f"{what} {given}.{hint} `{prog} --help` shows what there is."
 
 

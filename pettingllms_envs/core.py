@@ -13,10 +13,11 @@ there is to say. Named tuples are used here because they are made in a third of 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from pettingllms_envs.suggestions import did_you_mean
 
 
 TEAM = "team"
@@ -307,7 +308,7 @@ def scalars(parts: Parts, roles: Iterable[str], alpha: float) -> tuple[float, ..
     return tuple(rewards)
 
 
-def worth(task: Task[State, Any], state: State) -> float:
+def team_return(task: Task[State, Any], state: State) -> float:
     """The potential plus 1 if solved: what the team rewards of an episode that ends here add up to."""
     return task.value(state) + task.solved(state)
 
@@ -360,10 +361,8 @@ def part_ranges(task: Task[Any, Any]) -> dict[str, tuple[float, float]]:
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise ValueError unless the value of a setting or field is one of the choices."""
     if value not in choices:
-        close = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
         expected = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} is {value!r}; expected one of {expected}.{hint}")
+        raise ValueError(f"{name} is {value!r}; expected one of {expected}.{did_you_mean(value, choices)}")
 
 
 def check_num_turns(num_turns: object) -> None:

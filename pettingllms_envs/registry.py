@@ -12,7 +12,6 @@ a module's.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import warnings
@@ -21,6 +20,8 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pettingzoo
+
+from pettingllms_envs.suggestions import did_you_mean
 
 
 if TYPE_CHECKING:
@@ -87,9 +88,8 @@ def find(name: str) -> Entry:
     named = [entry for entry in known if spelled in (entry.name, entry.full_name)]
     if not named:
         names = sorted({entry.name for entry in known})
-        close = difflib.get_close_matches(spelled, names, n=1)
-        hint = f"Did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"no environment {name!r}. {hint}There are: {', '.join(names)}. pettingllms list shows all.")
+        hint = did_you_mean(spelled, names)
+        raise ValueError(f"no environment {name!r}.{hint} There are: {', '.join(names)}. pettingllms list shows all.")
     newest = [entry for entry in named if entry.version == named[-1].version]
     if len(newest) > 1:
         origins = " and ".join(entry.origin for entry in newest)

@@ -1,9 +1,10 @@
-"""The import graph as a rule: an import that goes the other way fails here."""
+"""The import graph of both packages as a rule: an import in the other direction fails here."""
 
 import ast
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -29,29 +30,34 @@ INSIDE = "pettingllms_envs.sandbox.inside"
 # What tasks and workflows on problems of data sets are judged by.
 JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms_envs.sandbox"}
 
-# What a room may import of the environments and of PettingZoo's world, beyond the standard library and numpy.
-# A room not named here may import whatever no other rule forbids.
-ROOMS = {
-    "core.py": set(),
+# What the files of a pattern may import of pettingllms_envs and of other libraries, beyond numpy and the standard
+# library. A file that no pattern matches may import whatever no other rule forbids.
+ALLOWED_IMPORTS = {
+    "core.py": {"pettingllms_envs.suggestions"},
     "spaces.py": {"gymnasium"},
-    "boxes.py": set(),
+    "suggestions.py": set(),
     "server_errors.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},
     "instances.py": {CORE},
     "settings.py": set(),
-    "replies.py": {CORE},
+    "replies/*.py": {CORE, "pettingllms_envs.replies"},
     "rendering.py": {"PIL", "rich", CORE},
     "aec.py": {"gymnasium", "pettingzoo", CORE, "pettingllms_envs.spaces", "pettingllms_envs"},
     "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"} | JUDGING,
     "workflows/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | JUDGING,
-    "evaluation/*.py": {"httpx2", "rich", "pettingllms_envs", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.testing.play", "huggingface_hub"}
-    | {"pettingllms_envs.server_errors"},
+    "observations.py": set(),
+    "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations"}
+    | {"pettingllms_envs.server_errors", "pettingllms_envs.suggestions"},
+    "episodes/*.py": {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.observations"},
+    "evaluation/*.py": {"rich", "huggingface_hub", "pettingllms_envs", "pettingllms_envs.evaluation"}
+    | {"pettingllms_envs.agents", "pettingllms_envs.episodes"}
+    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
     "page/*.py": {
         CORE,
         "pettingllms_envs",
         "pettingllms_envs.aec",
+        "pettingllms_envs.episodes",
         "pettingllms_envs.evaluation",
         "pettingllms_envs.page",
     },
@@ -60,10 +66,15 @@ ROOMS = {
     "datasets/problems.py": {"pettingllms_envs.datasets.judging", "pettingllms_envs.sandbox.values"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.
     "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
-    | {"pettingllms_envs.boxes", "pettingllms_envs.sandbox.prelude", "pettingllms_envs.sandbox.values"},
+    | {
+        "pettingllms_envs.replies",
+        "pettingllms_envs.suggestions",
+        "pettingllms_envs.sandbox.prelude",
+        "pettingllms_envs.sandbox.values",
+    },
     "graders/*.py": {
         CORE,
-        "pettingllms_envs.boxes",
+        "pettingllms_envs.replies",
         "pettingllms_envs.datasets.problems",
         "pettingllms_envs.graders",
         "pettingllms_envs.sandbox",
@@ -95,15 +106,44 @@ def sources(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-@pytest.mark.parametrize("pattern", ROOMS)
-def test_a_room_of_the_environments_imports_only_what_lies_below_it(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ALLOWED_IMPORTS)
+def test_a_package_of_the_environments_imports_only_what_is_allowed(pattern: str) -> None:
     files = sorted((ROOT / "pettingllms_envs").glob(pattern))
     assert files, f"no file matches {pattern}"
     for file in files:
         for name in imported(file.read_text(encoding="utf-8")):
             ours = name if top(name) == "pettingllms_envs" else top(name)
-            here = ours.rpartition(".")[0] if ours.count(".") == 2 else ours  # a room's files may import each other
-            assert {ours, here} & (ROOMS[pattern] | sys.stdlib_module_names | {"numpy"}), f"{file} imports {name}"
+            here = (
+                ours.rpartition(".")[0] if ours.count(".") == 2 else ours
+            )  # files of one package may import each other
+            assert {ours, here} & (ALLOWED_IMPORTS[pattern] | sys.stdlib_module_names | {"numpy"}), (
+                f"{file} imports {name}"
+            )
+
+
+@pytest.mark.parametrize("folder", ["pettingllms_envs", "benchmarks"])
+def test_no_modules_import_each_other_in_a_circle(folder: str) -> None:
+    prefix = "" if folder == "benchmarks" else f"{folder}."
+    files = {
+        prefix + ".".join(file.relative_to(ROOT / folder).with_suffix("").parts): file for file in sources(folder)
+    }
+    modules = {name.removesuffix(".__init__"): file for name, file in files.items()}
+    waiting = {name: imported_of(modules, file) - {name} for name, file in modules.items()}
+    while ready := {name for name, found in waiting.items() if not found}:
+        waiting = {name: found - ready for name, found in waiting.items() if name not in ready}
+    assert sorted(waiting) == []
+
+
+def imported_of(modules: Collection[str], file: Path) -> set[str]:
+    """Those of the modules that a file imports: `from a import b` is of `a.b` where that is a module, else of `a`."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner if inner <= set(modules) else {str(node.module)} | inner
+    return found & set(modules)
 
 
 def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
@@ -156,8 +196,8 @@ def test_importing_and_playing_an_environment_is_quick_and_loads_no_torch() -> N
         "import sys, time; start = time.process_time(); import gymnasium, numpy, pettingzoo\n"
         "libraries = time.process_time() - start; import pettingllms_envs\n"
         "ours = time.process_time() - start - libraries\n"
-        "rooms = {'sandbox', 'graders', 'evaluation', 'datasets'}\n"
-        "early = {f'pettingllms_envs.{room}' for room in rooms} & set(sys.modules)\n"
+        "packages = {'sandbox', 'graders', 'agents', 'episodes', 'evaluation', 'datasets'}\n"
+        "early = {f'pettingllms_envs.{package}' for package in packages} & set(sys.modules)\n"
         "env = pettingllms_envs.make('plan_path'); env.reset(seed=0); env.step('Moves: U')\n"
         f"print(ours / libraries, *sorted(early | {MODEL_LIBRARIES!r} & set(sys.modules)))"
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 from pettingllms_envs.core import Workflow
 from pettingllms_envs.replies import LETTERS
-from pettingllms_envs.tasks.plan_path import PlanPath, PlanPathState
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.tasks.plan_path_grid import PlanPathState
 
 
 Demonstration = dict[str, Any]

@@ -43,7 +43,7 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
 
     Args:
         run: As `run_of` its header.
-        row: As `pettingllms_envs.evaluation.record` reads it.
+        row: As `pettingllms_envs.episodes.files` reads it.
         where: What the place of the row is called.
 
     Raises:

@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 @contextmanager
-def at_the_door() -> Iterator[None]:
+def user_errors() -> Iterator[None]:
     """Within, the errors with which environments and files answer a caller's mistake become `Refused`."""
     try:
         yield
@@ -77,7 +77,7 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
     Raises:
         Refused: There is no such environment, or a setting is unknown or out of its range.
     """
-    with at_the_door():
+    with user_errors():
         if ":" in args.env:
             raise ValueError(
                 f"the environment is {args.env!r}; expected a name, as `pettingllms list` shows it. Only `pettingllms "

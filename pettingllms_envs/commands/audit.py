@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import at_the_door, counted, refuse
+from pettingllms_envs.commands import counted, refuse, user_errors
 from pettingllms_envs.commands.bench import say
 
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     path: Path = args.run_folder
     if args.replies < 1:
         refuse(f"--replies is {args.replies}; expected 1 or more. Leave it out for 100.")
-    with at_the_door():
+    with user_errors():
         record_at, tables = _found(path)
         if record_at is not None:
             what, findings = _of_record(record_at)
@@ -84,7 +84,7 @@ def _found(path: Path) -> tuple[Path | None, list[Path]]:
         ValueError: There is neither.
     """
     from pettingllms_envs.audit.tables import table_files
-    from pettingllms_envs.evaluation.record import EPISODES, RUN
+    from pettingllms_envs.episodes.files import EPISODES, RUN
 
     if path.suffix == ".jsonl":
         return path, []
@@ -110,11 +110,11 @@ def _output_dir(path: Path) -> Path:
 def _of_record(path: Path) -> tuple[str, list[Finding]]:
     from pettingllms_envs.audit import Audit
     from pettingllms_envs.audit.recorded import episode_of, run_of
-    from pettingllms_envs.evaluation import record
+    from pettingllms_envs.episodes import files
 
-    run = run_of(record.read_header(path))
+    run = run_of(files.read_header(path))
     whole, number = Audit(run), 0
-    for number, row in enumerate(record.stream(path), 1):  # how many there were
+    for number, row in enumerate(files.stream(path), 1):  # how many there were
         whole.observe(episode_of(run, row, f"line {number}"))
     if not number:
         refuse(f"{path} has no episode yet; expected at least one. Wait for it, or name another run.")
@@ -150,10 +150,11 @@ def _of_tables(files: list[Path], num_candidates: int | None) -> tuple[str, list
 
 def _influence(path: Path, num_replies: int) -> Finding:
     from pettingllms_envs.audit import Finding
-    from pettingllms_envs.evaluation import influence, record
+    from pettingllms_envs.episodes import files
+    from pettingllms_envs.evaluation import influence
 
-    header = record.read_header(path)
-    found = influence.of_roles(header, lambda: record.stream(path), num_replies=num_replies)
+    header = files.read_header(path)
+    found = influence.of_roles(header, lambda: files.stream(path), num_replies=num_replies)
     name = "no influence"
     if isinstance(found, str):
         return Finding(name=name, status="not recorded", text=found)

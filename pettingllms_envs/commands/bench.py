@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 import pettingllms_envs
-from pettingllms_envs.commands import add_environment, at_the_door, made, refuse, setting, settings
+from pettingllms_envs.commands import add_environment, made, refuse, setting, settings, user_errors
 
 
 INTERRUPTED = 130
@@ -89,17 +89,17 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play what is missing of the benchmark, and show its numbers."""
+    from pettingllms_envs.episodes.episode import RunLimits
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
     from pettingllms_envs.evaluation import data_label, teams
-    from pettingllms_envs.evaluation.observing import prompt_of
-    from pettingllms_envs.evaluation.play import Rules
+    from pettingllms_envs.observations import prompt_of
 
     check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, max_steps=1)
     chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
     env = made(args, **chosen_settings)
     name = pettingllms_envs.find(args.env).full_name
     options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
-    with at_the_door():
+    with user_errors():
         chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
         env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
         for agent in env.agents:
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             agents=specs(args, benches.roles_of(env)),
             chosen=chosen,
             samples=args.samples,
-            rules=Rules(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
+            rules=RunLimits(seed=args.seed, max_steps=args.max_steps, episode_tokens=args.episode_tokens),
         )
         num = len(chosen.instances)
         label = data_label.of_env(env, num)
@@ -132,7 +132,9 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
     Raises:
         ValueError: An agent cannot be read, or a role is nobody's.
     """
-    from pettingllms_envs.evaluation import lineup, teams
+    from pettingllms_envs.agents.spec import AgentSpec, assign
+    from pettingllms_envs.evaluation import teams
+    from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
 
     texts = list(args.agents) if texts is None else texts
     if getattr(args, "team", None) is not None:
@@ -147,8 +149,8 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
         texts = ["api"]
     teams.check_roles(texts, roles)
     found = {}
-    for agent, spec in lineup.assign(texts, roles).items():
-        if spec.kind in lineup.WITHOUT_MODEL:
+    for agent, spec in assign(texts, roles).items():
+        if spec.kind in WITHOUT_MODEL:
             found[agent] = spec
             continue
         of_server = ("base_url", "key_env", "timeout", "patience")
@@ -157,7 +159,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
             found[agent] = teams.spec_of(spec, agent, roles[agent], own)
             continue
         target = spec.target or (args.model if spec.kind == "api" else None)
-        found[agent] = lineup.Spec(spec.kind, target, {**own, **spec.options})
+        found[agent] = AgentSpec(spec.kind, target, {**own, **spec.options})
     return found
 
 
@@ -167,11 +169,11 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         ValueError: One is no number where one is expected.
     """
-    from pettingllms_envs.evaluation import lineup
+    from pettingllms_envs.agents.spec import option
 
     given = {name: getattr(args, name, None) for name in OPTIONS}
     return {
-        name: lineup.option(name, value) if isinstance(value, str) else value
+        name: option(name, value) if isinstance(value, str) else value
         for name, value in given.items()
         if value is not None
     }
@@ -179,7 +181,7 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
 
 def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
     """Episodes at once: as given, or 1 where nobody waits for a model."""
-    from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL
+    from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
 
     if args.concurrency is not None:
         return int(args.concurrency)
@@ -206,7 +208,7 @@ def watched(bench: Any, path: Path, args: argparse.Namespace, console: Console, 
     from pettingllms_envs.evaluation.bench import play
 
     num = len(bench.chosen.instances) * bench.samples
-    with at_the_door(), bar(console, name, num) as on_row:
+    with user_errors(), bar(console, name, num) as on_row:
         return play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row)
 
 

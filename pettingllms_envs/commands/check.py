@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 import pettingllms_envs
-from pettingllms_envs.commands import add_environment, at_the_door, callable_at, made, refuse, settings
+from pettingllms_envs.commands import add_environment, callable_at, made, refuse, settings, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     parallel: Callable[..., Any] | None = None
     if ":" in args.env:
-        with at_the_door():
+        with user_errors():
             make = partial(callable_at(args.env), **settings(args))
     else:
         made(args)  # what the user got wrong is said here, not in the report

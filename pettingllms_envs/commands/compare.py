@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import at_the_door, counted
+from pettingllms_envs.commands import counted, user_errors
 from pettingllms_envs.commands.bench import say
 
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     """Show who does better, and whether that can be told."""
     from pettingllms_envs.evaluation import compare as comparing
 
-    with at_the_door():
+    with user_errors():
         runs = [read_run(text) for text in args.runs]
         comparison = comparing.compare(runs)
         if args.json is not None:
@@ -50,7 +50,7 @@ def say_data(console: Console, runs: list[Any]) -> None:
 
 def read_run(text: str) -> Any:
     """A run, and what it is called: the folder's name, unless another is given."""
-    from pettingllms_envs.evaluation import record
+    from pettingllms_envs.episodes import files
     from pettingllms_envs.evaluation.compare import Run
 
     name, equals, folder = text.partition("=")
@@ -60,7 +60,7 @@ def read_run(text: str) -> Any:
         if equals and path == Path(folder)
         else (path.resolve().parent if path.suffix == ".jsonl" else path.resolve()).name
     )
-    return Run(name, record.read_header(path), record.read(path, whole=False))
+    return Run(name, files.read_header(path), files.read(path, whole=False))
 
 
 def show(console: Console, comparison: Any) -> None:

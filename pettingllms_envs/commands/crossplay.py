@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import at_the_door, refuse
+from pettingllms_envs.commands import refuse, user_errors
 from pettingllms_envs.commands.bench import add_running, check_at_least, missing, sampling, say, watched
 from pettingllms_envs.commands.compare import read_run, say_data, show
 
@@ -35,8 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the cells that are not there yet, and show them."""
+    from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS
     from pettingllms_envs.evaluation.bench import of_run, with_options
-    from pettingllms_envs.evaluation.lineup import NO_MATTER
 
     check_at_least(args, concurrency=1)
     alone = args.ablate or args.solo
@@ -46,9 +46,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse("crossplay got one run; expected two or more, or --ablate, or --solo. Add one.")
     if args.output is None:
         args.output = Path("outputs") / "crossplay"
-    with at_the_door():
+    with user_errors():
         runs = {each.name: each for each in map(read_run, args.runs)}
-        waiting = {name: value for name, value in sampling(args).items() if name in NO_MATTER}
+        waiting = {name: value for name, value in sampling(args).items() if name in NON_IDENTITY_OPTIONS}
         benches = {
             name: with_options(of_run(each.header, each.rows, name), "api", waiting) for name, each in runs.items()
         }
@@ -70,7 +70,7 @@ def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any],
     """The matrix of runs."""
     from pettingllms_envs.evaluation import crossplay
 
-    with at_the_door():
+    with user_errors():
         role = args.role or crossplay.last_role(next(iter(benches.values())))
         cells = crossplay.matrix(benches, role)
     played, status = {}, 0
@@ -85,10 +85,11 @@ def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any],
 
 def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
     """Each role by each partner, and how much is lost or won."""
-    from pettingllms_envs.evaluation import compare, crossplay, lineup
+    from pettingllms_envs.agents.spec import assign
+    from pettingllms_envs.evaluation import compare, crossplay
 
-    with at_the_door():
-        partners = {text: lineup.assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
+    with user_errors():
+        partners = {text: assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
         cells = crossplay.ablation(bench, partners)
     played, status = {}, 0
     for (role, partner), changed in cells.items():
@@ -97,7 +98,7 @@ def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -
         status = max(status, cell_status)
     roles = list(dict.fromkeys(role for role, _ in cells))
     grid(console, played, roles, list(partners), f"{team.name}, but role \\ by")
-    with at_the_door():
+    with user_errors():
         show(console, compare.compare([team, *played.values()], against_first=True))
     return status
 
@@ -106,14 +107,14 @@ def soloed(args: argparse.Namespace, console: Console, team: Any, bench: Any) ->
     """One agent against the team."""
     from pettingllms_envs.evaluation import compare, crossplay, metrics
 
-    with at_the_door():
+    with user_errors():
         tokens = metrics.report(team.header, team.rows)["tokens"]
         budget = None if tokens is None else max(1, round(tokens["mean"]))
         alone = crossplay.solo(bench, args.role, episode_tokens=budget)
     solo, status = _cell(args, console, "solo", alone)
     turns = alone.settings["num_turns"]
     say(console, f"\nAlone: up to {turns} calls an episode" + (f", none after {budget:,} tokens." if budget else "."))
-    with at_the_door():
+    with user_errors():
         show(console, compare.compare([team, solo]))
     return status
 

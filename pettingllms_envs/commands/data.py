@@ -22,7 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import at_the_door, counted
+from pettingllms_envs.commands import counted, user_errors
 
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """The one that was asked for."""
-    with at_the_door():
+    with user_errors():
         status: int = args.what(args, console)
     return status
 
@@ -92,8 +92,8 @@ def _count(text: str) -> int:
 
 
 def _list(args: argparse.Namespace, console: Console) -> int:
-    from pettingllms_envs.datasets.known import KNOWN
-    from pettingllms_envs.datasets.layouts import LAYOUTS, find_layout
+    from pettingllms_envs.datasets.columns import LAYOUTS, find_layout
+    from pettingllms_envs.datasets.hub_datasets import KNOWN
     from pettingllms_envs.datasets.sources import own_sets, shares
 
     ours = {known.stem for known in own_sets()}

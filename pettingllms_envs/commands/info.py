@@ -18,7 +18,7 @@ from rich.text import Text
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.commands import add_environment, at_the_door, made
+from pettingllms_envs.commands import add_environment, made, user_errors
 
 
 Row = tuple[str, ...]
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     _print(console, f"Published test set: {published(entry.full_name)}")
     if line := data_line(env):
         _print(console, line)
-    with at_the_door():
+    with user_errors():
         env.reset(seed=args.seed)
     for agent in env.possible_agents:
         seen = env.observe(agent)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 import pettingllms_envs
-from pettingllms_envs.commands import at_the_door, refuse
+from pettingllms_envs.commands import refuse, user_errors
 
 
 # Where each file of `scaffold/` goes; "my_game" and "MyGame" are replaced in the names and in the texts.
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if folder.exists():
         refuse(f"{folder} is there already; expected a new folder. Choose another name, or another --to.")
     check_name(args.name)
-    with at_the_door():
+    with user_errors():
         folder.mkdir()  # fails if it came into being just now, and so nothing is ever overwritten
         for path, text in files(args.name).items():
             (folder / path).parent.mkdir(exist_ok=True)

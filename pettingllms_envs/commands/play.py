@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.commands import add_environment, at_the_door, made, refuse
+from pettingllms_envs.commands import add_environment, made, refuse, user_errors
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.replies import FENCE, LETTERS
 
@@ -26,7 +26,7 @@ COMMANDS = "Here ? shows the prompt, :oracle a best reply, :quit leaves; a line 
 BLOCKS = f"{COMMANDS}; an empty line after the last block ends a reply with blocks"
 INTERRUPTED = 130  # the usual exit status after Ctrl-C
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
-MOST_SHOWN = 400  # characters of a reply that nobody typed
+MAX_SHOWN = 400  # characters of a reply that nobody typed
 
 
 class Left(Exception):
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         status = INTERRUPTED
     _say(console, ending(env))
     if args.record is not None:
-        with at_the_door():
+        with user_errors():
             rendering.save_gif([rendering.picture(env.workflow.task, state) for state in states], args.record)
         _say(console, f"Recorded {len(states)} boards in {args.record}.")
     return status
@@ -109,7 +109,7 @@ def _started(args: argparse.Namespace) -> TextEnv:
         if name not in env.metadata["reset_options"]:
             known = ", ".join(f"--{option}" for option in env.metadata["reset_options"]) or "none"
             refuse(f"{args.env} has no --{name}; expected {known}. Leave it out.")
-    with at_the_door():
+    with user_errors():
         if args.board is not None:
             # What is not UTF-8 then fails as a symbol that no board has, with the task's own words.
             options["board"] = args.board.read_text("utf-8", errors="replace")
@@ -196,7 +196,7 @@ def _figure(value: object) -> str:
 def _printable(reply: str) -> str:
     """A reply that can do a terminal no harm, at its full length only if it is short."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else UNPRINTABLE for letter in reply)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} ... ({len(text)} characters)"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} ... ({len(text)} characters)"
 
 
 def _say(console: Console, text: str, style: str = "") -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from pettingllms_envs.commands import at_the_door, refuse
+from pettingllms_envs.commands import refuse, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,14 +23,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Say what would be uploaded, ask, upload."""
-    from pettingllms_envs.evaluation import hub, record  # with numpy's random numbers
+    from pettingllms_envs.episodes import files  # with numpy's random numbers
+    from pettingllms_envs.evaluation import hub
 
     folder: Path = args.run_folder
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", args.repo):
         refuse(f"the repository is {args.repo!r}; expected NAME/REPOSITORY. Write me/sokoban-qwen3.")
-    with at_the_door():
-        header = record.read_header(folder)
-        found = hub.files(folder)
+    with user_errors():
+        header = files.read_header(folder)
+        found = hub.pushed_files(folder)
         sizes = ", ".join(f"{file.name} ({decimal(file.stat().st_size)})" for file in found)
     kind = "public" if args.public else "private"
     console.print(Text(f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md"), soft_wrap=True)
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if not args.yes and not _agreed(console):
         console.print(Text("Nothing was uploaded. --yes does not ask."))
         return 1
-    with at_the_door():
+    with user_errors():
         try:
             address = hub.push(folder, args.repo, private=not args.public)
         except OSError as error:

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import at_the_door, counted, refuse, setting
+from pettingllms_envs.commands import counted, refuse, setting, user_errors
 from pettingllms_envs.commands.bench import bar, say
 
 
@@ -34,11 +34,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Replay every row; 0 if all are as recorded, and at least one has a result."""
-    from pettingllms_envs.evaluation import record
-    from pettingllms_envs.evaluation.replay import replay, same_bytes
+    from pettingllms_envs.episodes import files
+    from pettingllms_envs.episodes.replay import replay, same_bytes
 
-    with at_the_door():
-        header, rows = record.read_header(args.file), record.read(args.file)
+    with user_errors():
+        header, rows = files.read_header(args.file), files.read(args.file)
         if not rows:
             refuse(f"{args.file} has no episode yet; expected at least one. Wait for it, or name another run.")
         other = dict(args.settings)
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         is_training, differs = header["kind"] == "rollouts", False
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
-                name, given = record.made_with(header, row)
+                name, given = files.made_with(header, row)
                 key = json.dumps([name, given])
                 if key not in envs:
                     envs[key] = pettingllms_envs.make(name, **{**given, **other})
@@ -86,11 +86,12 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
     Raises:
         ValueError: It has a run.
     """
-    from pettingllms_envs.evaluation import bench, data_label, metrics, record
+    from pettingllms_envs.episodes import files
+    from pettingllms_envs.evaluation import bench, data_label, metrics
     from pettingllms_envs.settings import to_json
 
     path.mkdir(parents=True, exist_ok=True)
-    if (path / record.RUN).exists():
+    if (path / files.RUN).exists():
         raise ValueError(f"{path} has a run already; expected a new folder. Name another.")
     config = {**header["config"], "settings": {**(header["config"].get("settings") or {}), **to_json(other)}}
     if several := config.get("environments"):
@@ -102,16 +103,16 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
         env = pettingllms_envs.make(config["env"], **config["settings"])
         config["env_config"] = bench.words_of(env)
         data = data_label.of_env(env, (config.get("instances") or {}).get("num"))
-    new = record.header(header["kind"], config, {}, bench.layers(), data=data) | {"replay_of": header["versions"]}
+    new = files.header(header["kind"], config, {}, bench.layers(), data=data) | {"replay_of": header["versions"]}
     rows = [each.row for each in replayed]
-    record.write_json(path / record.RUN, new)
-    record.write_rows(path / record.EPISODES, rows)
-    record.write_json(path / record.REPORT, metrics.report(new, rows))
+    files.write_json(path / files.RUN, new)
+    files.write_rows(path / files.EPISODES, rows)
+    files.write_json(path / files.REPORT, metrics.report(new, rows))
 
 
 def scored(console: Console, rows: list[Any], replayed: list[Any]) -> None:
     """What another grader changed."""
-    from pettingllms_envs.evaluation.replay import changed
+    from pettingllms_envs.episodes.replay import changed
 
     again = [each.row for each in replayed]
     before, after = (sum(row["success"] is True for row in each) for each in (rows, again))

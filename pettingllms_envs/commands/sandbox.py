@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import at_the_door
+from pettingllms_envs.commands import user_errors
 
 
 _MEMORY = {
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.sandbox import selftest
     from pettingllms_envs.sandbox.layers import table
 
-    with at_the_door():
+    with user_errors():
         box = sandbox.Sandbox(num_slots=1, min_isolation=args.min_isolation)
     console.print(Text(f"What this machine allows:\n{table(sandbox.probe())}\n"), soft_wrap=True)
     with box:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import at_the_door, refuse
+from pettingllms_envs.commands import refuse, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,14 +26,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Write the page, or serve it until Ctrl-C."""
-    from pettingllms_envs.evaluation import record
+    from pettingllms_envs.episodes import files
     from pettingllms_envs.page import build, page  # with numpy's random numbers, for the intervals
     from pettingllms_envs.page.serve import server
 
-    with at_the_door():
-        folder = record.find_run(args.run_folder)
+    with user_errors():
+        folder = files.find_run(args.run_folder)
     if not args.serve:
-        with at_the_door():
+        with user_errors():
             written = build(folder, args.output)
         console.print(
             Text(f"{written} ({written.stat().st_size / 2**20:.1f} MiB): open it in a browser"), soft_wrap=True
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         return 0
     if args.output is not None:
         refuse("--serve got --output; expected one of them. Leave one out.")
-    with at_the_door():
+    with user_errors():
         page(folder)  # what is wrong with it is said here, not in a browser
     try:
         shown = server(folder / "episodes.jsonl", lambda: page(folder), args.port)

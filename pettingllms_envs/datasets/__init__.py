@@ -7,13 +7,13 @@
     load("codeparrot/apps@<commit>", split="train")            # of the Hub, at a commit
 
 Inside out: `problems.py` (what rows become), a file for each layout (`apps.py`, `aime.py`, ...: pure functions from a
-row to a problem), `layouts.py` and `known.py` (their tables), `files.py`, `hub.py` and `prepared.py` (where rows are),
-`sources.py` (what a user names), `loading.py` (`load`), `overlap.py` (what a training and a test set share).
+row to a problem), `columns.py` and `hub_datasets.py` (their tables), `files.py`, `hub.py` and `prepared.py` (where
+rows are), `sources.py` (what a user names), `loading.py` (`load`), `overlap.py` (what two sets share).
 """
 
 from __future__ import annotations
 
-from pettingllms_envs.datasets.layouts import LAYOUTS, Layout, answer_columns
+from pettingllms_envs.datasets.columns import LAYOUTS, Layout, answer_columns
 from pettingllms_envs.datasets.loading import Bad, Entry, Loaded, entries, load
 from pettingllms_envs.datasets.problems import CodeProblem, MathProblem, Problem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from pettingllms_envs.boxes import boxed
-from pettingllms_envs.datasets import rows, statements
+from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
+from pettingllms_envs.replies.boxes import boxed
 
 
 _DRESSING = re.compile(r"\{,\}|[\s$,]|\^?\{?\\(?:circ|degree)\}?|°|\\text\{.*?\}|\.0*$|\.$")
@@ -35,7 +35,7 @@ def read(row: Row) -> MathProblem:
     if exam:
         name = f"{exam[1]}-{exam[2]}-{number}"
     else:
-        name = f"{year or 'aime'}-{name or statements.name(statement)}"
+        name = f"{year or 'aime'}-{name or normalization.name(statement)}"
     return MathProblem(
         source="aime",
         id=name,

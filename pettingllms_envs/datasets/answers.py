@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from pettingllms_envs.boxes import boxed
-from pettingllms_envs.datasets import rows, statements
+from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, Row
+from pettingllms_envs.replies.boxes import boxed
 
 
 _DOLLAR = re.compile(r"(?<!\\)\$")
@@ -43,7 +43,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
         raise BadRow(f"{answer!r} is missing or blank, and 'solution' has no box; expected an answer")
     return MathProblem(
         source=source,
-        id=rows.words(row, "id", "ID", "unique_id") or statements.name(statement),
+        id=rows.words(row, "id", "ID", "unique_id") or normalization.name(statement),
         statement=statement,
         level=_level(row),
         subject=rows.text(row, "subject", "type", default=""),

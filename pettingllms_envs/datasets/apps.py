@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pettingllms_envs.datasets import judging, rows, statements
+from pettingllms_envs.datasets import judging, normalization, rows
 from pettingllms_envs.datasets.examples import public_first
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
@@ -40,7 +40,7 @@ def read(row: Row) -> CodeProblem:
     fn_name = rows.text(document, "fn_name", default="") or None
     return code_problem(
         source="apps",
-        id=rows.words(row, "problem_id", "id") or statements.name(statement),
+        id=rows.words(row, "problem_id", "id") or normalization.name(statement),
         statement=statement,
         tests=rows.pairs(document.get("inputs"), document.get("outputs"), "'input_output'"),
         fn_name=fn_name,

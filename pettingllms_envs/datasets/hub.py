@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pettingllms_envs.datasets.files import ENDINGS, stem
-from pettingllms_envs.datasets.known import SPLIT_NAMES
+from pettingllms_envs.datasets.hub_datasets import SPLIT_NAMES
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

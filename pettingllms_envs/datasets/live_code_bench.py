@@ -7,7 +7,7 @@ Source: Jain et al. 2024, arXiv:2403.07974.
 
 from __future__ import annotations
 
-from pettingllms_envs.datasets import judging, rows, statements
+from pettingllms_envs.datasets import judging, normalization, rows
 from pettingllms_envs.datasets.blobs import unpacked
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
@@ -39,7 +39,7 @@ def read(row: Row) -> CodeProblem:
     starter = rows.text(row, "starter_code", default="")
     return CodeProblem(
         source="live_code_bench",
-        id=rows.words(row, "question_id") or statements.name(statement),
+        id=rows.words(row, "question_id") or normalization.name(statement),
         statement=statement,
         level=LEVELS.get(rows.text(row, "difficulty", default=""), 1),
         subject=rows.text(row, "platform", default=""),

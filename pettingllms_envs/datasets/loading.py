@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from pettingllms_envs.core import SPLITS
-from pettingllms_envs.datasets import statements
+from pettingllms_envs.datasets import normalization
+from pettingllms_envs.datasets.columns import Layout
 from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.hub import HubFile, local
-from pettingllms_envs.datasets.layouts import Layout
 from pettingllms_envs.datasets.problems import MathProblem, Problem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row, missing
 from pettingllms_envs.datasets.sources import Source, find_source, verify
@@ -193,7 +193,7 @@ def _of_files(
             row = {**source.gaps, **row}
             outcome = _outcome(source.layout, row)
             if isinstance(outcome, Problem):
-                if kept and statements.split(outcome.statement) not in kept:
+                if kept and normalization.split(outcome.statement) not in kept:
                     continue
                 outcome = _first(outcome, seen) if unique else outcome
             if isinstance(outcome, Problem):

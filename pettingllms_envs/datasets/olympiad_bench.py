@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from pettingllms_envs.datasets import rows, statements
+from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.answers import plain
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
@@ -36,7 +36,7 @@ def read(row: Row) -> MathProblem:
     solutions = rows.items(row.get("solution") or [], "'solution'")
     return MathProblem(
         source="olympiad_bench",
-        id=rows.words(row, "id") or statements.name(asked),
+        id=rows.words(row, "id") or normalization.name(asked),
         statement=f"{context}\n\n{asked}" if context else asked,
         subject=rows.text(row, "subfield", default=""),
         answer=",".join(map(plain, answers)),

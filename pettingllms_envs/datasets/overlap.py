@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pettingllms_envs.datasets import statements
+from pettingllms_envs.datasets import normalization
 
 
 RUN = 3
@@ -68,7 +68,7 @@ def overlaps(train: Iterable[Statement], tests: Sequence[Statement], threshold: 
     index: dict[int, list[int]] = {}
     sizes, common = _indexed(tests, same, index)
     for each in train:
-        exact = same.get(statements.form(each.text), [])
+        exact = same.get(normalization.form(each.text), [])
         for number in exact:
             yield Overlap(each, tests[number], 1.0, True)
         runs = _runs(each.text) - common
@@ -85,7 +85,7 @@ def _indexed(
     """Fills both, and gives the number of runs that count of each test statement, and the runs that do not."""
     runs = [_runs(each.text) for each in tests]
     for number, each in enumerate(tests):
-        same[statements.form(each.text)].append(number)
+        same[normalization.form(each.text)].append(number)
         for run in runs[number]:
             index.setdefault(run, []).append(number)
     most = max(10, COMMON * len(tests))
@@ -96,5 +96,5 @@ def _indexed(
 
 
 def _runs(statement: str) -> set[int]:
-    words = statements.words(statement)
+    words = normalization.words(statement)
     return {hash(run) for run in zip(*(words[start:] for start in range(RUN)), strict=False)}

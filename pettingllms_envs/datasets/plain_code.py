@@ -6,7 +6,7 @@ arguments and results where `fn_name` says what is called.
 
 from __future__ import annotations
 
-from pettingllms_envs.datasets import rows, statements
+from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.apps import LEVELS as APPS_LEVELS
 from pettingllms_envs.datasets.apps import code_problem
 from pettingllms_envs.datasets.live_code_bench import LEVELS
@@ -30,7 +30,7 @@ def read(row: Row) -> CodeProblem:
         raise BadRow("'solutions' has something else than texts")
     return code_problem(
         source="code",
-        id=rows.words(row, "id") or statements.name(statement),
+        id=rows.words(row, "id") or normalization.name(statement),
         statement=statement,
         tests=rows.pairs(row.get("inputs"), row.get("outputs"), "the row"),
         fn_name=rows.text(row, "fn_name", default="") or None,

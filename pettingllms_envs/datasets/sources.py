@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pettingllms_envs.core import SPLITS
 from pettingllms_envs.datasets import hub, prepared
+from pettingllms_envs.datasets.columns import Layout, find_layout
 from pettingllms_envs.datasets.files import ENDINGS, stem
 from pettingllms_envs.datasets.hub import HubFile
-from pettingllms_envs.datasets.known import KNOWN, KnownSet, by_file_name, known_sets, split_in
-from pettingllms_envs.datasets.layouts import Layout, find_layout
+from pettingllms_envs.datasets.hub_datasets import KNOWN, KnownSet, by_file_name, known_sets, split_in
 from pettingllms_envs.datasets.rows import Row
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import AgentSpec, from_identity
+from pettingllms_envs.episodes.episode import Instance, RunLimits
+from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, header, write_json
+from pettingllms_envs.episodes.observing import problem_of
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.lineup import WITHOUT_MODEL, Spec, from_identity, open_all
-from pettingllms_envs.evaluation.observing import problem_of
-from pettingllms_envs.evaluation.play import Instance, Rules
-from pettingllms_envs.evaluation.record import ANY_INSTANCE, REPORT, Row, header, write_json
-from pettingllms_envs.evaluation.runner import Ended, Folder, Plan, instances_digest, run
+from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
+from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
 from pettingllms_envs.instances import published
 from pettingllms_envs.settings import check_survives, to_json
+from pettingllms_envs.suggestions import did_you_mean
 
 
 DEFAULT_LIMIT = 200
@@ -28,7 +29,7 @@ MOST_PROBLEMS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class InstanceSet:
     """The problems of a run, and where they are from: `"published"`, `"data set"` or `"seeds"`."""
 
     source: str
@@ -50,10 +51,10 @@ class Bench:
 
     env: str
     settings: Mapping[str, Any]
-    agents: Mapping[str, Spec]
-    chosen: Chosen
+    agents: Mapping[str, AgentSpec]
+    chosen: InstanceSet
     samples: int = 1
-    rules: Rules = field(default_factory=Rules)
+    rules: RunLimits = field(default_factory=RunLimits)
 
     def make(self) -> Any:
         """A new environment."""
@@ -88,7 +89,7 @@ class Bench:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class BenchResult:
     """A run that was played: what `run.json` and `report.json` say, and what there is of it.
 
     Args:
@@ -100,11 +101,13 @@ class Played:
 
     header: Mapping[str, Any]
     report: Mapping[str, Any]
-    ended: Ended
+    ended: RunResult
     is_kept: bool = True
 
 
-def play(bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], None] = lambda row: None) -> Played:
+def play(
+    bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], None] = lambda row: None
+) -> BenchResult:
     """Play a benchmark into a folder, or what is missing of it there, and write the report.
 
     A new run in which no model answered leaves no folder.
@@ -135,10 +138,10 @@ def play(bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], 
         crew.close()
     if ended.refused and not ended.rows:
         raise ValueError(ended.why)
-    return Played(head, report, ended, is_kept)
+    return BenchResult(head, report, ended, is_kept)
 
 
-def _was_answered(bench: Bench, ended: Ended) -> bool:
+def _was_answered(bench: Bench, ended: RunResult) -> bool:
     """Whether a run has anything to keep: an episode in which a model answered, or one that failed otherwise."""
     return any(
         row["error"] is None
@@ -156,7 +159,7 @@ def choose(
     split: str | None = None,
     options: Mapping[str, Any] | None = None,
     limit: int | None = None,
-) -> Chosen:
+) -> InstanceSet:
     """The problems to play.
 
     The published test set of a game, if nothing is asked for that it does not have; else all problems of the split of
@@ -180,12 +183,11 @@ def choose(
         options["split"] = split
     for option in options:
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            do = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-            raise ValueError(f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}. {do}")
+            do = did_you_mean(option, known) or " Leave it out."
+            raise ValueError(f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}.{do}")
     if options in ({}, {"split": "test"}) and not set(settings) - ANY_INSTANCE and has_published(name):
         rows = [{key: row[key] for key in ("seed", "split", "level")} for row in published(name)][:limit]
-        return Chosen("published", tuple(_instance(i, **row) for i, row in enumerate(rows)))
+        return InstanceSet("published", tuple(_instance(i, **row) for i, row in enumerate(rows)))
     if "split" in known and "test" in known["split"]:
         options.setdefault("split", "test")
     num = env.metadata.get("num_instances")
@@ -193,11 +195,11 @@ def choose(
     num = _num_problems(env, options) if num is None else num
     if num is None:
         seeds: Sequence[int] = range(DEFAULT_LIMIT if limit is None else limit)
-        return Chosen("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
+        return InstanceSet("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
     seeds = range(num)
     if limit is not None and limit < num:  # the first ones may be the easiest
         seeds = sorted(random.Random(f"{name} {limit}").sample(seeds, limit))
-    return Chosen("data set", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
+    return InstanceSet("data set", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
 
 
 def has_published(name: str) -> bool:
@@ -228,12 +230,12 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
         env=config["env"],
         settings=config["settings"],
         agents={agent: from_identity(identity) for agent, identity in config["agents"].items()},
-        chosen=Chosen(
+        chosen=InstanceSet(
             config["instances"]["source"],
             tuple(Instance(i, each["seed"], each["options"]) for i, each in sorted(instances.items())),
         ),
         samples=config["samples"],
-        rules=Rules(seed=config["seed"], max_steps=config["max_steps"], episode_tokens=config["episode_tokens"]),
+        rules=RunLimits(seed=config["seed"], max_steps=config["max_steps"], episode_tokens=config["episode_tokens"]),
     )
 
 

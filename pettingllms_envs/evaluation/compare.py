@@ -17,8 +17,8 @@ from fractions import Fraction
 from typing import Any
 
 import pettingllms_envs
+from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, problem
 from pettingllms_envs.evaluation.metrics import tokens
-from pettingllms_envs.evaluation.record import ANY_INSTANCE, Row, problem
 from pettingllms_envs.evaluation.statistics import (
     difference_interval,
     holm,

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.evaluation.bench import Bench, roles_of
-from pettingllms_envs.evaluation.lineup import Spec
 
 
 SOLO = "single"
@@ -50,7 +50,7 @@ def matrix(benches: Mapping[str, Bench], role: str) -> dict[tuple[str, str], Ben
     }
 
 
-def ablation(bench: Bench, partners: Mapping[str, Spec]) -> dict[tuple[str, str], Bench]:
+def ablation(bench: Bench, partners: Mapping[str, AgentSpec]) -> dict[tuple[str, str], Bench]:
     """By (role, partner): the team with that role played by the partner.
 
     A partner of the same kind as whom it replaces takes over the options that it does not name, such as the server.

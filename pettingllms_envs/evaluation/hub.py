@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation import data_label, record
+from pettingllms_envs.episodes import files
+from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.metrics import report
 
 
-PUSHED = (record.RUN, record.EPISODES, record.REPORT, "page.html")
+PUSHED = (files.RUN, files.EPISODES, files.REPORT, "page.html")
 """Of these, what is there. Nothing else that lies in the folder is uploaded."""
 
 EXTRA = (
@@ -41,13 +42,13 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise ImportError(EXTRA) from error
-    header, rows = data_label.labelled(record.read_header(run)), record.read(run)
+    header, rows = data_label.labelled(files.read_header(run)), files.read(run)
     if not rows:
         raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")
     api = HfApi() if api is None else api
     # Which HTTP client it is that raises depends on the version of huggingface_hub.
     unreachable: type[BaseException] = HfHubHTTPError.__mro__[1]
-    added = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=file) for file in files(run)]
+    added = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=file) for file in pushed_files(run)]
     text = card(repo, header, report(header, rows))
     added.append(CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=text.encode("utf-8")))
     message = f"{header['config'].get('env')}: {len(rows)} episodes"
@@ -61,7 +62,7 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
     return str(done.commit_url)
 
 
-def files(run: Path) -> list[Path]:
+def pushed_files(run: Path) -> list[Path]:
     """What of a run is uploaded, besides the card."""
     return [run / name for name in PUSHED if (run / name).is_file()]
 
@@ -97,7 +98,7 @@ def card(repo: str, header: Mapping[str, Any], figures: Mapping[str, Any]) -> st
         "tags: [pettingllms, multi-agent, evaluation]",
         "configs:",
         "- config_name: default",
-        f"  data_files: {record.EPISODES}",
+        f"  data_files: {files.EPISODES}",
         "---",
         "",
         f"# {repo}",

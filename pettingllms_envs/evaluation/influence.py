@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_envs.evaluation.play import Course, Instance, Rules
-from pettingllms_envs.evaluation.record import Row, made_with, problem
+from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
+from pettingllms_envs.episodes.files import Row, made_with, problem
 from pettingllms_envs.evaluation.statistics import Interval, bootstrap
 
 
-UNTIL_THE_END = Rules(max_steps=2**62)
+UNTIL_THE_END = RunLimits(max_steps=2**62)
 MOST_EPISODES = 1000
 """Drawn from a run, in which replies are replaced."""
 SAME = 1e-9
@@ -117,20 +117,22 @@ def _summary(role: str, changes: list[tuple[str, float, float]]) -> Influence:
 
 def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
     """The returns of an episode that is played again, with the reply of one step replaced."""
-    course = Course(env, Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"]))
+    recorder = EpisodeRecorder(
+        env, Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
+    )
     queues: dict[str, list[str]] = {}
     for i, step in enumerate(row["steps"]):
         queues.setdefault(step["agent"], []).append(reply if i == at else step["reply"])
     left = {agent: iter(replies) for agent, replies in queues.items()}
-    course.reset()
+    recorder.reset()
     most = 2 * len(row["steps"]) + len(queues)  # an environment may have no end of its own
-    while not course.end(UNTIL_THE_END) and len(course.steps) < most:
+    while not recorder.end(UNTIL_THE_END) and len(recorder.steps) < most:
         agent = env.agent_selection
         given = next(left.get(agent, iter(())), None)
         if given is None and at is None:
             break  # the record ends here
-        course.play(given or "", {**course.described(agent), "reply": given or ""})
-    returns: dict[str, float] = course.row(row["sample"], "", None)["returns"]
+        recorder.play(given or "", {**recorder.described(agent), "reply": given or ""})
+    returns: dict[str, float] = recorder.row(row["sample"], "", None)["returns"]
     return returns
 
 

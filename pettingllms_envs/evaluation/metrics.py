@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pettingllms_envs.evaluation.record import FORMAT, Row, is_empty, place, problem
+from pettingllms_envs.episodes.files import FORMAT, Row, is_empty, place, problem
 from pettingllms_envs.evaluation.statistics import (
     Interval,
     majority,

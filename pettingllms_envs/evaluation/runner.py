@@ -19,18 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation.agents import Agent, AgentRefused
-from pettingllms_envs.evaluation.play import Instance, Rules, Stopped, episode
-from pettingllms_envs.evaluation.record import (
-    EPISODES,
-    REPORT,
-    RUN,
-    place,
-    read_header,
-    tidy,
-    write_json,
-    write_line,
-)
+from pettingllms_envs.agents.base import Agent, AgentRefused
+from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, episode
+from pettingllms_envs.episodes.files import EPISODES, REPORT, RUN, place, read_header, tidy, write_json, write_line
 
 
 MOST_ERRORS_IN_A_ROW = 20
@@ -39,7 +30,7 @@ its server is gone, or its environment broken."""
 
 LOCK = ".lock"
 
-OF_ONE_PROMPT = ("refused", "diverged")
+ERRORS_OF_ONE_PROMPT = ("refused", "diverged")
 """Kinds of errors that say nothing of the next episode."""
 
 
@@ -57,7 +48,7 @@ class Plan:
     make_env: Callable[[], Any]
     instances: Sequence[Instance]
     samples: int = 1
-    rules: Rules = Rules()  # noqa: RUF009  # frozen
+    rules: RunLimits = RunLimits()  # noqa: RUF009  # frozen
 
     @property
     def num_episodes(self) -> int:
@@ -143,7 +134,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class RunResult:
     """What a run left.
 
     Args:
@@ -169,7 +160,7 @@ def run(
     *,
     concurrency: int,
     on_row: Callable[[Mapping[str, Any]], None] = lambda row: None,
-) -> Ended:
+) -> RunResult:
     """Play all episodes of a plan that the folder does not have yet.
 
     Args:
@@ -200,7 +191,7 @@ def run(
                 on_row(row)
                 if row["error"] is None:
                     in_a_row = 0
-                elif row["error"]["kind"] not in OF_ONE_PROMPT:
+                elif row["error"]["kind"] not in ERRORS_OF_ONE_PROMPT:
                     in_a_row += 1
                 if in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
                     why = f"the last {in_a_row} episodes were all errors, the last: {row['error']['message']}"
@@ -212,7 +203,7 @@ def run(
         finally:
             table.stop()
     rows = folder.put_in_order()
-    return Ended(
+    return RunResult(
         rows=rows,
         num_missing=plan.num_episodes - len(rows),
         why=why,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation.lineup import Spec, parse
+from pettingllms_envs.agents.spec import AgentSpec, parse
 
 
 TEAM = "team.json"
@@ -138,7 +138,7 @@ def check_roles(texts: Sequence[str], roles: Mapping[str, str]) -> None:
             )
 
 
-def spec_of(spec: Spec, agent: str, role: str, given: Mapping[str, Any]) -> Spec:
+def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) -> AgentSpec:
     """The agent that a team's folder has for a role.
 
     Args:
@@ -178,7 +178,7 @@ def spec_of(spec: Spec, agent: str, role: str, given: Mapping[str, Any]) -> Spec
         sampling.pop("repetition_penalty", None)
     target, own = _weights(team, policy, base)
     whole = {**sampling, **given, **own, **options, KIND: str(team.folder)}
-    return Spec(engine, target, whole)
+    return AgentSpec(engine, target, whole)
 
 
 def _weights(team: Team, policy: Mapping[str, Any], base: str | None) -> tuple[str, dict[str, Any]]:
@@ -208,7 +208,7 @@ def _weights(team: Team, policy: Mapping[str, Any], base: str | None) -> tuple[s
     return model, options
 
 
-def notes(specs: Iterable[Spec], env: str) -> list[str]:
+def notes(specs: Iterable[AgentSpec], env: str) -> list[str]:
     """What has to be said of teams that were trained on another environment, a line each.
 
     Args:

@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.graders.cache import remembered
 from pettingllms_envs.graders.code import golden, last_error, printed, run_tests, written
 from pettingllms_envs.graders.copies import stand_in_a_row
-from pettingllms_envs.graders.memo import remembered
 from pettingllms_envs.graders.mutants import mutants
 from pettingllms_envs.sandbox.compare import read_value, same_tokens, same_values
 from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict

@@ -7,9 +7,9 @@ r"""Whether an answer to a problem of mathematics is right.
 First what needs no algebra, here and exactly; what is left, math-verify decides in the sandbox (`workers.py`). What
 counts as the same answer is in docs/grading.md. The verdict is the same from every thread and process and under load.
 
-From the outside in: `pettingllms_envs.boxes` (where a reply says its answer), `verdicts.py` (from two texts to a
-verdict), `reading.py` with `spelling.py`, `units.py` and `shapes.py` (what a text says), `matching.py` and
-`numbers.py` (what is equal), `workers.py` and `inside/` (math-verify), `memo.py`.
+From the outside in: `pettingllms_envs.replies.boxes` (where a reply says its answer), `verdicts.py` (from two texts
+to a verdict), `reading.py` with `spelling.py`, `units.py` and `shapes.py` (what a text says), `matching.py` and
+`numbers.py` (what is equal), `workers.py` and `inside/` (math-verify), `cache.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from pettingllms_envs.boxes import boxed
-from pettingllms_envs.graders.memo import Memo
+from pettingllms_envs.graders.cache import Memo
 from pettingllms_envs.graders.verdicts import (
     MAX_LENGTH,
     Case,
@@ -35,6 +34,7 @@ from pettingllms_envs.graders.verdicts import (
     look,
 )
 from pettingllms_envs.graders.workers import GraderFailed, MathVerify
+from pettingllms_envs.replies.boxes import boxed
 
 
 __all__ = [

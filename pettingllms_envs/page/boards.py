@@ -9,7 +9,7 @@ from typing import Any
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Board, Execution
-from pettingllms_envs.evaluation.record import made_with
+from pettingllms_envs.episodes.files import made_with
 
 
 Picture = list[list[int]]

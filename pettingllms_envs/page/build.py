@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation import data_label, record
+from pettingllms_envs.episodes import files
+from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import INDEX, episode_of, index_of
 from pettingllms_envs.page.summary import summary
@@ -38,20 +39,20 @@ def build(run: Path, output: Path | None = None) -> Path:
         OSError: A file cannot be read or written.
     """
     output = run / "page.html" if output is None else output
-    record.write_whole(output, page(run))
+    files.write_whole(output, page(run))
     return output
 
 
 def page(run: Path) -> str:
     """The page of a run, as text; see `build`."""
-    header = data_label.labelled(record.read_header(run))
+    header = data_label.labelled(files.read_header(run))
     boards = Boards(header)
     systems: dict[str, int] = {}
     columns: list[list[Any]] = [[] for _ in INDEX]
     blocks: list[str] = []
     piece: list[dict[str, Any]] = []
     has_candidates = False
-    for row in record.read(run):
+    for row in files.read(run):
         for column, value in zip(columns, index_of(row), strict=True):
             column.append(value)
         episode = episode_of(row, boards.of(row), systems)

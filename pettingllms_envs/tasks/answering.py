@@ -8,7 +8,7 @@ and the outcome do, and those are for the trainer.
 Outcome: `success`; `answered`, whether there is an answer; `timeout`, whether it could not be judged in time, which
 counts as wrong.
 Instances: the problems of a data set in the order of their digests; seed s is problem s modulo their number, so the
-seeds 0 to n - 1 are all of them once. See `pettingllms_envs.datasets.drawing`.
+seeds 0 to n - 1 are all of them once. See `pettingllms_envs.datasets.sampling_order`.
 Source: the math tasks of arXiv:2510.11062, whose code hands gold and answer to the verifier the wrong way round and
 has AIME 24 in a training set.
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, DataSet, Unreadable, check_choice
-from pettingllms_envs.datasets import drawing
+from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.graders import math
 from pettingllms_envs.replies import last_line
@@ -104,7 +104,7 @@ class Answering:
         """
         check_choice("split", split, SPLITS)
         fields = {"split": split, "level": level, "problem": problem, **self._also()}
-        drawn = drawing.draw(self.data or self.own, self.layout, seed, **fields)
+        drawn = sampling_order.draw(self.data or self.own, self.layout, seed, **fields)
         if not isinstance(drawn, MathProblem) or drawn.kind != (self.golden_kind or drawn.kind):
             raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
         return AnswerState(drawn)

@@ -4,8 +4,9 @@ State: the problem, the program so far, how many golden tests it passes, and wha
 wrote. Move: a program, which takes the place of the one before. Value: the share of golden tests passed; success is
 all of them. No verdict of a golden test is ever shown to an agent, and no reward depends on how long an episode is.
 
-Instances: the problems of a data set in the order of their digests; see `pettingllms_envs.datasets.drawing`. Training
-may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all, public and private.
+Instances: the problems of a data set in the order of their digests; see `pettingllms_envs.datasets.sampling_order`.
+Training may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all, public and
+private.
 """
 
 from __future__ import annotations
@@ -16,26 +17,24 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, DataSet, Unreadable, check_choice
-from pettingllms_envs.datasets import drawing
+from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies import PYTHON, fence, fenced_blocks
 from pettingllms_envs.sandbox.values import Limits
 from pettingllms_envs.tasks.coding_text import (
     PROGRAM_FORMAT,
     RULES,
     answer_table,
     blind_replies,
-    fenced,
     problem_text,
     write_program,
 )
 
 
 MAX_PROGRAM = 20_000
-PYTHON = {"python": "Python", "py": "Python", "python3": "Python"}
 
 
 class CodingState(NamedTuple):
@@ -122,7 +121,7 @@ class Coding:
         """The problem of a seed in a split, and no program yet.
 
         Args:
-            seed: Any whole number; see `pettingllms_envs.datasets.drawing`.
+            seed: Any whole number; see `pettingllms_envs.datasets.sampling_order`.
             split: `"train"`, `"validation"` or `"test"`.
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
@@ -131,7 +130,7 @@ class Coding:
             ValueError: There is no such split, level, problem or data.
         """
         check_choice("split", split, SPLITS)
-        chosen = drawing.draw(
+        chosen = sampling_order.draw(
             self.data or self.own,
             self.layout,
             seed,
@@ -222,7 +221,7 @@ class Coding:
     def show(self, state: CodingState) -> str:
         """The problem, and the program so far."""
         text = problem_text(state.problem)
-        return f"{text}\n\nThe program so far:\n{fenced(state.program, 'python')}" if state.program else text
+        return f"{text}\n\nThe program so far:\n{fence(state.program, 'python')}" if state.program else text
 
     def describe(self, before: CodingState, move: str, after: CodingState, *, proposed: bool = False) -> str:
         """How long the program is; never what it is worth."""

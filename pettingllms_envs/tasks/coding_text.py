@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Run, as_case, in_statement
 from pettingllms_envs.graders.code import SHOWN, written
-from pettingllms_envs.replies import FENCE
+from pettingllms_envs.replies import FENCE, fence
 from pettingllms_envs.sandbox.executor import shorten
 from pettingllms_envs.sandbox.values import CallTest, Verdict
 
@@ -56,17 +56,12 @@ _ENDINGS = {
 
 def write_program(program: str) -> str:
     """The canonical reply with a program."""
-    return fenced(program, "python")
+    return fence(program, "python")
 
 
 def write_cases(cases: Sequence[Case]) -> str:
     """The canonical reply with test cases."""
-    return "\n".join(f"{fenced(case.input, 'input')}\n{fenced(case.output, 'output')}" for case in cases)
-
-
-def fenced(text: str, word: str = "") -> str:
-    """The text in a block."""
-    return f"{FENCE}{word}\n{text}\n{FENCE}"
+    return "\n".join(f"{fence(case.input, 'input')}\n{fence(case.output, 'output')}" for case in cases)
 
 
 def blind_replies() -> tuple[str, ...]:
@@ -82,7 +77,7 @@ def problem_text(problem: CodeProblem) -> str:
     if problem.fn_name is not None:
         text += f"\n\nThe function is called {problem.fn_name}."
     if problem.starter_code.strip():
-        text += f"\nBegin with this:\n{fenced(problem.starter_code.rstrip(), 'python')}"
+        text += f"\nBegin with this:\n{fence(problem.starter_code.rstrip(), 'python')}"
     for case in map(as_case, problem.tests[: problem.num_public]):
         if not in_statement(problem, case):
             text += f"\n\nFor example:\n{case_text(case)}"
@@ -91,7 +86,7 @@ def problem_text(problem: CodeProblem) -> str:
 
 def case_text(case: Case) -> str:
     """A test case as it is shown."""
-    return f"Input:\n{fenced(shorten(case.input, SHOWN))}\nOutput:\n{fenced(shorten(case.output, SHOWN))}"
+    return f"Input:\n{fence(shorten(case.input, SHOWN))}\nOutput:\n{fence(shorten(case.output, SHOWN))}"
 
 
 def runs_text(cases: Sequence[Case], runs: Sequence[Run], word: str) -> str:
@@ -107,8 +102,8 @@ def _ran(run: Run) -> str:
         return "The program passed."
     text = f"The program did not pass: {_ENDINGS[run.verdict]}."
     if run.error:
-        return f"{text} Its last words:\n{fenced(run.error)}"
-    return f"{text} It gave:\n{fenced(run.printed)}"
+        return f"{text} Its last words:\n{fence(run.error)}"
+    return f"{text} It gave:\n{fence(run.printed)}"
 
 
 def answer_table(problem: CodeProblem) -> str:

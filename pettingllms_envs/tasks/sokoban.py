@@ -33,12 +33,12 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import SPLITS, Tile, Unreadable, check_choice
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import LETTERS, blind_moves, read_moves, write_moves
-from pettingllms_envs.tasks.grid import ways
-from pettingllms_envs.tasks.sokoban_bound import Position, cells_of, lower_bound, steps_of
+from pettingllms_envs.tasks.sokoban_bound import Position, cells_of, lower_bound
 from pettingllms_envs.tasks.sokoban_generator import Difficulty, Start, draws, levels
-from pettingllms_envs.tasks.sokoban_levels import MAX_SIDE, read_level
+from pettingllms_envs.tasks.sokoban_levels import read_level
 from pettingllms_envs.tasks.sokoban_solver import SearchLimitError, solve
 from pettingllms_envs.tasks.sokoban_table import Table, distance, table_of
+from pettingllms_envs.tasks.sokoban_text import STEPS, places_of, pushed, show_room
 
 
 BUMP = -0.1
@@ -47,8 +47,6 @@ FLOOR, WALL, GOAL, BOX, PLAYER = "#f4f1ea", "#4a4e57", "#3a9d5d", "#b9783c", "#2
 MIN_SIZE, MAX_SIZE = 5, 20
 MAX_BOXES = 4
 ORACLE_NODES = 100_000  # of a search in a room without a table; some seconds
-
-_STEPS = tuple(dict(zip(LETTERS, steps_of(width), strict=True)) for width in range(MAX_SIDE + 1))
 
 
 class SokobanState(NamedTuple):
@@ -166,7 +164,7 @@ class Sokoban:
     def apply(self, state: SokobanState, move: str) -> SokobanState:
         """Walk and push until the moves end, the next one is not possible, or all boxes are on goals."""
         width, walls, goals, boxes, player, exact, optimal, most, left, moves, pushes = state
-        steps, solid = _STEPS[width], walls | boxes
+        steps, solid = STEPS[width], walls | boxes
         for letter in move:
             if boxes == goals:
                 break
@@ -227,7 +225,7 @@ class Sokoban:
 
     def show(self, state: SokobanState) -> str:
         """The room row by row; where player, boxes and goals are; the letters that are steps or pushes here."""
-        return _show(state.width, state.walls, state.goals, state.boxes, state.player)
+        return show_room(state.width, state.walls, state.goals, state.boxes, state.player)
 
     def tiles(self, state: SokobanState) -> list[list[Tile]]:
         """Walls dark, goals ringed in green, boxes brown and on goals green, the player blue."""
@@ -244,9 +242,9 @@ class Sokoban:
         """The letters, where they lead, what stopped them, how many pushes, and how many boxes are on goals."""
         width, walls, goals, boxes, player, _, _, _, left, moves, pushes = after
         played, pushes = moves - before.moves, pushes - before.pushes
-        place = _places(width)[player]
+        place = places_of(width)[player]
         if left and played < len(move):
-            stop = "a wall" if walls >> player + _STEPS[width][move[played]] & 1 else "a box that cannot be pushed"
+            stop = "a wall" if walls >> player + STEPS[width][move[played]] & 1 else "a box that cannot be pushed"
             end = f"Move {played + 1} {'would be' if proposed else 'was'} stopped by {stop}, at {place}"
         else:
             end = f"They would end at {place}" if proposed else f"They ended at {place}"
@@ -326,8 +324,8 @@ def _down(table: Table, position: Position) -> str:
     width, walls, _, boxes, player = position
     letters = ""
     for left in range(distance(table, boxes, player) - 1, -1, -1):
-        for letter, step in _STEPS[width].items():
-            after = _pushed(walls, boxes, player, step)
+        for letter, step in STEPS[width].items():
+            after = pushed(walls, boxes, player, step)
             if after and distance(table, after, player + step) == left:
                 letters += letter
                 boxes = after
@@ -336,62 +334,10 @@ def _down(table: Table, position: Position) -> str:
     return letters
 
 
-def _pushed(walls: int, boxes: int, player: int, step: int) -> int:
-    """The boxes after a step of the player, 0 if it is not possible."""
-    ahead = 1 << player + step
-    if walls & ahead:
-        return 0
-    if not boxes & ahead:
-        return boxes
-    beyond = 1 << player + 2 * step
-    return 0 if (walls | boxes) & beyond else boxes ^ (ahead | beyond)
-
-
 def _possible(position: Position) -> str:
     """The first letter that is possible, `"U"` if there is none."""
     width, walls, _, boxes, player = position
-    return next((letter for letter, step in _STEPS[width].items() if _pushed(walls, boxes, player, step)), LETTERS[0])
-
-
-@lru_cache(maxsize=256)  # every role and every sibling reads the same board
-def _show(width: int, walls: int, goals: int, boxes: int, player: int) -> str:
-    (board, lines), places = _room(width, walls, goals, boxes), _places(width)
-    around, free = ways(width)
-    at, above, pushes = 2 * player, player - width, "none"
-    steps = free[(walls | boxes) >> above & around] or "none"
-    if boxes >> above & around:
-        tries = _STEPS[width].items()
-        can = [letter for letter, step in tries if boxes >> player + step & 1 and _pushed(walls, boxes, player, step)]
-        pushes = " ".join(can) or pushes
-    symbol = "+" if goals >> player & 1 else "@"
-    return (
-        f"{board[:at]}{symbol}{board[at + 1 :]}\nYou are at {places[player]}. {lines}\n"
-        f"Free steps here: {steps}. Pushes here: {pushes}."
-    )
-
-
-@lru_cache(maxsize=256)
-def _room(width: int, walls: int, goals: int, boxes: int) -> tuple[str, str]:
-    """The room without the player, a space or line break after each cell; and the line on boxes and goals."""
-    symbols, places = bytearray(_background(width, walls, goals)), _places(width)
-    for cell in cells_of(boxes):
-        symbols[2 * cell] = 42 if goals >> cell & 1 else 36  # * and $
-    on, to = (", ".join([places[cell] for cell in cells_of(cells)]) for cells in (boxes, goals))
-    return symbols.decode(), f"Boxes: {on}. Goals: {to}."
-
-
-@lru_cache(maxsize=128)
-def _background(width: int, walls: int, goals: int) -> bytes:
-    """The room without player and boxes, with a space or line break after each cell."""
-    cells = ["#" if walls >> cell & 1 else "." if goals >> cell & 1 else "-" for cell in range(walls.bit_length())]
-    rows = [" ".join(cells[at : at + width]) for at in range(0, len(cells), width)]
-    return "\n".join(rows).encode()
-
-
-@lru_cache(maxsize=16)
-def _places(width: int) -> tuple[str, ...]:
-    """How the cells are called, by number."""
-    return tuple(f"({cell // width}, {cell % width})" for cell in range(width * MAX_SIDE))
+    return next((letter for letter, step in STEPS[width].items() if pushed(walls, boxes, player, step)), LETTERS[0])
 
 
 def _draws(size: int, wanted: Difficulty, split: str, seed: int) -> Iterator[Start | None]:

@@ -29,26 +29,26 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_envs.testing.floors import check_floors, check_oracle, check_rewards
-from pettingllms_envs.testing.learning_signal import check_learning_signal
-from pettingllms_envs.testing.pairs import check_pairs
-from pettingllms_envs.testing.pettingzoos import check_parallel, check_pettingzoo
-from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, reply_pool, task_of
-from pettingllms_envs.testing.repeats import (
+from pettingllms_envs.testing.determinism import (
     check_another_process,
     check_branches,
     check_determinism,
     check_global_random_state,
     check_snapshots,
 )
-from pettingllms_envs.testing.report import Report, Result, Status
-from pettingllms_envs.testing.shown import (
+from pettingllms_envs.testing.learning_signal import check_learning_signal
+from pettingllms_envs.testing.observations import (
     check_infos,
     check_no_solution_shown,
     check_observations,
     check_options,
 )
-from pettingllms_envs.testing.written import check_fuzzed_replies, check_long_replies
+from pettingllms_envs.testing.pairs import check_pairs
+from pettingllms_envs.testing.pettingzoo_api import check_parallel, check_pettingzoo
+from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, reply_pool, task_of
+from pettingllms_envs.testing.replies import check_fuzzed_replies, check_long_replies
+from pettingllms_envs.testing.report import Report, Result, Status
+from pettingllms_envs.testing.rewards import check_floors, check_oracle, check_rewards
 
 
 __all__ = ["CHECKS", "Report", "Result", "check", "conforms"]

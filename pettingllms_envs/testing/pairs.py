@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any, NamedTuple
 
+from pettingllms_envs.episodes.difference import short
 from pettingllms_envs.testing.play import (
     Case,
     Episode,
@@ -25,7 +26,6 @@ from pettingllms_envs.testing.play import (
     blaming,
     episode,
     oracle_of,
-    short,
     texts,
     told,
 )

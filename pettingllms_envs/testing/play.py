@@ -5,22 +5,18 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.core import TEAM
+from pettingllms_envs.episodes.difference import difference, short
 
 
 Policy = Callable[[Any, str], str]  # the environment and the agent that is to act: its reply
-
-SHOWN = 80  # characters of a text in a report
 
 
 class Failed(AssertionError):
@@ -272,42 +268,6 @@ def same_course(expected: Episode, seen: Sequence[Any], what: str, offset: int =
             same(one, other, what)
     if len(expected.seen) - offset != len(seen):
         raise Failed(f"{what}: expected {len(expected.seen) - offset} moments, got {len(seen)}")
-
-
-def difference(expected: Any, got: Any, where: str = "") -> str | None:
-    """The first place in which two values of plain data differ, in words; None if they are equal."""
-    if type(expected) is type(got):
-        if isinstance(expected, Mapping):
-            if set(expected) != set(got):
-                return f"{where} has the keys: expected {list(expected)}, got {list(got)}"
-            found = (difference(expected[key], got[key], f"{where}[{key!r}]" if where else key) for key in expected)
-            return next((each for each in found if each is not None), None)
-        if isinstance(expected, list | tuple) and len(expected) == len(got):
-            pairs = enumerate(zip(expected, got, strict=True))
-            items = (difference(one, other, f"{where}[{i}]") for i, (one, other) in pairs)
-            return next((each for each in items if each is not None), None)
-        if isinstance(expected, np.ndarray):
-            equal = expected.shape == got.shape and bool(np.all(expected == got))
-        elif isinstance(expected, float):
-            equal = expected == got or (math.isnan(expected) and math.isnan(got))
-        else:
-            equal = bool(expected == got)
-        if equal:
-            return None
-        if isinstance(expected, str):
-            at = next((i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if a != b), None)
-            at = min(len(expected), len(got)) if at is None else at
-            start, end = max(at - SHOWN // 4, 0), at + SHOWN // 2
-            return f"{where} from character {start}: expected {expected[start:end]!r}, got {got[start:end]!r}"
-    return f"{where}: expected {short(expected)}, got {short(got)}"
-
-
-def short(value: Any) -> str:
-    """A value in a report: its `repr`, or the beginning of it and its length."""
-    if isinstance(value, str) and len(value) > SHOWN:
-        return f"{value[: SHOWN // 2]!r}... ({len(value):,} characters)"
-    words = repr(value)
-    return words if len(words) <= 2 * SHOWN else f"{words[: 2 * SHOWN]}..."
 
 
 def told(start: Start, replies: Iterable[str | None]) -> str:

@@ -31,7 +31,7 @@ from pettingllms_envs.core import (
     play,
     situation,
     system_prompt,
-    worth,
+    team_return,
 )
 
 
@@ -112,7 +112,7 @@ class ProposalWorkflow(Generic[State, Move]):
 
     def _propose(self, state: ProposalState[State], reply: str) -> Transition[ProposalState[State]]:
         task, proposer = self.task, self.roles[0].name
-        now = worth(task, state.task)
+        now = team_return(task, state.task)
         move, shown = self.read(reply)
         if isinstance(move, Unreadable):
             proposal = Proposal(f"{shown}The {proposer}'s reply was unreadable: {move.reason}.", now)
@@ -120,14 +120,14 @@ class ProposalWorkflow(Generic[State, Move]):
         else:
             after = task.apply(state.task, move)
             words = task.describe(state.task, move, after, proposed=True)
-            parts = {"draft": worth(task, after) - now, **task.costs(state.task, move, after)}
+            parts = {"draft": team_return(task, after) - now, **task.costs(state.task, move, after)}
             proposal = Proposal(f"{shown}The {proposer} proposes: {words}", now + sum(parts.values()))
         after_state = ProposalState(state.task, state.turn, state.feedback, proposal)
         return after_state, {proposer: parts}, False, False
 
     def _decide(self, state: ProposalState[State], proposal: Proposal, reply: str) -> Transition[ProposalState[State]]:
         task_state, solved, parts, feedback = play(self.task, state.task, reply, self.roles[1].name)
-        parts[self.roles[0].name] = {"settle": worth(self.task, task_state) - proposal.credited}
+        parts[self.roles[0].name] = {"settle": team_return(self.task, task_state) - proposal.credited}
         over = solved or state.turn == self.num_turns
         after = ProposalState(task_state, state.turn + (not over), feedback)
         return after, parts, solved, over and not solved

@@ -29,10 +29,10 @@ from pettingllms_envs.core import (
     part_ranges,
     situation,
 )
-from pettingllms_envs.replies import END_OF_THINKING
+from pettingllms_envs.replies import PYTHON, only_program, read_blocks
 from pettingllms_envs.workflows.single import SingleState
-from pettingllms_envs.workflows.tool_plan import fenced, read_program
-from pettingllms_envs.workflows.tool_reasoner import AnsweringTask, check_executor, importable, packages, ran
+from pettingllms_envs.workflows.tool_reasoner import AnsweringTask
+from pettingllms_envs.workflows.tools import check_executor, importable, packages, ran, shown
 
 
 REASONER = Role("reasoner", "You are the reasoner. Your first answer ends the episode.")
@@ -94,7 +94,8 @@ class SingleReasoner(Generic[State]):
     def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
         """Take the answer, which ends the episode, or run the program."""
         task = self.task
-        answer = task.parse(_after_programs(reply) if self.tools else reply)
+        # A box that a program prints is no answer yet.
+        answer = task.parse(read_blocks(reply, PYTHON).rest if self.tools else reply)
         if not isinstance(answer, Unreadable):
             after = task.apply(state.task, answer)
             team = {"progress": task.value(after) - task.value(state.task)}
@@ -115,27 +116,10 @@ class SingleReasoner(Generic[State]):
 
     def _instead_of_an_answer(self, reply: str, why: Unreadable) -> tuple[str, dict[str, float]]:
         """The words for the next prompt, and the reasoner's part of the reward."""
-        program = read_program(reply) if self.tools else why
+        program = only_program(reply) if self.tools else why
         if isinstance(program, Unreadable):
             also = f", and {program.reason}" if self.tools else ""
             return f"Your last reply was unreadable: {why.reason}{also}.", {"format": UNREADABLE_PENALTY}
         assert self.executor is not None
-        shown = ran(*self.executor(program))
-        return f"Last turn you had this program run:\n{fenced(program, 'python')}\n{shown}", {}
-
-
-def _after_programs(reply: str) -> str:
-    """What comes after the last block of Python, or the whole reply: a box that a program prints is no answer yet."""
-    rest: list[str] = []
-    inside = False
-    for line in reply.splitlines():
-        mark = line.strip()
-        if mark == END_OF_THINKING:
-            inside = False
-        elif not inside and mark.lower() in ("```python", "```py"):
-            inside, rest = True, []
-        elif inside and mark == "```":
-            inside = False
-        elif not inside:
-            rest.append(line)
-    return "" if inside else "\n".join(rest)
+        result = ran(*self.executor(program))
+        return f"Last turn you had this program run:\n{shown(program, 'python')}\n{result}", {}

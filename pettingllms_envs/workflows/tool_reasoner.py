@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol
+from typing import ClassVar, Generic, NamedTuple, Protocol
 
 from pettingllms_envs.core import (
     TEAM,
@@ -35,7 +35,8 @@ from pettingllms_envs.core import (
     check_num_turns,
     situation,
 )
-from pettingllms_envs.workflows.tool_plan import fenced, read_program
+from pettingllms_envs.replies import fence, only_program
+from pettingllms_envs.workflows.tools import check_executor, importable, packages, ran, shown
 
 
 TOOL = Role(
@@ -149,7 +150,7 @@ class ToolReasoner(Generic[State]):
     def oracle(self, state: ReasonerState[State]) -> str:
         """The task's best answer, for the tool a program that prints it."""
         answer = self.task.write(self.task.oracle(state.task))
-        return answer if state.decides else f"```python\nprint({answer!r})\n```"
+        return answer if state.decides else fence(f"print({answer!r})", "python")
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format, correct and runs."""
@@ -164,7 +165,7 @@ class ToolReasoner(Generic[State]):
         }
 
     def _compute(self, state: ReasonerState[State], reply: str) -> Transition[ReasonerState[State]]:
-        program = read_program(reply)
+        program = only_program(reply)
         if isinstance(program, Unreadable):
             computed = Computed(f"The tool's reply was unreadable: {program.reason}. Nothing was run.")
         else:
@@ -178,7 +179,7 @@ class ToolReasoner(Generic[State]):
     def _run(self, task_state: State, program: str) -> Computed:
         assert self.executor is not None
         printed, error = self.executor(program)
-        words = f"The tool's program:\n{fenced(program, 'python')}\n{ran(printed, error)}"
+        words = f"The tool's program:\n{shown(program, 'python')}\n{ran(printed, error)}"
         answer = Unreadable(error) if error else self.task.read_output(printed)
         if isinstance(answer, Unreadable):
             return Computed(words if error else f"{words}\nThat is no answer: {answer.reason}.")
@@ -202,32 +203,3 @@ class ToolReasoner(Generic[State]):
         feedback = f"Last turn:\n{computed.words}\n{words}"
         play = ReasonerState(after, state.turn + (not over), feedback, computed)
         return play, {TEAM: team, REASONER.name: local}, agreed, over and not agreed
-
-
-def check_executor(workflow: str, executor: Any) -> None:
-    """Raise ValueError unless there is something that can run a program."""
-    if not callable(executor):
-        given = "no executor" if executor is None else f"the executor {executor!r}"
-        raise ValueError(
-            f"the workflow {workflow} got {given}; expected one that runs a model's Python where it can do no harm."
-            " Pass executor=pettingllms_envs.sandbox.ToolExecutor()."
-        )
-
-
-def packages(imports: object) -> tuple[str, ...]:
-    """The names of packages, or ValueError."""
-    if not isinstance(imports, tuple | list) or not all(isinstance(name, str) for name in imports):
-        raise ValueError(f"imports is {imports!r}; expected names of packages, such as ('sympy',). Give a tuple.")
-    return tuple(imports)
-
-
-def importable(imports: tuple[str, ...]) -> str:
-    """What a program may import, in a sentence of a prompt."""
-    more = "" if not imports else f" and {', '.join(imports)}"
-    return f"It may import the standard library{more}; it can read no input and no files."
-
-
-def ran(printed: str, error: str) -> str:
-    """What running a program gave, for a prompt."""
-    words = f"It printed:\n{fenced(printed)}" if printed.strip() else "It printed nothing."
-    return f"{words}\nError: {error}." if error else words

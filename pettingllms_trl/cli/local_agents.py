@@ -37,7 +37,7 @@ GATHERING = 0.005
 
 
 class Reply(NamedTuple):
-    """What `pettingllms_envs.evaluation.agents.Reply` has."""
+    """What `pettingllms_envs.agents.base.Reply` has."""
 
     text: str
     prompt_tokens: int
@@ -55,7 +55,7 @@ class PromptTooLong(ValueError):
 
 
 class Spec(Protocol):
-    """As much of `pettingllms_envs.evaluation.lineup.Spec` as is used here."""
+    """As much of `pettingllms_envs.agents.spec.Spec` as is used here."""
 
     @property
     def target(self) -> str | None:
@@ -201,7 +201,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Agents, and the models that answer for them; see `RolloutEngine` of `pettingllms_envs.evaluation.lineup`."""
+    """Agents, and the models that answer for them; see `AgentPool` of `pettingllms_envs.agents.spec`."""
 
     agents: Mapping[str, ChatAgent]
     versions: Mapping[str, str]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import cli
-from pettingllms_envs.evaluation import influence, record
+from pettingllms_envs.episodes import files
+from pettingllms_envs.evaluation import influence
 from rollouts import Row, tree_header, tree_rows
 
 
@@ -33,8 +34,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 def write(folder: Path, rows: Sequence[Row], header: Row | None = None) -> None:
     folder.mkdir(parents=True)
-    record.write_json(folder / "run.json", header or tree_header())
-    (folder / "episodes.jsonl").write_text("".join(map(record.write_line, rows)))
+    files.write_json(folder / "run.json", header or tree_header())
+    (folder / "episodes.jsonl").write_text("".join(map(files.write_line, rows)))
 
 
 def test_a_sound_training_is_audited_by_its_output_folder(run: Run) -> None:

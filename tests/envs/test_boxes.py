@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from pettingllms_envs.boxes import boxed
+from pettingllms_envs.replies.boxes import boxed
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from hub_rows import (
 )
 from pettingllms_envs.datasets import LAYOUTS, CodeProblem, MathProblem, answer_columns, blobs, judging
 from pettingllms_envs.datasets.answers import plain
-from pettingllms_envs.datasets.layouts import find_layout
+from pettingllms_envs.datasets.columns import find_layout
 from pettingllms_envs.datasets.rows import BadRow, LeftOut
 from pettingllms_envs.sandbox import LEETCODE_PRELUDE
 from pettingllms_envs.sandbox.values import CallTest, StdinTest

@@ -15,12 +15,12 @@ from pyarrow import parquet
 
 from hub_rows import AIME, APPS, CODE, DAPO, MATH, ROWS
 from pettingllms_envs import cli
-from pettingllms_envs.datasets import LAYOUTS, Bad, load, sources, statements
-from pettingllms_envs.datasets.drawing import problems
+from pettingllms_envs.datasets import LAYOUTS, Bad, load, normalization, sources
+from pettingllms_envs.datasets.columns import find_layout
 from pettingllms_envs.datasets.files import read_rows
-from pettingllms_envs.datasets.known import KNOWN, by_file_name
-from pettingllms_envs.datasets.layouts import find_layout
+from pettingllms_envs.datasets.hub_datasets import KNOWN, by_file_name
 from pettingllms_envs.datasets.preparing import prepare
+from pettingllms_envs.datasets.sampling_order import problems
 from pettingllms_envs.datasets.sources import digest, find_source, shares
 
 
@@ -283,11 +283,13 @@ def test_validation_of_a_set_with_a_test_of_its_own_is_a_tenth_of_train(lines):
     ],
 )
 def test_copies_of_a_statement_are_in_one_split(copy):
-    assert statements.form(copy) == statements.form("What is $\\frac{1}{2} + \\left(3 \\cdot x\\right)$?")
+    assert normalization.form(copy) == normalization.form("What is $\\frac{1}{2} + \\left(3 \\cdot x\\right)$?")
 
 
 def test_statements_that_differ_in_a_number_or_an_operator_are_no_copies():
-    assert len({statements.form(f"What is $1 {sign} {number}$?") for sign in "+-*/^=<" for number in (1, 2, 12)}) == 21
+    assert (
+        len({normalization.form(f"What is $1 {sign} {number}$?") for sign in "+-*/^=<" for number in (1, 2, 12)}) == 21
+    )
 
 
 def test_a_benchmark_has_no_training_split(lines):

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from pettingllms_envs.core import SPLITS, Unreadable
 from pettingllms_envs.instances import split_of
-from pettingllms_envs.tasks.plan_path import PlanPath, PlanPathState, _mask, _stem, distance, form, within
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.tasks.plan_path_generator import _mask, _stem
+from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, form, within
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from data_files import public
-from pettingllms_envs.core import SPLITS, Unreadable, worth
+from pettingllms_envs.core import SPLITS, Unreadable, team_return
 from pettingllms_envs.tasks.sokoban import Sokoban, SokobanState
 from pettingllms_envs.tasks.sokoban_generator import levels
 from pettingllms_envs.tasks.sokoban_levels import load_levels, write_level
@@ -248,7 +248,7 @@ def test_the_oracle_solves_every_instance_in_the_optimum_that_an_independent_sea
         while not task.solved(state):
             state = task.apply(state, task.oracle(state))
         assert state.moves == start.optimal
-        assert worth(task, state) == 2.0
+        assert team_return(task, state) == 2.0
         assert task.oracle(state) == ""
 
 

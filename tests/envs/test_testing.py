@@ -21,13 +21,13 @@ from pettingzoo.utils import BaseWrapper
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.episodes.difference import difference
 from pettingllms_envs.plan_path_v0 import raw_env
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.testing import CHECKS, Report, Result, check, conforms, written
-from pettingllms_envs.testing.floors import pieces
-from pettingllms_envs.testing.play import difference
-from pettingllms_envs.testing.shown import telling
+from pettingllms_envs.testing import CHECKS, Report, Result, check, conforms, replies
+from pettingllms_envs.testing.observations import telling
+from pettingllms_envs.testing.rewards import pieces
 from pettingllms_envs.workflows.single import Single
 
 
@@ -583,7 +583,7 @@ class Hints(Sum):
 def test_a_check_fails_an_environment_that_is_broken_in_its_way(
     broken: Callable[..., Any], fails: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(written, "LONGEST", 2**13)  # long replies have a test of their own
+    monkeypatch.setattr(replies, "LONGEST", 2**13)  # long replies have a test of their own
     report = judged(broken)
     assert ", ".join(result.name for result in report.failed) == fails, report
     assert words in report.failed[0].detail, report
@@ -603,7 +603,7 @@ def test_a_space_that_changes_with_the_replies_is_seen() -> None:
 
 
 def test_a_reader_slower_than_linear_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "SLOWEST", 0.1)
+    monkeypatch.setattr(replies, "SLOWEST", 0.1)
     failed = judged(SlowReader).failed
     assert [result.name for result in failed] == ["long replies"]
     assert re.search(r"characters took \d.\d s of CPU time; expected less than 0.1 s, linear", failed[0].detail)

@@ -7,9 +7,11 @@ import pytest
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Execution, Unreadable
 from pettingllms_envs.plan_path_v0 import raw_env
+from pettingllms_envs.replies import only_program
 from pettingllms_envs.sandbox import ToolExecutor
-from pettingllms_envs.tasks.plan_path import PlanPath, PlanPathState
-from pettingllms_envs.workflows.tool_plan import ToolPlan, read_program
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.tasks.plan_path_grid import PlanPathState
+from pettingllms_envs.workflows.tool_plan import ToolPlan
 
 
 PROGRAMS = {
@@ -93,7 +95,7 @@ def test_a_long_output_is_shown_without_its_middle(env: TextEnv) -> None:
     ],
 )
 def test_the_one_block_of_python_is_the_program(reply: str, expected: str) -> None:
-    found = read_program(reply)
+    found = only_program(reply)
     assert (found.reason if isinstance(found, Unreadable) else found) == expected
 
 

@@ -18,11 +18,12 @@ import pytest
 import pettingllms_envs
 from chat_server import Faults, serving
 from pettingllms_envs import cli
-from pettingllms_envs.commands import Refused, at_the_door
-from pettingllms_envs.evaluation import first_contact, record
-from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Oracle, Scripted
+from pettingllms_envs.agents import first_contact
+from pettingllms_envs.agents.base import AgentFailed, Oracle, Request, Scripted
+from pettingllms_envs.commands import Refused, user_errors
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.evaluation.bench import choose
-from pettingllms_envs.evaluation.play import Instance, Rules, episode
 from pettingllms_envs.evaluation.runner import Folder
 
 
@@ -53,12 +54,12 @@ def test_the_oracle_solves_the_published_test_set(run: Run) -> None:
     assert "drafter_0 10 0 - - 0 " in out
     assert "team success +1 10" in out
     assert "Every episode is in a/episodes.jsonl, the numbers in a/report.json." in out
-    rows = record.read(Path("a"))
+    rows = files.read(Path("a"))
     published = pettingllms_envs.test_set("plan_path")
     assert [row["instance"]["options"] | {"seed": row["instance"]["seed"]} for row in rows] == published[:10]
     report = json.loads(Path("a/report.json").read_text())
     assert report["success"]["mean"] == 1.0
-    header = record.read_header(Path("a"))
+    header = files.read_header(Path("a"))
     assert header["config"]["instances"]["source"] == "published"
     assert header["config"]["agents"]["planner_0"] == {"kind": "oracle", "target": None}
 
@@ -259,9 +260,9 @@ def test_replay_says_that_all_is_the_same_or_what_is_not(run: Run) -> None:
     status, out, _ = run("replay a")
     assert (status, out.strip()) == (0, "6 of 6 episodes are the same, byte for byte.")
     file = Path("a/episodes.jsonl")
-    rows = record.read(file)
+    rows = files.read(file)
     rows[3]["steps"][2]["rewards"]["planner_0"] += 0.25
-    record.write_rows(file, rows)
+    files.write_rows(file, rows)
     status, out, _ = run("replay a/episodes.jsonl")
     assert status == 1
     assert "5 of 6 episodes are the same, byte for byte." in out
@@ -269,18 +270,18 @@ def test_replay_says_that_all_is_the_same_or_what_is_not(run: Run) -> None:
 
 
 def test_replay_does_not_count_episodes_that_ended_with_an_error_as_the_same(run: Run) -> None:
-    def silent(asked: Asked) -> str:
+    def silent(asked: Request) -> str:
         raise AgentFailed("unreachable", "nobody there")
 
     run("bench plan_path --agents oracle --limit 2 --output a")
-    whole = record.read(Path("a"))
+    whole = files.read(Path("a"))
     agents = {"drafter_0": Oracle(), "planner_0": Scripted(silent)}
     instances = [Instance(10 + i, i, {"split": "test"}) for i in range(3)]
-    failed = [episode(pettingllms_envs.make("plan_path"), each, 0, agents, Rules()) for each in instances]
-    record.write_rows(Path("a/episodes.jsonl"), failed)
+    failed = [episode(pettingllms_envs.make("plan_path"), each, 0, agents, RunLimits()) for each in instances]
+    files.write_rows(Path("a/episodes.jsonl"), failed)
     status, out, _ = run("replay a")
     assert (status, out.strip()) == (1, "3 of 3 episodes ended with an error and could not be compared.")
-    record.write_rows(Path("a/episodes.jsonl"), [*failed, *whole])
+    files.write_rows(Path("a/episodes.jsonl"), [*failed, *whole])
     status, out, _ = run("replay a")
     assert status == 0
     assert out.splitlines() == [
@@ -297,9 +298,9 @@ def test_replay_scores_anew(run: Run) -> None:
     one, other = (json.loads(Path(name, "report.json").read_text()) for name in "ab")
     difference = one["agents"]["planner_0"]["return"]["mean"] - other["agents"]["planner_0"]["return"]["mean"]
     assert difference == pytest.approx(1.0)
-    header = record.read_header(Path("b"))
+    header = files.read_header(Path("b"))
     assert header["config"]["settings"] == {"alpha": 0.5}
-    assert header["replay_of"] == record.read_header(Path("a"))["versions"]
+    assert header["replay_of"] == files.read_header(Path("a"))["versions"]
     assert run("replay b")[0] == 0
 
 
@@ -378,10 +379,10 @@ def test_crossplay_waits_as_long_as_it_is_told(run: Run) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_is_named_and_what_to_do(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, record.header("bench", {}, {}))
+    folder = Folder(tmp_path, files.header("bench", {}, {}))
     (tmp_path / "episodes.jsonl").symlink_to("/dev/full")
     said = r"episodes.jsonl: No space left on device; expected room for the rest. Make some"
-    with pytest.raises(Refused, match=said), at_the_door(), folder.writing() as write:
+    with pytest.raises(Refused, match=said), user_errors(), folder.writing() as write:
         write({})
     folder.close()
 
@@ -440,7 +441,7 @@ def test_the_documented_program_runs_and_prints_what_it_says(tmp_path: Path) -> 
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
     )
     assert done.stdout.strip() == said
-    assert len(record.read(tmp_path / "outputs" / "walk")) == 50
+    assert len(files.read(tmp_path / "outputs" / "walk")) == 50
 
 
 def test_every_command_and_option_that_is_documented_is_there(run: Run) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import crossplay
-from pettingllms_envs.evaluation.lineup import Spec
 
 
 def bench(drafter: str, planner: str, env: str = "plan_path", **settings: Any) -> benches.Bench:
@@ -18,7 +18,7 @@ def bench(drafter: str, planner: str, env: str = "plan_path", **settings: Any) -
     return benches.Bench(
         env=f"{env}_v0",
         settings=settings,
-        agents={"drafter_0": Spec(drafter), "planner_0": Spec(planner)},
+        agents={"drafter_0": AgentSpec(drafter), "planner_0": AgentSpec(planner)},
         chosen=benches.choose(made, f"{env}_v0", settings, limit=5),
     )
 
@@ -66,7 +66,7 @@ def test_runs_that_are_not_alike_make_no_matrix(other: benches.Bench, what: str)
 
 def test_an_ablation_replaces_one_role_at_a_time() -> None:
     team = bench("random", "random")
-    cells = crossplay.ablation(team, {"oracle": Spec("oracle"), "null": Spec("null")})
+    cells = crossplay.ablation(team, {"oracle": AgentSpec("oracle"), "null": AgentSpec("null")})
     assert {place: kinds(cell) for place, cell in cells.items()} == {
         ("drafter", "oracle"): ("oracle", "random"),
         ("drafter", "null"): ("null", "random"),
@@ -77,24 +77,24 @@ def test_an_ablation_replaces_one_role_at_a_time() -> None:
 
 def test_a_frozen_partner_of_the_same_kind_is_on_the_same_server() -> None:
     team = bench("null", "null")
-    server = Spec("api", "trained", {"base_url": "http://h/v1", "temperature": 0.5})
+    server = AgentSpec("api", "trained", {"base_url": "http://h/v1", "temperature": 0.5})
     team = benches.Bench(
-        env=team.env, settings={}, agents={"drafter_0": server, "planner_0": Spec("null")}, chosen=team.chosen
+        env=team.env, settings={}, agents={"drafter_0": server, "planner_0": AgentSpec("null")}, chosen=team.chosen
     )
-    cells = crossplay.ablation(team, {"base": Spec("api", "base", {"temperature": 1.0})})
-    assert cells["drafter", "base"].agents["drafter_0"] == Spec(
+    cells = crossplay.ablation(team, {"base": AgentSpec("api", "base", {"temperature": 1.0})})
+    assert cells["drafter", "base"].agents["drafter_0"] == AgentSpec(
         "api", "base", {"base_url": "http://h/v1", "temperature": 1.0}
     )
-    assert cells["planner", "base"].agents["planner_0"] == Spec("api", "base", {"temperature": 1.0})
+    assert cells["planner", "base"].agents["planner_0"] == AgentSpec("api", "base", {"temperature": 1.0})
 
 
 def test_alone_an_agent_has_as_many_calls_as_the_team_and_its_tokens() -> None:
     team = bench("null", "oracle", num_turns=3)
     alone = crossplay.solo(team, episode_tokens=900)
     assert alone.settings == {"workflow": "single", "num_turns": 6}
-    assert alone.agents == {"planner_0": Spec("oracle")}
+    assert alone.agents == {"planner_0": AgentSpec("oracle")}
     assert (alone.rules.episode_tokens, alone.chosen) == (900, team.chosen)
-    assert crossplay.solo(team, "drafter").agents == {"planner_0": Spec("null")}
+    assert crossplay.solo(team, "drafter").agents == {"planner_0": AgentSpec("null")}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_one_agent_is_no_team() -> None:
     lone = benches.Bench(
         env="plan_path_v0",
         settings={"workflow": "single"},
-        agents={"planner_0": Spec("null")},
+        agents={"planner_0": AgentSpec("null")},
         chosen=benches.Chosen("seeds", ()),
     )
     with pytest.raises(ValueError, match=r"the run has the roles planner; expected a team"):

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from made_rows import header, row, run_of
-from pettingllms_envs.evaluation import metrics, record, tables
+from pettingllms_envs.episodes import files
+from pettingllms_envs.evaluation import metrics, tables
 from pettingllms_envs.evaluation.statistics import shares_bootstrap, wilson
 
 
@@ -67,7 +68,7 @@ def test_costs_are_of_all_rows_and_by_agent() -> None:
     assert report["outcome"]["regret"]["mean"] == 0.5
 
 
-@pytest.mark.parametrize("as_read", [dict, record.light])
+@pytest.mark.parametrize("as_read", [dict, files.light])
 def test_empty_replies_and_calls_of_tools_are_counted_and_told(as_read: Callable[[Any], Any]) -> None:
     rows = [
         row(0, True),

@@ -10,7 +10,8 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs import cli
-from pettingllms_envs.evaluation import data_label, record
+from pettingllms_envs.episodes import files
+from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.hub import card
 from pettingllms_envs.page.build import page
 
@@ -41,7 +42,7 @@ def test_a_bench_on_rows_of_this_package_says_so_wherever_its_numbers_are(run: R
     (folder,) = Path("outputs/bench").iterdir()
     assert folder.name.startswith("aime-own-v0-null-")
     label = {"name": "own:aime", "note": NOTE}
-    header, report = record.read_header(folder), json.loads((folder / "report.json").read_text())
+    header, report = files.read_header(folder), json.loads((folder / "report.json").read_text())
     assert (header["data"], report["data"]) == (label, label)
     assert f"<title>aime_v0, {NOTE}: bench" in page(folder)
     assert f"**The data are {NOTE}.**" in card("me/run", header, report)
@@ -52,14 +53,14 @@ def test_a_bench_on_rows_of_this_package_says_so_wherever_its_numbers_are(run: R
 def test_a_run_of_an_earlier_version_is_resumed_replayed_and_shown_and_gets_its_label(run: Run) -> None:
     line = "bench aime --set workflow=single --agents null --limit 2 --output a"
     run(line)
-    header = record.read_header(Path("a"))
+    header = files.read_header(Path("a"))
     del header["data"]
-    record.write_json(Path("a/run.json"), header)
+    files.write_json(Path("a/run.json"), header)
     assert NOTE in page(Path("a"))
     assert run("replay a")[0] == 0
     assert data_label.labelled(header)["data"]["note"] == NOTE
     assert run(line)[0] == 0
-    assert record.read_header(Path("a"))["data"]["note"] == NOTE
+    assert files.read_header(Path("a"))["data"]["note"] == NOTE
 
 
 @pytest.mark.parametrize(

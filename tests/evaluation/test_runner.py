@@ -18,21 +18,23 @@ import pytest
 import pettingllms_envs
 from chat_server import ChatServer, Faults, serving
 from echo_env import Echo
+from pettingllms_envs.agents import first_contact
+from pettingllms_envs.agents.base import AgentFailed, Reply, Request, Scripted
+from pettingllms_envs.agents.spec import AgentSpec
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import first_contact, metrics, record
-from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Reply, Scripted
-from pettingllms_envs.evaluation.lineup import Spec
-from pettingllms_envs.evaluation.play import Instance, Rules
+from pettingllms_envs.evaluation import metrics
 from pettingllms_envs.evaluation.runner import Folder, Plan, run
 
 
 ROOT = Path(__file__).parents[2]
-HEADER = record.header("bench", {"env": "echo_v1", "agents": {"a_0": "yes"}}, {})
+HEADER = files.header("bench", {"env": "echo_v1", "agents": {"a_0": "yes"}}, {})
 
 
 def bench(server: ChatServer, num: int = 12, samples: int = 2, **options: Any) -> benches.Bench:
     env = pettingllms_envs.make("plan_path")
-    spec = Spec("api", server.model, {"base_url": server.url, **options})
+    spec = AgentSpec("api", server.model, {"base_url": server.url, **options})
     return benches.Bench(
         env="plan_path_v0",
         settings={},
@@ -62,7 +64,7 @@ def test_no_episode_is_lost_to_faults_and_none_comes_out_different(tmp_path: Pat
         played = benches.play(bench(faulty), tmp_path / "faulty", concurrency=8)
     assert min(faulty.fates[fate] for fate in ("errors", "resets", "too_many", "halves")) > 0
     assert played.report["episodes"] == {"planned": 24, "ended": 24, "errors": {}, "missing": 0}
-    assert digests(played.ended.rows) == digests(expected.ended.rows) == digests(record.read(tmp_path / "faulty"))
+    assert digests(played.ended.rows) == digests(expected.ended.rows) == digests(files.read(tmp_path / "faulty"))
     assert (tmp_path / "faulty" / "report.json").read_bytes() == (tmp_path / "clean" / "report.json").read_bytes()
     retries = sum(metrics.retries(played.ended.rows).values())
     assert retries == sum(faulty.fates.values()) - faulty.fates["answered"]
@@ -110,17 +112,17 @@ def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_i
     with serving() as server:
         half = replace(bench(server), samples=1)
         benches.play(half, tmp_path / "a", concurrency=4)
-    file = tmp_path / "a" / record.EPISODES
-    rows = record.read(file)
-    record.write_rows(file, rows[:5])
+    file = tmp_path / "a" / files.EPISODES
+    rows = files.read(file)
+    files.write_rows(file, rows[:5])
     played = benches.play(half, tmp_path / "a", concurrency=4)
     assert (played.ended.refused, played.ended.num_missing, played.is_kept) == (True, 7, True)
     assert played.ended.why.startswith(f"{server.url}/models did not answer within 0.5 s (ConnectError: ")
-    assert record.read(file) == rows[:5]
+    assert files.read(file) == rows[:5]
 
 
 def test_a_run_whose_every_episode_fails_is_ended(tmp_path: Path) -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         raise AgentFailed("unreachable", "nobody there")
 
     ended = echoes(tmp_path / "a", Scripted(word), num=500)
@@ -129,7 +131,7 @@ def test_a_run_whose_every_episode_fails_is_ended(tmp_path: Path) -> None:
 
 
 def test_prompts_that_are_refused_one_after_the_other_end_nothing(tmp_path: Path) -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         raise AgentFailed("refused", "too long")
 
     ended = echoes(tmp_path / "a", Scripted(word), num=60)
@@ -139,7 +141,7 @@ def test_prompts_that_are_refused_one_after_the_other_end_nothing(tmp_path: Path
 def test_errors_between_successes_end_nothing_and_are_played_again_next_time(tmp_path: Path) -> None:
     broken = [True]
 
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         if broken[0] and asked.instance % 2:
             raise AgentFailed("unreachable", "nobody there")
         return "yes"
@@ -149,24 +151,24 @@ def test_errors_between_successes_end_nothing_and_are_played_again_next_time(tmp
     broken[0] = False
     second = echoes(tmp_path / "a", Scripted(word), num=100)
     assert [row["error"] for row in second.rows] == [None] * 100
-    assert [row["instance"]["index"] for row in record.read(tmp_path / "a")] == list(range(100))
+    assert [row["instance"]["index"] for row in files.read(tmp_path / "a")] == list(range(100))
 
 
 def test_a_fault_of_an_agent_of_ones_own_is_raised_and_what_was_played_is_kept(tmp_path: Path) -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         if asked.instance == 3:
             raise KeyError("oops")
         return "yes"
 
     with pytest.raises(KeyError, match="oops"):
         echoes(tmp_path / "a", Scripted(word), num=5, concurrency=1)
-    assert len(record.read(tmp_path / "a")) == 3
+    assert len(files.read(tmp_path / "a")) == 3
 
 
 def test_what_was_played_is_not_played_again(tmp_path: Path) -> None:
     asked: list[int] = []
 
-    def word(one: Asked) -> str:
+    def word(one: Request) -> str:
         asked.append(one.instance)
         return "yes"
 
@@ -186,14 +188,14 @@ def test_a_row_is_in_the_file_before_anybody_is_told(tmp_path: Path) -> None:
     held = Folder(tmp_path / "a", HEADER)
     plan = Plan(make_env=Echo, instances=[Instance(i, i) for i in range(5)])
     agents = dict.fromkeys(("a_0", "b_0"), Scripted(lambda asked: "yes"))
-    run(plan, agents, held, concurrency=1, on_row=lambda row: in_file.append(len(record.read(tmp_path / "a"))))
+    run(plan, agents, held, concurrency=1, on_row=lambda row: in_file.append(len(files.read(tmp_path / "a"))))
     held.close()
     assert in_file == [1, 2, 3, 4, 5]
 
 
 def test_a_run_is_taken_up_under_the_same_configuration_alone(tmp_path: Path) -> None:
     echoes(tmp_path / "a", Scripted(lambda asked: "yes"), num=2)
-    other = record.header("bench", {"env": "echo_v1", "agents": {"a_0": "no", "b_0": 1}}, {})
+    other = files.header("bench", {"env": "echo_v1", "agents": {"a_0": "no", "b_0": 1}}, {})
     with pytest.raises(
         ValueError, match=r"agents.a_0 is 'no', was 'yes'; agents.b_0 is 1, was None; expected the same"
     ):
@@ -220,12 +222,12 @@ def test_ctrl_c_leaves_what_was_played(tmp_path: Path, monkeypatch: pytest.Monke
     release = threading.Event()
 
     class Slow:
-        def reply(self, asked: Asked) -> Reply:
+        def reply(self, asked: Request) -> Reply:
             if asked.instance >= 5:
                 release.wait(30)
             return Reply(text="yes")
 
-    plan = Plan(make_env=Echo, instances=[Instance(i, i) for i in range(10)], rules=Rules())
+    plan = Plan(make_env=Echo, instances=[Instance(i, i) for i in range(10)], rules=RunLimits())
     held = Folder(tmp_path / "a", HEADER)
     told: list[Any] = []
 
@@ -238,7 +240,7 @@ def test_ctrl_c_leaves_what_was_played(tmp_path: Path, monkeypatch: pytest.Monke
     held.close()
     release.set()
     assert (ended.interrupted, ended.num_missing, len(ended.rows)) == (True, 5, 5)
-    assert len(record.read(tmp_path / "a")) == 5
+    assert len(files.read(tmp_path / "a")) == 5
 
 
 def command(server: ChatServer, output: Path) -> list[str]:
@@ -261,7 +263,7 @@ def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        kept = record.read(output)
+        kept = files.read(output)
         assert 8 <= len(kept) < 40
         num_before = len(server.bodies)
         server.latency = 0.0
@@ -272,7 +274,7 @@ def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path
         again = len(server.bodies) - num_before
     with serving() as server:
         expected = benches.play(bench(server, num=40, samples=1), tmp_path / "whole", concurrency=2)
-    rows = record.read(output)
+    rows = files.read(output)
     assert digests(rows) == digests(expected.ended.rows)
     assert {row["digest"]: row for row in rows} | {row["digest"]: row for row in kept} == {
         row["digest"]: row for row in rows

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import cli
+from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.commands.bench import specs
-from pettingllms_envs.evaluation.lineup import Spec, from_identity
 from pettingllms_envs.evaluation.teams import notes, read_team
 
 
@@ -60,17 +60,17 @@ def lora(tmp_path: Path) -> Path:
     return write(tmp_path / "team", {name: adapter(name) for name in ("drafter", "planner")})
 
 
-def chosen(line: str, roles: Mapping[str, str] = ROLES) -> dict[str, Spec]:
+def chosen(line: str, roles: Mapping[str, str] = ROLES) -> dict[str, AgentSpec]:
     """Who plays, by the arguments of `pettingllms bench`."""
     parser = cli._parser({})
     args: argparse.Namespace = parser.parse_args(["bench", "plan_path", *line.split()])
-    found: dict[str, Spec] = specs(args, roles)
+    found: dict[str, AgentSpec] = specs(args, roles)
     return found
 
 
 def test_each_role_of_a_team_is_played_by_its_own_adapter_and_sampled_as_in_training(lora: Path) -> None:
     assert chosen(f"--team {lora}") == {
-        f"{role}_0": Spec(
+        f"{role}_0": AgentSpec(
             "transformers", "Qwen/Qwen3-1.7B", {**SAMPLING, "adapter": f"{lora}/{role}", "team": str(lora)}
         )
         for role in ("drafter", "planner")
@@ -79,9 +79,9 @@ def test_each_role_of_a_team_is_played_by_its_own_adapter_and_sampled_as_in_trai
 
 def test_an_agent_of_a_role_takes_the_place_of_the_teams(lora: Path) -> None:
     found = chosen(f"--team {lora} --agents planner=oracle")
-    assert (found["drafter_0"].options["adapter"], found["planner_0"]) == (f"{lora}/drafter", Spec("oracle"))
+    assert (found["drafter_0"].options["adapter"], found["planner_0"]) == (f"{lora}/drafter", AgentSpec("oracle"))
     found = chosen(f"--agents drafter=null planner=team:{lora}")
-    assert (found["drafter_0"], found["planner_0"].options["adapter"]) == (Spec("null"), f"{lora}/planner")
+    assert (found["drafter_0"], found["planner_0"].options["adapter"]) == (AgentSpec("null"), f"{lora}/planner")
 
 
 def test_options_of_the_command_come_before_those_of_training_and_the_teams_own_before_them(lora: Path) -> None:

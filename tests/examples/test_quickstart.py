@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerFast
 from trl import SFTConfig, SFTTrainer
 
 from pettingllms_envs.instances import split_of
-from pettingllms_envs.tasks.plan_path import PlanPathState, distance, form
+from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, form
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
 from pettingllms_trl import Candidate, Completion, Decision, Episode

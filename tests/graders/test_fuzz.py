@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golds import Asked
-from pettingllms_envs.boxes import boxed
 from pettingllms_envs.graders.math import MathGrader, Verdict
 from pettingllms_envs.graders.verdicts import Finding
+from pettingllms_envs.replies.boxes import boxed
 
 
 PIECES = st.sampled_from(

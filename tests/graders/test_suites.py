@@ -5,7 +5,7 @@ import re
 import pytest
 
 from golds import rows
-from pettingllms_envs.boxes import boxed
+from pettingllms_envs.replies.boxes import boxed
 
 
 PROSE = "the answer stands in a sentence; here it must stand in a box"

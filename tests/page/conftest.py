@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
-from pettingllms_envs.evaluation import record
+from pettingllms_envs.episodes import files
 
 
 HOSTILE = "</script><script>document.title = 'taken'</script><b>bold</b> \ud800 …"
@@ -86,8 +86,8 @@ def write_run(folder: Path, made: list[dict[str, Any]], kind: str = "bench") -> 
     roles = {agent: agent.removesuffix("_0") for agent in env.possible_agents}
     config = {"env": made[0]["instance"]["env"], "settings": {}, "roles": roles}
     folder.mkdir(parents=True, exist_ok=True)
-    record.write_rows(folder / "episodes.jsonl", made)
-    record.write_json(folder / "run.json", record.header(kind, config, {}))
+    files.write_rows(folder / "episodes.jsonl", made)
+    files.write_json(folder / "run.json", files.header(kind, config, {}))
     return folder
 
 

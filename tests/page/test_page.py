@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pettingllms_envs.cli import main
-from pettingllms_envs.evaluation import record
+from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation.statistics import bootstrap, wilson
 from pettingllms_envs.page import build, page
 from pettingllms_envs.page.boards import Boards
@@ -63,7 +63,7 @@ def shown(file: Path, tmp_path: Path, place: str = "", keys: str = "") -> str:
 
 def test_the_file_holds_every_episode_and_the_index_says_what_is_in_it(bench: Path) -> None:
     found = blocks(page(bench))
-    rows = record.read(bench)
+    rows = files.read(bench)
     episodes = [episode for name in ("piece-0", "piece-1") for episode in found[name]]
     assert [[step["reply"] for step in episode["steps"]] for episode in episodes] == [
         [step["reply"] for step in row["steps"]] for row in rows
@@ -76,7 +76,7 @@ def test_the_file_holds_every_episode_and_the_index_says_what_is_in_it(bench: Pa
 
 
 def test_an_error_is_in_no_rate(bench: Path) -> None:
-    rows = record.read(bench)
+    rows = files.read(bench)
     solved = [row["success"] for row in rows if row["error"] is None]
     assert len(solved) == 23
     overall = blocks(page(bench))["run"]["groups_table"][0]
@@ -85,13 +85,13 @@ def test_an_error_is_in_no_rate(bench: Path) -> None:
 
 
 def test_samples_of_one_problem_count_as_one(bench: Path) -> None:
-    rows = [row for row in record.read(bench) if row["error"] is None][:4]
+    rows = [row for row in files.read(bench) if row["error"] is None][:4]
     made = [
         {**row, "instance": {**row["instance"], "index": index, "options": {}}, "sample": sample, "success": success}
         for index, (row, successes) in enumerate(zip(rows, ((1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0)), strict=True))
         for sample, success in enumerate(map(bool, successes))
     ]
-    record.write_rows(bench / "episodes.jsonl", made)
+    files.write_rows(bench / "episodes.jsonl", made)
     run = blocks(page(bench))["run"]
     rate = run["groups_table"][0]
     assert rate["n"] == 12
@@ -123,7 +123,7 @@ def test_the_parts_of_an_episode_are_summed_by_scope() -> None:
 
 
 def test_boards_are_those_that_were_played(bench: Path) -> None:
-    row = next(row for row in record.read(bench) if row["success"])
+    row = next(row for row in files.read(bench) if row["success"])
     boards = Boards({"kind": "rollouts", "config": {}})
     pictures = boards.of(row)
     assert len(pictures) == len(row["steps"]) + 1
@@ -137,21 +137,21 @@ def test_boards_are_those_that_were_played(bench: Path) -> None:
 
 
 def test_a_board_is_left_out_where_the_replies_lead_elsewhere(bench: Path) -> None:
-    row = next(row for row in record.read(bench) if len(row["steps"]) >= 4)
+    row = next(row for row in files.read(bench) if len(row["steps"]) >= 4)
     row["steps"][2]["state"] = "0" * 64
     found = [board is not None for board in Boards({"kind": "rollouts", "config": {}}).of(row)]
     assert found == [True, True] + [False] * (len(row["steps"]) - 1)
 
 
 def test_other_settings_than_the_runs_draw_no_board(bench: Path) -> None:
-    row = record.read(bench)[0]
+    row = files.read(bench)[0]
     assert Boards({"kind": "bench", "config": {"env": "sokoban_v0", "settings": {"num_turns": 3}}}).of(row) == [
         None
     ] * (len(row["steps"]) + 1)
 
 
 def test_an_unknown_environment_has_no_boards(bench: Path) -> None:
-    row = record.read(bench)[0]
+    row = files.read(bench)[0]
     row["instance"]["env"] = "strange_v3"
     assert Boards({"kind": "rollouts", "config": {}}).of(row) == [None] * (len(row["steps"]) + 1)
 
@@ -194,15 +194,15 @@ def test_the_command_writes_the_page(bench: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_server_shows_a_run_that_grows_and_answers_this_machine_alone(bench: Path) -> None:
-    rows = record.read(bench)
-    record.write_rows(bench / "episodes.jsonl", rows[:2])
+    rows = files.read(bench)
+    files.write_rows(bench / "episodes.jsonl", rows[:2])
     shown_there = server(bench / "episodes.jsonl", lambda: page(bench))
     address = f"http://127.0.0.1:{shown_there.server_address[1]}/"
     threading.Thread(target=shown_there.serve_forever, daemon=True).start()
     try:
         numbers = []
         for so_far in (rows[:2], rows):
-            record.write_rows(bench / "episodes.jsonl", so_far)
+            files.write_rows(bench / "episodes.jsonl", so_far)
             with urllib.request.urlopen(address, timeout=20) as answer:
                 numbers.append(len(blocks(answer.read().decode("utf-8"))["index"]["columns"][0]))
         assert numbers == [2, 24]
@@ -230,7 +230,7 @@ def test_the_summary_is_drawn(bench: Path, tmp_path: Path) -> None:
 
 @in_a_browser
 def test_an_episode_is_a_conversation_with_boards_and_hostile_text_stays_text(bench: Path, tmp_path: Path) -> None:
-    rows = record.read(bench)
+    rows = files.read(bench)
     at = next(at for at, row in enumerate(rows) if any("taken" in step["reply"] for step in row["steps"]))
     seen = shown(build(bench), tmp_path, f"#/{at + 1}")
     assert seen.count('aria-label="board"') == len(rows[at]["steps"]) + 1
@@ -241,9 +241,9 @@ def test_an_episode_is_a_conversation_with_boards_and_hostile_text_stays_text(be
 
 @in_a_browser
 def test_a_reply_without_an_end_is_cut_until_it_is_asked_for(bench: Path, tmp_path: Path) -> None:
-    rows = record.read(bench)
+    rows = files.read(bench)
     rows[0]["steps"][0]["reply"] = "A" * 1_000_000
-    record.write_rows(bench / "episodes.jsonl", rows)
+    files.write_rows(bench / "episodes.jsonl", rows)
     seen = shown(build(bench), tmp_path, "#/1")
     assert "… all 1,000,000 characters" in seen
     assert len(seen) < 300_000
@@ -252,24 +252,24 @@ def test_a_reply_without_an_end_is_cut_until_it_is_asked_for(bench: Path, tmp_pa
 
 @in_a_browser
 def test_what_is_too_different_to_compare_does_not_stop_the_page(bench: Path, tmp_path: Path) -> None:
-    rows = record.read(bench)
+    rows = files.read(bench)
     at = next(at for at, row in enumerate(rows) if len({step["agent"] for step in row["steps"]}) < len(row["steps"]))
     for number, step in enumerate(rows[at]["steps"]):
         step["reply"] = "\n".join(str(line * 2 + number % 4 // 2) for line in range(30_000))
-    record.write_rows(bench / "episodes.jsonl", rows)
+    files.write_rows(bench / "episodes.jsonl", rows)
     seen = shown(build(bench), tmp_path, f"#/{at + 1}", keys="d")
     assert "(too long, or too different, to tell the changes)" in seen
 
 
 @in_a_browser
 def test_the_rate_of_the_list_is_of_problems_with_a_verdict(bench: Path, tmp_path: Path) -> None:
-    row = next(row for row in record.read(bench) if row["success"])
+    row = next(row for row in files.read(bench) if row["success"])
     made = [
         {**row, "instance": {**row["instance"], "index": index}, "sample": sample, "success": success}
         for index, successes in enumerate(((True, True), (False, False), (None, None)))
         for sample, success in enumerate(successes)
     ]
-    record.write_rows(bench / "episodes.jsonl", made)
+    files.write_rows(bench / "episodes.jsonl", made)
     low, high = wilson(1, 2)
     seen = re.sub(r"<[^>]*>", "", shown(build(bench), tmp_path))
     assert f"6 episodes, 50.0% solved [{100 * low:.1f}%, {100 * high:.1f}%]" in seen
@@ -277,8 +277,8 @@ def test_the_rate_of_the_list_is_of_problems_with_a_verdict(bench: Path, tmp_pat
 
 @in_a_browser
 def test_steps_are_counted_in_whole_numbers(bench: Path, tmp_path: Path) -> None:
-    rows = [row for row in record.read(bench) if len(row["steps"]) == 8]
-    record.write_rows(bench / "episodes.jsonl", rows)
+    rows = [row for row in files.read(bench) if len(row["steps"]) == 8]
+    files.write_rows(bench / "episodes.jsonl", rows)
     seen = shown(build(bench), tmp_path)
     assert ">8</text>" in seen
     assert "8.0" not in re.sub(r"<[^>]*>", " ", seen)
@@ -286,7 +286,7 @@ def test_steps_are_counted_in_whole_numbers(bench: Path, tmp_path: Path) -> None
 
 @in_a_browser
 def test_a_rollout_has_its_tree_of_candidates(rollouts: Path, tmp_path: Path) -> None:
-    row = record.read(rollouts)[0]
+    row = files.read(rollouts)[0]
     seen = shown(build(rollouts), tmp_path, "#/1")
     assert seen.count('class="node"') == 4 * len(row["steps"])
     assert seen.count("edge played") == len(row["steps"])
@@ -297,7 +297,7 @@ def test_a_rollout_has_its_tree_of_candidates(rollouts: Path, tmp_path: Path) ->
 
 @in_a_browser
 def test_keys_move_through_episodes_steps_and_views(bench: Path, tmp_path: Path) -> None:
-    rows = record.read(bench)
+    rows = files.read(bench)
     at = next(at for at, row in enumerate(rows) if len(row["steps"]) >= 4)
     file = build(bench)
     seen = shown(file, tmp_path, keys=f"{'j ' * (at + 1)}ArrowRight ArrowRight d")

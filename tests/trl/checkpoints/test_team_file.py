@@ -13,7 +13,8 @@ import torch
 from datasets import Dataset
 
 from pettingllms_envs import cli, plan_path_v0
-from pettingllms_envs.evaluation import lineup, record
+from pettingllms_envs.episodes import files
+from pettingllms_envs.evaluation import agent_pools
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.checkpoints.team_file import sampling_of, team_facts
 from pettingllms_trl.policies.routing import route
@@ -49,16 +50,16 @@ def saved(path: Path, model: Any, policies: Any, *, peft_config: Any = None, **o
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents of transformers, as an installed package would declare them."""
     point = importlib.metadata.EntryPoint(
-        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", lineup.GROUP
+        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", agent_pools.GROUP
     )
-    monkeypatch.setattr(lineup, "_plug_ins", lambda: {"transformers": point})
+    monkeypatch.setattr(agent_pools, "_plug_ins", lambda: {"transformers": point})
 
 
 def bench(output: Path, *arguments: str) -> list[dict[str, Any]]:
     """The rows of `pettingllms bench` on the game that the team was trained on."""
     game = ["--set", "size=3", "--set", "num_turns=1", "--limit", "3", "--concurrency", "1"]
     assert cli.main(["bench", "plan_path", *game, "--output", str(output), *arguments]) == 0
-    return record.read(output)
+    return files.read(output)
 
 
 def replies(rows: list[dict[str, Any]], agent: str) -> list[str]:
@@ -82,7 +83,7 @@ def test_a_team_of_adapters_plays_by_its_folder_as_by_its_parts(model_path: str,
         }
     base = bench(tmp_path / "base", "--agents", f"transformers:{model_path}", *sampled)
     assert replies(base, "drafter_0") != replies(rows, "drafter_0")
-    identity = record.read_header(tmp_path / "team_run")["config"]["agents"]["planner_0"]
+    identity = files.read_header(tmp_path / "team_run")["config"]["agents"]["planner_0"]
     assert {name: identity[name] for name in ("team", "adapter", *AS_TRAINED)} == {
         "team": str(team),
         "adapter": str(team / "planner"),

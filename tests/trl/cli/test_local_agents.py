@@ -23,9 +23,11 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3ForCausalLM
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import AgentSpec
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
+from pettingllms_envs.evaluation import agent_pools
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import lineup, play, record
-from pettingllms_envs.evaluation.lineup import Spec
 from pettingllms_trl.cli.local_agents import Gathering, Prompt, PromptTooLong
 from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
 
@@ -33,17 +35,17 @@ from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
 ROOT = Path(__file__).parents[3]
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     messages: tuple[Mapping[str, str], ...]
     seed: int
 
 
-def asked(text: str, seed: int = 0) -> Asked:
-    return Asked(({"role": "system", "content": "Reply."}, {"role": "user", "content": text}), seed)
+def asked(text: str, seed: int = 0) -> Request:
+    return Request(({"role": "system", "content": "Reply."}, {"role": "user", "content": text}), seed)
 
 
 @contextmanager
-def opened(specs: Mapping[str, Spec], concurrency: int = 4) -> Iterator[Mapping[str, Any]]:
+def opened(specs: Mapping[str, AgentSpec], concurrency: int = 4) -> Iterator[Mapping[str, Any]]:
     models = open_transformers(specs, concurrency)
     try:
         yield models.agents
@@ -65,16 +67,16 @@ def adapter_path(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> s
 
 def test_the_kinds_that_the_package_declares_are_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = project["entry-points"][lineup.GROUP]
+    declared = project["entry-points"][agent_pools.GROUP]
     assert sorted(declared) == ["transformers", "vllm"]
-    point = importlib.metadata.EntryPoint("transformers", declared["transformers"], lineup.GROUP)
+    point = importlib.metadata.EntryPoint("transformers", declared["transformers"], agent_pools.GROUP)
     assert point.load() is open_transformers
     module, _, function = declared["vllm"].partition(":")
     assert f"def {function}(" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
 
 
 def test_a_reply_follows_from_prompt_and_seed_whatever_it_is_sampled_beside(model_path: str) -> None:
-    spec = {"planner_0": Spec("transformers", model_path, {"max_tokens": 12, "temperature": 1.5})}
+    spec = {"planner_0": AgentSpec("transformers", model_path, {"max_tokens": 12, "temperature": 1.5})}
     questions = [asked("A" * (1 + 7 * i), seed=i) for i in range(8)]
     with opened(spec, 1) as agents:
         alone = [agents["planner_0"].reply(question) for question in questions]
@@ -93,7 +95,7 @@ def test_the_draw_has_the_probabilities_of_the_softmax() -> None:
 
 
 def test_without_temperature_the_likeliest_token_is_taken(model_path: str) -> None:
-    spec = {"planner_0": Spec("transformers", model_path, {"max_tokens": 5, "temperature": 0.0})}
+    spec = {"planner_0": AgentSpec("transformers", model_path, {"max_tokens": 5, "temperature": 0.0})}
     with opened(spec) as agents:
         replies = [agents["planner_0"].reply(asked("Hello", seed)).text for seed in (1, 2)]
     assert replies[0] == replies[1]
@@ -102,8 +104,8 @@ def test_without_temperature_the_likeliest_token_is_taken(model_path: str) -> No
 def test_an_adapter_a_role_and_the_model_itself_are_told_apart(model_path: str, adapter_path: str) -> None:
     greedy = {"max_tokens": 8, "temperature": 0.0}
     specs = {
-        "tuned_0": Spec("transformers", model_path, {**greedy, "adapter": adapter_path}),
-        "base_0": Spec("transformers", model_path, greedy),
+        "tuned_0": AgentSpec("transformers", model_path, {**greedy, "adapter": adapter_path}),
+        "base_0": AgentSpec("transformers", model_path, greedy),
     }
     with opened({"base_0": specs["base_0"]}) as agents:
         expected = agents["base_0"].reply(asked("Hello"))
@@ -118,27 +120,32 @@ def test_an_adapter_a_role_and_the_model_itself_are_told_apart(model_path: str, 
 
 def test_a_reply_ends_at_its_own_limit_or_before_a_stop_word(model_path: str) -> None:
     options = {"max_tokens": 20, "temperature": 1.0}
-    with opened({"a_0": Spec("transformers", model_path, options)}) as agents:
+    with opened({"a_0": AgentSpec("transformers", model_path, options)}) as agents:
         whole = agents["a_0"].reply(asked("Hello", 3))
     word = whole.text[4:6]
     assert word
-    with opened({"a_0": Spec("transformers", model_path, {**options, "stop": [word]})}) as agents:
+    with opened({"a_0": AgentSpec("transformers", model_path, {**options, "stop": [word]})}) as agents:
         stopped = agents["a_0"].reply(asked("Hello", 3))
     assert stopped.text == whole.text[: whole.text.index(word)]
     assert stopped.finish == "stop"
-    with opened({"a_0": Spec("transformers", model_path, {**options, "max_tokens": 3})}) as agents:
+    with opened({"a_0": AgentSpec("transformers", model_path, {**options, "max_tokens": 3})}) as agents:
         short = agents["a_0"].reply(asked("Hello", 3))
     assert (short.completion_tokens, short.finish) == (3, "length")
     assert whole.text.startswith(short.text)
 
 
 def test_a_prompt_without_room_for_a_reply_is_an_error_row_and_no_failure(model_path: str, tmp_path: Path) -> None:
-    with opened({"a_0": Spec("transformers", model_path)}) as agents, pytest.raises(PromptTooLong, match="has 20"):
+    with (
+        opened({"a_0": AgentSpec("transformers", model_path)}) as agents,
+        pytest.raises(PromptTooLong, match="has 20"),
+    ):
         agents["a_0"].reply(asked("A" * 2000))
     env = pettingllms_envs.make("plan_path", size=30)  # more than the 1,024 letters that the model can read
     env.reset(seed=0)
-    with opened(dict.fromkeys(env.possible_agents, Spec("transformers", model_path, {"max_tokens": 2}))) as agents:
-        row = play.episode(env, play.Instance(0, 0), 0, agents, play.Rules())
+    with opened(
+        dict.fromkeys(env.possible_agents, AgentSpec("transformers", model_path, {"max_tokens": 2}))
+    ) as agents:
+        row = episode(env, Instance(0, 0), 0, agents, RunLimits())
     assert row["error"]["kind"] == "refused"
     assert row["error"]["message"].startswith("PromptTooLong: the prompt has ")
 
@@ -152,7 +159,7 @@ def test_a_prompt_without_room_for_a_reply_is_an_error_row_and_no_failure(model_
 )
 def test_options_that_there_are_not_are_refused(model_path: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        open_transformers({"a_0": Spec("transformers", model_path, options)}, 1)
+        open_transformers({"a_0": AgentSpec("transformers", model_path, options)}, 1)
 
 
 def test_a_fault_of_the_sampler_is_raised_where_the_reply_is_waited_for() -> None:
@@ -168,7 +175,9 @@ def test_a_fault_of_the_sampler_is_raised_where_the_reply_is_waited_for() -> Non
 
 
 def test_nobody_waits_for_a_long_reply_when_a_run_is_ended(model_path: str) -> None:
-    long = {"a_0": Spec("transformers", model_path, {"max_tokens": 900, "temperature": 1.0, "stop": ["no such word"]})}
+    long = {
+        "a_0": AgentSpec("transformers", model_path, {"max_tokens": 900, "temperature": 1.0, "stop": ["no such word"]})
+    }
     models = open_transformers(long, 1)
     with ThreadPoolExecutor(1) as threads:
         began = time.monotonic()
@@ -182,7 +191,7 @@ def test_nobody_waits_for_a_long_reply_when_a_run_is_ended(model_path: str) -> N
 
 def bench_of(kind: str, path: str, **options: Any) -> benches.Bench:
     env = pettingllms_envs.make("plan_path", size=3, num_turns=1)
-    specs = dict.fromkeys(env.possible_agents, Spec(kind, path, {"max_tokens": 6, **options}))
+    specs = dict.fromkeys(env.possible_agents, AgentSpec(kind, path, {"max_tokens": 6, **options}))
     settings = {"size": 3, "num_turns": 1}
     return benches.Bench(
         env="plan_path_v0",
@@ -196,9 +205,9 @@ def test_a_benchmark_is_the_same_however_many_episodes_are_played_at_once(
     model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point = importlib.metadata.EntryPoint(
-        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", lineup.GROUP
+        "transformers", "pettingllms_trl.cli.transformers_agents:open_transformers", agent_pools.GROUP
     )
-    monkeypatch.setattr(lineup, "_plug_ins", lambda: {"transformers": point})
+    monkeypatch.setattr(agent_pools, "_plug_ins", lambda: {"transformers": point})
     bench = bench_of("transformers", model_path)
     one, many = (benches.play(bench, tmp_path / str(num), concurrency=num) for num in (1, 6))
     assert [row["digest"] for row in one.ended.rows] == [row["digest"] for row in many.ended.rows]
@@ -220,12 +229,12 @@ def test_vllm_of_this_process_plays_a_benchmark_with_an_adapter_a_role(
         config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
         get_peft_model(model, config).save_pretrained(tmp_path / f"adapter{seed}")
         adapters.append(str(tmp_path / f"adapter{seed}"))
-    point = importlib.metadata.EntryPoint("vllm", "pettingllms_trl.cli.vllm_agents:open_vllm", lineup.GROUP)
-    monkeypatch.setattr(lineup, "_plug_ins", lambda: {"vllm": point})
+    point = importlib.metadata.EntryPoint("vllm", "pettingllms_trl.cli.vllm_agents:open_vllm", agent_pools.GROUP)
+    monkeypatch.setattr(agent_pools, "_plug_ins", lambda: {"vllm": point})
     bench = bench_of("vllm", base_path, dtype="float32", max_model_len=1024)
     roles = zip(bench.agents, adapters, strict=True)
     agents = {
-        agent: Spec("vllm", base_path, {**bench.agents[agent].options, "adapter": path}) for agent, path in roles
+        agent: AgentSpec("vllm", base_path, {**bench.agents[agent].options, "adapter": path}) for agent, path in roles
     }
     one = benches.play(replace(bench, agents=agents), tmp_path / "run", concurrency=4)
     assert one.report["episodes"]["ended"] == 6
@@ -286,7 +295,7 @@ def test_vllm_serve_plays_a_benchmark_and_repeats_it_under_its_seed(vllm_serve: 
     assert one.report["agents"]["planner_0"]["completion_tokens"] > 48
     assert one.report["agents"]["planner_0"]["models"] == ["tiny"]
     assert [row["digest"] for row in one.ended.rows] == [row["digest"] for row in two.ended.rows]
-    assert len({step["reply"] for row in record.read(tmp_path / "8") for step in row["steps"]}) > 80
+    assert len({step["reply"] for row in files.read(tmp_path / "8") for step in row["steps"]}) > 80
     long = replace(bench, settings={"size": 30, "num_turns": 1}, samples=1)  # more letters than the model can read
     errors = benches.play(long, tmp_path / "long", concurrency=8).report["episodes"]["errors"]
     assert errors == {"refused": 6}

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from pettingllms_envs.evaluation import observing, record, replay
-from pettingllms_envs.evaluation.agents import Recorded, Scripted
-from pettingllms_envs.evaluation.play import Instance, Rules, episode
+from pettingllms_envs.agents.base import Scripted
+from pettingllms_envs.episodes import files, observing, replay
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
+from pettingllms_envs.episodes.recorded import Recorded
+from pettingllms_envs.observations import prompt_of as prompt_of_envs
 from pettingllms_envs.page.read import episode_of
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
@@ -29,7 +31,7 @@ def said(*pairs: tuple[str, str]) -> list[dict[str, str]]:
 
 
 FEW_SHOT = said(("system", "Add."), ("user", "1+1?"), ("assistant", "2"), ("user", "1+2?"))
-BOTH = pytest.mark.parametrize("prompt_of", [prompts.prompt_of, observing.prompt_of], ids=["trainer", "bench"])
+BOTH = pytest.mark.parametrize("prompt_of", [prompts.prompt_of, prompt_of_envs], ids=["trainer", "bench"])
 
 
 # ---- From an observation to a prompt --------------------------------------------------------------------------------
@@ -132,11 +134,11 @@ AGENTS = {agent: Scripted(lambda asked: f"{len(asked.messages)} messages") for a
 
 
 def played(agents: Any = AGENTS) -> dict[str, Any]:
-    return episode(Dialogue(), Instance(0, 5), 0, agents, Rules())
+    return episode(Dialogue(), Instance(0, 5), 0, agents, RunLimits())
 
 
 def test_an_evaluation_asks_with_the_messages_and_its_record_replays() -> None:
-    row = json.loads(record.write_line(played()))
+    row = json.loads(files.write_line(played()))
     assert [step["reply"] for step in row["steps"]] == ["3 messages", "4 messages", "5 messages", "6 messages"]
     assert row["steps"][1]["prompt"] == {"system": "Task 5.", "text": "Go on."}
     assert row["steps"][1]["messages"] == said(
@@ -161,7 +163,7 @@ def test_a_replay_tells_that_a_message_has_changed(kind: str) -> None:
 
 
 def test_a_replay_tells_messages_that_are_no_longer_shown_but_not_those_that_an_agent_remembered() -> None:
-    row = episode(Relay(), Instance(0, 5), 0, AGENTS, Rules())
+    row = episode(Relay(), Instance(0, 5), 0, AGENTS, RunLimits())
     row["steps"][2]["messages"] = said(("user", "Go."), ("assistant", "A"), ("user", "On."))
     again = replay.replay(Relay(), row)
     assert (again.first is not None, again.off_prompt) == (True, 1)
@@ -183,7 +185,7 @@ def test_a_record_whose_messages_are_none_is_refused(messages: Any, words: str, 
     row["steps"][0]["messages"] = messages
     (tmp_path / "episodes.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(ValueError, match=words):
-        record.read(tmp_path)
+        files.read(tmp_path)
 
 
 # ---- Training -------------------------------------------------------------------------------------------------------

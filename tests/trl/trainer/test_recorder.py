@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from pettingllms_envs import apps_v0, plan_path_v0
 from pettingllms_envs.cli import main
-from pettingllms_envs.evaluation import record
+from pettingllms_envs.episodes import files
 from pettingllms_envs.page import page
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
@@ -81,7 +81,7 @@ def test_a_row_says_what_was_played_and_every_candidate() -> None:
         ("up", 1.0, True, "stop"),
         ("down", -1.0, False, "length"),
     ]
-    assert row["digest"] == record.digest(row)
+    assert row["digest"] == files.digest(row)
 
 
 def test_what_is_not_trained_on_has_no_advantage() -> None:
@@ -116,7 +116,7 @@ def test_of_several_environments_each_row_says_which_settings_are_its_own() -> N
         episode = dataclasses.replace(EPISODE, environment=name)
         known = {**ABOUT, "environments": {"small": "plan_path_v0", "large": "plan_path_v0"}}
         (row,) = rows([episode], {}, [{}, {"seed": 4}], **known, step=1, first=0)
-        env, settings = record.made_with(about, row)
+        env, settings = files.made_with(about, row)
         assert (env, settings["size"]) == ("plan_path_v0", size)
 
 
@@ -133,17 +133,17 @@ def test_a_log_begins_anew_at_the_step_that_is_written_first(tmp_path: Path) -> 
 def test_a_trainings_rollouts_are_read_and_shown_as_an_evaluations_are(model_path: str, tmp_path: Path) -> None:
     trained = trainer(model_path, tmp_path)
     trained.train()
-    found = record.read(tmp_path / "rollouts")
+    found = files.read(tmp_path / "rollouts")
     assert [(row["training"]["step"], row["instance"]["index"]) for row in found] == [(1, 0), (1, 1), (2, 2), (2, 3)]
     for row in found:
         for step in row["steps"]:
             assert [each["chosen"] for each in step["candidates"]].count(True) == 1
             assert sum(each["advantage"] for each in step["candidates"]) == pytest.approx(0, abs=1e-5)
-    assert record.read_header(tmp_path / "rollouts")["config"]["roles"] == {
+    assert files.read_header(tmp_path / "rollouts")["config"]["roles"] == {
         "drafter_0": "drafter",
         "planner_0": "planner",
     }
-    settings = record.read_header(tmp_path / "rollouts")["config"]["settings"]
+    settings = files.read_header(tmp_path / "rollouts")["config"]["settings"]
     assert settings == {"workflow": "draft_plan", "num_turns": 2, "alpha": 1.0, "size": 5}
     replayed = plan_path_v0.env(**settings)
     first = found[0]
@@ -163,13 +163,13 @@ def test_a_resumed_training_goes_on_in_the_same_file(model_path: str, tmp_path: 
     trainer(model_path, tmp_path / "cut", max_steps=2, **settings).train()
     resumed = trainer(model_path, tmp_path / "cut", max_steps=3, **settings)
     resumed.train(resume_from_checkpoint=str(tmp_path / "cut" / "checkpoint-1"))
-    whole, cut = (record.read(tmp_path / name / "rollouts") for name in ("whole", "cut"))
+    whole, cut = (files.read(tmp_path / name / "rollouts") for name in ("whole", "cut"))
     assert [row["digest"] for row in cut] == [row["digest"] for row in whole]
 
 
 def test_a_strangers_environment_is_logged_with_what_it_says(model_path: str, tmp_path: Path) -> None:
     trainer(model_path, tmp_path, env=Relay, max_steps=1).train()
-    row = record.read(tmp_path / "rollouts")[0]
+    row = files.read(tmp_path / "rollouts")[0]
     assert row["state"] is None
     assert row["steps"][0]["parts"] is None
 

@@ -100,7 +100,7 @@ def copied(episodes: list[Episode]) -> None:
             changed(episodes, i, j, candidates=tuple(replace(c, completion=first) for c in decision.candidates))
 
 
-def worth(episodes: Sequence[Episode], shift: float = 0.0) -> dict[int, list[float]]:
+def team_return(episodes: Sequence[Episode], shift: float = 0.0) -> dict[int, list[float]]:
     return {
         id(d): [a + shift for a in ADVANTAGES[: len(d.candidates)]] for episode in episodes for d in episode.decisions
     }
@@ -110,7 +110,7 @@ def test_sound_generations_give_no_warning() -> None:
     watching = RolloutAudit(TREE, raises=True)
     for _ in range(3):
         episodes = generation()
-        assert watching.observe(episodes, worth(episodes)) == []
+        assert watching.observe(episodes, team_return(episodes)) == []
 
 
 @pytest.mark.parametrize(
@@ -128,17 +128,17 @@ def test_a_broken_generation_is_said_once_in_a_run(broken: Callable[[list[Episod
     watching = RolloutAudit(TREE, raises=False)
     episodes = generation()
     broken(episodes)
-    (words,) = watching.observe(episodes, worth(episodes))
+    (words,) = watching.observe(episodes, team_return(episodes))
     assert words.startswith(f"the rollouts have {name}: ")
-    assert watching.observe(episodes, worth(episodes)) == []
+    assert watching.observe(episodes, team_return(episodes)) == []
     with pytest.raises(UnsoundRollouts, match=name):
-        RolloutAudit(TREE, raises=True).observe(episodes, worth(episodes))
+        RolloutAudit(TREE, raises=True).observe(episodes, team_return(episodes))
 
 
 @pytest.mark.parametrize("factor", [-1.0, 0.0, 1e4])
 def test_advantages_that_do_not_follow_from_the_rewards_end_the_training(factor: float) -> None:
     episodes = generation()
-    advantages = {key: [factor * a for a in values] for key, values in worth(episodes).items()}
+    advantages = {key: [factor * a for a in values] for key, values in team_return(episodes).items()}
     with pytest.raises(UnsoundRollouts, match="the rollouts have wrong advantages: 16 of 16 groups"):
         RolloutAudit(TREE, raises=True).observe(episodes, advantages)
 
@@ -149,7 +149,7 @@ def test_forced_moves_are_warned_of_and_do_not_end_the_training() -> None:
         for j, decision in enumerate(episode.decisions):
             only = Completion(ids=(i, j, 0), text="move")
             changed(episodes, i, j, candidates=tuple(replace(c, completion=only) for c in decision.candidates))
-    (words,) = RolloutAudit(TREE, raises=True).observe(episodes, worth(episodes))
+    (words,) = RolloutAudit(TREE, raises=True).observe(episodes, team_return(episodes))
     assert words.startswith("the rollouts have copied siblings: ")
 
 

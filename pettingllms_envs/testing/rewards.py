@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from pettingllms_envs.core import TEAM
+from pettingllms_envs.episodes.difference import short
 from pettingllms_envs.testing.play import (
     Case,
     Episode,
@@ -28,7 +29,6 @@ from pettingllms_envs.testing.play import (
     same,
     scoped_parts,
     scripted,
-    short,
     texts,
     told,
     view,

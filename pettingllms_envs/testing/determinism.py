@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pettingllms_envs.episodes.difference import difference, short
 from pettingllms_envs.testing.play import (
     Case,
     Episode,
@@ -22,7 +23,6 @@ from pettingllms_envs.testing.play import (
     Start,
     advance,
     blaming,
-    difference,
     episode,
     has_snapshots,
     made_with,
@@ -32,7 +32,6 @@ from pettingllms_envs.testing.play import (
     same_course,
     saver,
     scripted,
-    short,
     told,
     view,
 )
@@ -41,7 +40,7 @@ from pettingllms_envs.testing.play import (
 CANNOT_IMPORT = 3  # exit status of the other process
 _PROGRAM = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
-    "from pettingllms_envs.testing.repeats import answer; answer()"
+    "from pettingllms_envs.testing.determinism import answer; answer()"
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import httpx2
 
-from pettingllms_envs.evaluation.agents import AgentRefused
+from pettingllms_envs.agents.base import AgentRefused
 from pettingllms_envs.server_errors import one_line
 
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Endpoint(Protocol):
-    """As much of `pettingllms_envs.evaluation.api.Endpoint` as is used here."""
+    """As much of `pettingllms_envs.agents.openai.Endpoint` as is used here."""
 
     @property
     def base_url(self) -> str:

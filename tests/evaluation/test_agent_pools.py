@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
-from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked
-from pettingllms_envs.evaluation.lineup import Spec, assign, from_identity, open_all, parse
-from pettingllms_envs.evaluation.play import Instance, Rules, episode
-from pettingllms_envs.evaluation.record import write_line
+from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Request
+from pettingllms_envs.agents.spec import AgentSpec, assign, from_identity, parse
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
+from pettingllms_envs.episodes.files import write_line
+from pettingllms_envs.evaluation.agent_pools import open_all
 
 
 ROLES = {"drafter_0": "drafter", "planner_0": "planner"}
@@ -20,18 +21,18 @@ ROLES = {"drafter_0": "drafter", "planner_0": "planner"}
 @pytest.mark.parametrize(
     ("text", "role", "spec"),
     [
-        ("oracle", None, Spec("oracle")),
-        ("planner=oracle", "planner", Spec("oracle")),
-        ("api:org/model:7b", None, Spec("api", "org/model:7b")),
-        ("planner=api,temperature=0.5", "planner", Spec("api", None, {"temperature": 0.5})),
-        ("api,model=x", None, Spec("api", None, {"model": "x"})),
-        ("vllm:a/b,adapter=c/d,max_tokens=9", None, Spec("vllm", "a/b", {"adapter": "c/d", "max_tokens": 9})),
-        (r"api:m,stop=a\,b,stop=\\", None, Spec("api", "m", {"stop": ["a,b", "\\"]})),
-        (r'api:m,extra={"a": [1\, 2]}', None, Spec("api", "m", {"extra": {"a": [1, 2]}})),
-        ("planner=scripted:C=D.txt", "planner", Spec("scripted", "C=D.txt")),
+        ("oracle", None, AgentSpec("oracle")),
+        ("planner=oracle", "planner", AgentSpec("oracle")),
+        ("api:org/model:7b", None, AgentSpec("api", "org/model:7b")),
+        ("planner=api,temperature=0.5", "planner", AgentSpec("api", None, {"temperature": 0.5})),
+        ("api,model=x", None, AgentSpec("api", None, {"model": "x"})),
+        ("vllm:a/b,adapter=c/d,max_tokens=9", None, AgentSpec("vllm", "a/b", {"adapter": "c/d", "max_tokens": 9})),
+        (r"api:m,stop=a\,b,stop=\\", None, AgentSpec("api", "m", {"stop": ["a,b", "\\"]})),
+        (r'api:m,extra={"a": [1\, 2]}', None, AgentSpec("api", "m", {"extra": {"a": [1, 2]}})),
+        ("planner=scripted:C=D.txt", "planner", AgentSpec("scripted", "C=D.txt")),
     ],
 )
-def test_an_agent_is_a_role_a_kind_a_target_and_options(text: str, role: str | None, spec: Spec) -> None:
+def test_an_agent_is_a_role_a_kind_a_target_and_options(text: str, role: str | None, spec: AgentSpec) -> None:
     assert parse(text) == (role, spec)
 
 
@@ -53,7 +54,10 @@ def test_an_agent_that_cannot_be_read_is_refused(text: str, message: str) -> Non
 
 
 def test_one_without_a_role_plays_those_that_no_other_names() -> None:
-    assert assign(["null", "planner=oracle"], ROLES) == {"drafter_0": Spec("null"), "planner_0": Spec("oracle")}
+    assert assign(["null", "planner=oracle"], ROLES) == {
+        "drafter_0": AgentSpec("null"),
+        "planner_0": AgentSpec("oracle"),
+    }
     assert assign(["planner_0=oracle", "drafter=null"], ROLES) == assign(["null", "planner=oracle"], ROLES)
 
 
@@ -74,41 +78,47 @@ def test_every_role_has_one_agent(texts: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (Spec("orakle"), r"there is no agent of the kind 'orakle'; .* Did you mean 'oracle'\?"),
-        (Spec("oracle", "delphi"), r"the agent is 'oracle:delphi'; expected no target"),
-        (Spec("oracle", None, {"temperature": 1.0}), r"oracle got the option 'temperature'; expected one of: none"),
-        (Spec("scripted"), r"the agent is 'scripted'; expected scripted:FILE"),
+        (AgentSpec("orakle"), r"there is no agent of the kind 'orakle'; .* Did you mean 'oracle'\?"),
+        (AgentSpec("oracle", "delphi"), r"the agent is 'oracle:delphi'; expected no target"),
+        (
+            AgentSpec("oracle", None, {"temperature": 1.0}),
+            r"oracle got the option 'temperature'; expected one of: none",
+        ),
+        (AgentSpec("scripted"), r"the agent is 'scripted'; expected scripted:FILE"),
     ],
 )
-def test_an_agent_that_there_is_not_is_refused(spec: Spec, message: str) -> None:
+def test_an_agent_that_there_is_not_is_refused(spec: AgentSpec, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         open_all({"planner_0": spec}, 1)
 
 
 def test_the_identity_of_an_agent_makes_it_again_and_knows_no_waiting(tmp_path: Path) -> None:
-    spec = Spec("api", "m", {"temperature": 0.5, "timeout": 3.0})
+    spec = AgentSpec("api", "m", {"temperature": 0.5, "timeout": 3.0})
     assert spec.identity == {"kind": "api", "target": "m", "temperature": 0.5}
-    assert from_identity(spec.identity) == Spec("api", "m", {"temperature": 0.5})
+    assert from_identity(spec.identity) == AgentSpec("api", "m", {"temperature": 0.5})
     file = tmp_path / "replies.txt"
     file.write_text("Moves: U\n")
-    scripted = Spec("scripted", str(file))
+    scripted = AgentSpec("scripted", str(file))
     before = scripted.identity
     assert from_identity(before) == scripted
     file.write_text("Moves: D\n")
     assert scripted.identity != before
 
 
-def played(specs: dict[str, Spec], **more: Any) -> dict[str, Any]:
+def played(specs: dict[str, AgentSpec], **more: Any) -> dict[str, Any]:
     env = pettingllms_envs.make("plan_path", size=4)
     agents = open_all(specs, 1).agents
-    return episode(env, Instance(0, 7, {"split": "test"}), 0, agents, Rules(), **more)
+    return episode(env, Instance(0, 7, {"split": "test"}), 0, agents, RunLimits(), **more)
 
 
 def test_a_scripts_replies_are_given_one_after_the_other_and_begin_anew(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
     (tmp_path / "b.json").write_text('["four\\nfive"]')
     row = played(
-        {"drafter_0": Spec("scripted", f"{tmp_path}/a.txt"), "planner_0": Spec("scripted", f"{tmp_path}/b.json")}
+        {
+            "drafter_0": AgentSpec("scripted", f"{tmp_path}/a.txt"),
+            "planner_0": AgentSpec("scripted", f"{tmp_path}/b.json"),
+        }
     )
     assert [step["reply"] for step in row["steps"][::2]] == ["one", "three", "two", "one"]
     assert {step["reply"] for step in row["steps"][1::2]} == {"four\nfive"}
@@ -119,23 +129,23 @@ def test_a_script_without_replies_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / ("a.json" if text else "a.txt")
     file.write_text(text)
     with pytest.raises(ValueError, match=r"has no replies; expected a JSON list of texts, or a reply a line"):
-        open_all({"planner_0": Spec("scripted", str(file))}, 1)
+        open_all({"planner_0": AgentSpec("scripted", str(file))}, 1)
 
 
 def test_chance_replies_the_same_under_the_same_seed() -> None:
-    specs = {agent: Spec("random") for agent in ROLES}
+    specs = {agent: AgentSpec("random") for agent in ROLES}
     rows = [played(specs) for _ in range(2)]
     assert rows[0]["digest"] == rows[1]["digest"]
     assert len({step["seed"] for step in rows[0]["steps"]}) == len(rows[0]["steps"])
 
 
 def test_a_recorded_agent_repeats_itself_and_fails_where_it_meets_another_prompt(tmp_path: Path) -> None:
-    first = played({"drafter_0": Spec("random"), "planner_0": Spec("random")})
+    first = played({"drafter_0": AgentSpec("random"), "planner_0": AgentSpec("random")})
     file = tmp_path / "episodes.jsonl"
     file.write_text(write_line(first))
-    recorded = Spec("recorded", str(file))
+    recorded = AgentSpec("recorded", str(file))
     assert played({"drafter_0": recorded, "planner_0": recorded})["digest"] == first["digest"]
-    row = played({"drafter_0": Spec("null"), "planner_0": recorded})
+    row = played({"drafter_0": AgentSpec("null"), "planner_0": recorded})
     assert row["error"]["kind"] == "diverged"
     assert row["error"]["message"] == "the record has another prompt at instance 0, sample 0, step 1 of planner_0."
     assert row["success"] is None
@@ -145,7 +155,7 @@ def test_an_oracle_where_there_is_none_ends_the_run() -> None:
     class Bare:
         unwrapped = property(lambda self: self)
 
-    asked = Asked(env=Bare(), agent="a", messages=(), seed=0, instance=0, sample=0, step=0)
+    asked = Request(env=Bare(), agent="a", messages=(), seed=0, instance=0, sample=0, step=0)
     with pytest.raises(AgentRefused, match=r"a is to be played by the oracle, but Bare has none"):
-        open_all({"a": Spec("oracle")}, 1).agents["a"].reply(asked)
+        open_all({"a": AgentSpec("oracle")}, 1).agents["a"].reply(asked)
     assert not issubclass(AgentRefused, AgentFailed)

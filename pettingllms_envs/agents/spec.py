@@ -1,35 +1,31 @@
-"""Who plays which role, as it is written on a command line, and how that becomes agents.
+"""An agent in words, as it is written on a command line, and which role it plays.
 
     oracle                                  every role
     drafter=oracle planner=api              a role each
     planner=api:MODEL,temperature=0.2,stop=</plan>
     planner=transformers:path/to/model,adapter=path/to/adapter
     drafter=scripted:replies.txt  drafter=recorded:outputs/my_run
-    team:plan-path-team                     a trained team, each role by its own policy (`teams.py`)
+    team:plan-path-team                     a trained team, each role by its own policy
 
-`[ROLE=]KIND[:TARGET][,OPTION=VALUE]...`; a comma or a backslash in a value is written with a backslash before it. A
-package brings kinds of its own by entry points of the group `pettingllms.agents`, each an `Opener`.
+`[ROLE=]KIND[:TARGET][,OPTION=VALUE]...`; a comma or a backslash in a value is written with a backslash before it.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
-from pettingllms_envs.evaluation import file_digest
-from pettingllms_envs.evaluation.agents import Agent, Null, Oracle, Random, Recorded, from_file
-from pettingllms_envs.evaluation.record import read
+from pettingllms_envs.agents import file_digest
+from pettingllms_envs.agents.base import Agent
+from pettingllms_envs.suggestions import did_you_mean
 
 
-GROUP = "pettingllms.agents"
 NUMBERS: Mapping[str, Callable[[str], float | int]] = {
     "temperature": float,
     "top_p": float,
@@ -40,15 +36,14 @@ NUMBERS: Mapping[str, Callable[[str], float | int]] = {
     "timeout": float,
     "patience": float,
 }
-WITHOUT_MODEL = ("oracle", "random", "null", "scripted", "recorded")
-"""Kinds of agents that need no model."""
 
-NO_MATTER = ("timeout", "patience")
+
+NON_IDENTITY_OPTIONS = ("timeout", "patience")
 """Options that decide how long is waited, and nothing that is answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class AgentSpec:
     """An agent in words.
 
     Args:
@@ -64,7 +59,7 @@ class Spec:
     @property
     def identity(self) -> dict[str, Any]:
         """All that decides its replies, in plain JSON data; `from_identity` reads it."""
-        said = {name: value for name, value in sorted(self.options.items()) if name not in NO_MATTER}
+        said = {name: value for name, value in sorted(self.options.items()) if name not in NON_IDENTITY_OPTIONS}
         whole = {"kind": self.kind, "target": self.target, **said}
         if self.kind == "scripted" and self.target is not None:
             whole["sha256"] = hashlib.sha256(Path(self.target).read_bytes()).hexdigest()
@@ -73,7 +68,7 @@ class Spec:
             whole["sha256"] = file_digest.of_model(folder) if folder.is_dir() else None
         return whole
 
-    def with_defaults(self, defaults: Mapping[str, Any]) -> Spec:
+    def with_defaults(self, defaults: Mapping[str, Any]) -> AgentSpec:
         """With these options where it has none of its own."""
         return replace(self, options={**defaults, **self.options})
 
@@ -87,8 +82,7 @@ class Spec:
         known = tuple(known)
         for name in self.options:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(name, known)
                 expected = ", ".join(known) or "none"
                 raise ValueError(f"{self.kind} got the option {name!r}; expected one of: {expected}.{hint}")
         if (target is None) != (self.target is None):
@@ -97,7 +91,7 @@ class Spec:
             raise ValueError(f"the agent is {given!r}; expected {expected}. Write it so.")
 
 
-class Opened(Protocol):
+class AgentPool(Protocol):
     """Agents, ready to be asked."""
 
     @property
@@ -115,14 +109,14 @@ class Opened(Protocol):
         ...
 
 
-Opener = Callable[[Mapping[str, Spec], int], Opened]
+AgentFactory = Callable[[Mapping[str, AgentSpec], int], AgentPool]
 """From the specs of one kind, by agent, and the number of requests at once, to agents. It may raise `ValueError`.
 
 All specs of a kind come together, so that two roles on one model load it once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class StatelessAgents:
     """Agents that hold nothing."""
 
     agents: Mapping[str, Agent]
@@ -132,7 +126,7 @@ class Plain:
         """Nothing to give back."""
 
 
-def parse(text: str) -> tuple[str | None, Spec]:
+def parse(text: str) -> tuple[str | None, AgentSpec]:
     """An agent as it is written above, and the role that it is for, or None for all.
 
     Raises:
@@ -160,7 +154,7 @@ def parse(text: str) -> tuple[str | None, Spec]:
             options.setdefault("stop", []).append(value)
         else:
             options[name] = option(name, value)
-    return role, Spec(kind, target or None, options)
+    return role, AgentSpec(kind, target or None, options)
 
 
 def option(name: str, value: str) -> Any:
@@ -192,13 +186,13 @@ def option(name: str, value: str) -> Any:
     return value
 
 
-def from_identity(identity: Mapping[str, Any]) -> Spec:
-    """The spec that `Spec.identity` was of."""
+def from_identity(identity: Mapping[str, Any]) -> AgentSpec:
+    """The spec that `AgentSpec.identity` was of."""
     options = {name: value for name, value in identity.items() if name not in ("kind", "target", "sha256")}
-    return Spec(identity["kind"], identity["target"], options)
+    return AgentSpec(identity["kind"], identity["target"], options)
 
 
-def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
+def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, AgentSpec]:
     """Who plays each agent.
 
     Args:
@@ -208,8 +202,8 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
     Raises:
         ValueError: A role is unknown, named twice, or nobody's.
     """
-    general: Spec | None = None
-    own: dict[str, Spec] = {}
+    general: AgentSpec | None = None
+    own: dict[str, AgentSpec] = {}
     for text in texts:
         role, spec = parse(text)
         if role is None:
@@ -225,112 +219,10 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, Spec]:
         if role in own:
             raise ValueError(f"the role {role!r} has two agents; expected one. Leave one out.")
         own[role] = spec
-    found: dict[str, Spec] = {}
+    found: dict[str, AgentSpec] = {}
     for agent, role in roles.items():
         played = own.get(agent) or own.get(role) or general
         if played is None:
             raise ValueError(f"nobody plays the role {role!r}; expected an agent for it. Add {role}=oracle, say.")
         found[agent] = played
     return found
-
-
-def open_all(specs: Mapping[str, Spec], concurrency: int) -> Crew:
-    """The agents of the specs, each kind opened once.
-
-    Raises:
-        ValueError: A kind is not known, or refuses an option.
-    """
-    by_kind: dict[str, dict[str, Spec]] = {}
-    for agent, spec in specs.items():
-        by_kind.setdefault(spec.kind, {})[agent] = spec
-    openers = {kind: _opener(kind) for kind in by_kind}
-    opened: list[Opened] = []
-    try:
-        opened.extend(openers[kind](own, concurrency) for kind, own in by_kind.items())
-    except BaseException:
-        for each in opened:
-            each.close()
-        raise
-    return Crew(opened)
-
-
-class Crew:
-    """Agents of several kinds together; see `Opened`."""
-
-    def __init__(self, opened: Sequence[Opened]) -> None:
-        self._opened = opened
-        self.agents = {agent: each for kind in opened for agent, each in kind.agents.items()}
-        self.versions = {name: version for kind in opened for name, version in kind.versions.items()}
-
-    def close(self) -> None:
-        """See `Opened`."""
-        for each in self._opened:
-            each.close()
-
-
-def kinds() -> tuple[str, ...]:
-    """All kinds of agents that there are."""
-    return (*_OWN, *_plug_ins())
-
-
-def _opener(kind: str) -> Opener:
-    if kind in _OWN:
-        return _OWN[kind]
-    points = _plug_ins()
-    if kind == "team":
-        raise ValueError(
-            "team: is an agent of `pettingllms bench` alone, which knows the roles. Play the team there, and name "
-            "that run here."
-        )
-    if kind not in points:
-        near = difflib.get_close_matches(kind, kinds(), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"there is no agent of the kind {kind!r}; expected one of: {', '.join(kinds())}.{hint}")
-    try:
-        opener: Opener = points[kind].load()
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"agents of the kind {kind!r} need {error.name}, which is not installed; expected the trainer's "
-            "libraries. pip install 'pettingllms[trl]' (for vllm: 'pettingllms[vllm]')."
-        ) from error
-    return opener
-
-
-def _plug_ins() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
-
-
-def _simple(make: Callable[[], Agent]) -> Opener:
-    def open_them(specs: Mapping[str, Spec], concurrency: int) -> Opened:
-        for spec in specs.values():
-            spec.refuse_unknown((), target=None)
-        return Plain({agent: make() for agent in specs})
-
-    return open_them
-
-
-def _of_files(target: str, make: Callable[[Path], Agent]) -> Opener:
-    def open_them(specs: Mapping[str, Spec], concurrency: int) -> Opened:
-        made: dict[str, Agent] = {}
-        for agent, spec in specs.items():
-            spec.refuse_unknown((), target=target)
-            made[agent] = make(Path(spec.target or ""))
-        return Plain(made)
-
-    return open_them
-
-
-def _open_apis(specs: Mapping[str, Spec], concurrency: int) -> Opened:
-    from pettingllms_envs.evaluation.api import open_apis  # with an HTTP client, which the others do without
-
-    return open_apis(specs, concurrency)
-
-
-_OWN: Mapping[str, Opener] = {
-    "oracle": _simple(Oracle),
-    "random": _simple(Random),
-    "null": _simple(Null),
-    "scripted": _of_files("FILE", from_file),
-    "recorded": _of_files("RUN", lambda file: Recorded(read(file))),
-    "api": _open_apis,
-}

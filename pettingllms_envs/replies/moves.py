@@ -1,16 +1,13 @@
-"""Reading what a model wrote: the last line of a reply, blocks, and lists of moves. Total, linear, never evaluated."""
+"""Lists of the moves U D L R: read from the last line of a reply, and written."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from pettingllms_envs.core import Unreadable
 
 
 LETTERS = "UDLR"
-FENCE = "```"
-END_OF_THINKING = "</think>"
 
 _NO_SEPARATORS = str.maketrans("", "", " \t,")
 _LIST = r"[UDLR](?:[ \t]*(?:,[ \t]*)?[UDLR])*"
@@ -23,41 +20,6 @@ def last_line(reply: str) -> str:
     if "\n" in line or "\r" in line:
         line = line[max(line.rfind("\n"), line.rfind("\r")) + 1 :].lstrip()
     return line
-
-
-def fenced_blocks(reply: str, kinds: Mapping[str, str]) -> list[tuple[str, str]] | Unreadable:
-    """The blocks of a reply: what stands between a line such as "```python" and the next line "```".
-
-    Where a line is `</think>`, as models that think aloud write it when they are done, what stands before it is not
-    looked at: drafts are no answer.
-
-    Args:
-        reply: The reply.
-        kinds: From the word after the three backticks, in small letters, to the kind of the block. Blocks that begin
-            with another word are not looked at.
-
-    Returns:
-        Kind and text of each block, in order; unreadable if the last one has no end. Linear in the reply's length.
-    """
-    openings = {f"{FENCE}{word}": kind for word, kind in kinds.items()}
-    found: list[tuple[str, str]] = []
-    lines: list[str] = []
-    kind = None
-    for line in reply.split("\n"):
-        mark = line.strip()
-        if mark == END_OF_THINKING:
-            found, kind = [], None
-        elif kind is None:
-            kind = openings.get(mark.lower()) if mark.startswith(FENCE) else None
-            lines = []
-        elif mark == FENCE:
-            found.append((kind, "\n".join(lines)))
-            kind = None
-        else:
-            lines.append(line.removesuffix("\r"))
-    if kind is not None:
-        return Unreadable(f"its block of {kind} has no end")
-    return found
 
 
 def read_moves(reply: str, limit: int) -> str | Unreadable:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pettingllms_envs.evaluation.observing import state_hash
-from pettingllms_envs.evaluation.play import Course, Instance, Rules
-from pettingllms_envs.evaluation.record import Row, digest, write_line
-from pettingllms_envs.testing.play import difference
+from pettingllms_envs.episodes.difference import difference
+from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
+from pettingllms_envs.episodes.files import Row, digest, write_line
+from pettingllms_envs.episodes.observing import state_hash
 
 
-UNTIL_THE_END = Rules(max_steps=2**62)
+UNTIL_THE_END = RunLimits(max_steps=2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """An episode that was played again.
 
     Args:
@@ -53,7 +53,7 @@ class Replayed:
     off_prompt: int
 
 
-def replay(env: Any, row: Row) -> Replayed:
+def replay(env: Any, row: Row) -> ReplayResult:
     """Play an episode's replies again.
 
     Where the environment now ends sooner, or asks somebody else, the replies that follow are left out, and the row
@@ -64,7 +64,7 @@ def replay(env: Any, row: Row) -> Replayed:
         row: The record.
     """
     instance = Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
-    course = Course(env, instance)
+    recorder = EpisodeRecorder(env, instance)
     differences: list[Difference] = []
     off_prompt = 0
     is_training = "training" in row  # which knows the rewards of the agent that acted, and no outcome of some
@@ -76,35 +76,35 @@ def replay(env: Any, row: Row) -> Replayed:
     number, agent, over = 0, None, ""
     state: str | None = None
     try:
-        course.reset()
-        over = course.end(UNTIL_THE_END)
+        recorder.reset()
+        over = recorder.end(UNTIL_THE_END)
         for number, was in enumerate(row["steps"]):
             agent = was["agent"]
             if over or env.agent_selection != agent:
                 now = f"the episode is over ({over})" if over else f"{env.agent_selection} is to act"
                 differ(number, agent, f"expected the reply of {agent}, but {now}")
                 break
-            again = course.described(agent) | {"reply": was["reply"]}
+            again = recorder.described(agent) | {"reply": was["reply"]}
             if is_training and "messages" in was:  # of an agent that remembers, of whose earlier turns env is unaware
                 again.setdefault("messages", was["messages"])
             off_prompt += any(again.get(name) != was.get(name) for name in ("prompt", "messages"))
-            course.play(was["reply"], {k: v for k, v in (was | again).items() if k in again or k != "messages"})
+            recorder.play(was["reply"], {k: v for k, v in (was | again).items() if k in again or k != "messages"})
             state = state_hash(env)
             differ(number, agent, difference(was.get("messages"), again.get("messages"), "messages"))
             for name in ("prompt", "turn", "state", "rewards", "parts"):
-                now = course.steps[-1][name]
+                now = recorder.steps[-1][name]
                 differ(number, agent, difference(was[name], _as_far(now, was[name]) if is_training else now, name))
-            over = course.end(UNTIL_THE_END)
+            over = recorder.end(UNTIL_THE_END)
     except Exception as error:  # noqa: BLE001  # another version of an environment may raise anything
         differ(number, agent, f"the environment raised {type(error).__name__}: {error}")
-    again_row = _finished(course, row, over)
+    again_row = _finished(recorder, row, over)
     if is_training:
         again_row["state"] = state  # as it was before everybody took their leave
     for name in ("instance", "end", "turns", "success", "outcome", "answer", "returns", "state"):
         if name in row and not (is_training and row[name] is None):
             now = again_row[name]
             differ(None, None, difference(row[name], _as_far(now, row[name]) if is_training else now, name))
-    return Replayed(again_row, differences[0] if differences else None, off_prompt)
+    return ReplayResult(again_row, differences[0] if differences else None, off_prompt)
 
 
 def same_bytes(row: Row, again: Row) -> bool:
@@ -130,9 +130,9 @@ def _as_far(now: Any, was: Any) -> Any:
     return now
 
 
-def _finished(course: Course, row: Row, over: str) -> dict[str, Any]:
+def _finished(recorder: EpisodeRecorder, row: Row, over: str) -> dict[str, Any]:
     """The replayed row, with the keys of the record in their order."""
     end = over or (row["end"] if row["end"] in ("cut", "budget", "error") else "cut")
-    made = course.row(row["sample"], end, row["error"] if end == "error" else None)
+    made = recorder.row(row["sample"], end, row["error"] if end == "error" else None)
     again = {key: made.get(key, value) for key, value in row.items()}
     return again | {"digest": digest(again)} if "digest" in row else again

@@ -12,10 +12,10 @@ import pytest
 
 import pettingllms_envs
 from echo_env import Echo
-from pettingllms_envs.evaluation import record
-from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Null, Oracle, Reply, Scripted
-from pettingllms_envs.evaluation.observing import prompt_of
-from pettingllms_envs.evaluation.play import Instance, Rules, Stopped, derived_seed, episode
+from pettingllms_envs.agents.base import AgentFailed, Null, Oracle, Reply, Request, Scripted
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, derived_seed, episode
+from pettingllms_envs.observations import prompt_of
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -27,19 +27,19 @@ class Counted:
     def __init__(self, reply: str, tokens: int) -> None:
         self._reply, self._tokens = reply, tokens
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: Request) -> Reply:
         return Reply(text=self._reply, prompt_tokens=self._tokens, completion_tokens=1)
 
 
 def silent_drafter(**more: Any) -> dict[str, Any]:
     env = pettingllms_envs.make("plan_path", size=4)
     agents = {"drafter_0": Null(), "planner_0": Oracle()}
-    return episode(env, Instance(0, 7, {"split": "test"}), 0, agents, Rules(**more))
+    return episode(env, Instance(0, 7, {"split": "test"}), 0, agents, RunLimits(**more))
 
 
 def echo(word: Any, env: Echo | None = None, **more: Any) -> dict[str, Any]:
     agent = Scripted(word) if callable(word) else Scripted(lambda asked: word)
-    return episode(env or Echo(), Instance(0, 5), 0, {"a_0": agent, "b_0": agent}, Rules(**more))
+    return episode(env or Echo(), Instance(0, 5), 0, {"a_0": agent, "b_0": agent}, RunLimits(**more))
 
 
 def test_a_row_says_what_was_shown_said_and_paid() -> None:
@@ -75,7 +75,7 @@ def test_the_documented_example_is_this_very_row() -> None:
 
 def test_every_documented_field_of_the_header_is_there() -> None:
     documented = json.loads(re.findall(r"```json\n(.*?)```", DOCS.read_text(), re.S)[0])
-    made = record.header("bench", {}, {})
+    made = files.header("bench", {}, {})
     assert list(documented) == list(made)
     assert set(documented["versions"]) == set(made["versions"])
     assert set(documented["machine"]) == set(made["machine"])
@@ -85,14 +85,14 @@ def test_the_digest_knows_nothing_of_clocks_and_tells_everything_else() -> None:
     one, other = silent_drafter(), silent_drafter()
     other["timing"] = {"began": 0.0, "seconds": 9.0}
     other["steps"][0]["timing"] = {"seconds": 9.0, "tries": 4}
-    assert one["digest"] == other["digest"] == record.digest(other)
+    assert one["digest"] == other["digest"] == files.digest(other)
     other["steps"][1]["reply"] += " "
-    assert record.digest(other) != one["digest"]
+    assert files.digest(other) != one["digest"]
 
 
 def test_a_row_survives_whatever_a_model_writes() -> None:
     row = echo('\ud800 \x00 \u2028 \N{GRINNING FACE} \\ "')
-    line = record.write_line(row)
+    line = files.write_line(row)
     assert line.isascii()
     assert line.count("\n") == 1
     assert json.loads(line) == row
@@ -142,7 +142,7 @@ def test_an_environment_that_raises_leaves_an_error_and_no_failure(
 
 
 def test_an_agent_that_fails_leaves_the_steps_before_and_why() -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         if asked.step == 2:
             raise AgentFailed("unreachable", "nobody there")
         return "yes"
@@ -160,7 +160,7 @@ def test_an_episode_without_end_is_cut() -> None:
 def test_nobody_is_asked_once_the_tokens_are_used_up() -> None:
     env = pettingllms_envs.make("plan_path")
     agents = dict.fromkeys(env.possible_agents, Counted("Hm.", 99))
-    row = episode(env, Instance(0, 0), 0, agents, Rules(episode_tokens=250))
+    row = episode(env, Instance(0, 0), 0, agents, RunLimits(episode_tokens=250))
     assert (row["end"], len(row["steps"]), row["success"]) == ("budget", 3, False)
 
 
@@ -200,7 +200,7 @@ def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, gi
 
 def test_a_run_that_ends_leaves_no_row() -> None:
     with pytest.raises(Stopped):
-        episode(Echo(), Instance(0, 5), 0, {}, Rules(), stopped=lambda: True)
+        episode(Echo(), Instance(0, 5), 0, {}, RunLimits(), stopped=lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str, message:
     file = tmp_path / "episodes.jsonl"
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
-        record.read(file)
+        files.read(file)
 
 
 def test_a_file_is_put_in_order_and_of_two_rows_of_an_episode_the_last_one_stays(tmp_path: Path) -> None:
@@ -227,15 +227,15 @@ def test_a_file_is_put_in_order_and_of_two_rows_of_an_episode_the_last_one_stays
         row["instance"]["index"], row["sample"] = index, sample
     rows[3]["steps"][0]["reply"] = "again"
     file = tmp_path / "episodes.jsonl"
-    file.write_text("".join(map(record.write_line, rows)) + '{"half')
-    light = record.tidy(file)
-    assert file.read_text() == "".join(map(record.write_line, (rows[2], rows[1], rows[3])))
-    assert light == record.read(file, whole=False)
+    file.write_text("".join(map(files.write_line, rows)) + '{"half')
+    light = files.tidy(file)
+    assert file.read_text() == "".join(map(files.write_line, (rows[2], rows[1], rows[3])))
+    assert light == files.read(file, whole=False)
     assert "prompt" not in light[0]["steps"][0]
-    assert record.tidy(file, keep=lambda row: row["sample"] == 1) == [light[1]]
+    assert files.tidy(file, keep=lambda row: row["sample"] == 1) == [light[1]]
 
 
 def test_a_line_that_a_kill_left_half_written_is_left_out(tmp_path: Path) -> None:
-    line = record.write_line(silent_drafter())
+    line = files.write_line(silent_drafter())
     (tmp_path / "episodes.jsonl").write_text(line + line[:100])
-    assert len(record.read(tmp_path)) == 1
+    assert len(files.read(tmp_path)) == 1

@@ -14,11 +14,11 @@ import pytest
 import pettingllms_envs
 import whisper_v0
 from pettingllms_envs import cli, registry, settings
+from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.assembly import assemble
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.replay import replay, same_bytes
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import record
-from pettingllms_envs.evaluation.lineup import Spec
-from pettingllms_envs.evaluation.replay import replay, same_bytes
 from pettingllms_envs.page.build import page
 from pettingllms_envs.registry import Entry
 from pettingllms_envs.tasks.plan_path import PlanPath
@@ -53,8 +53,8 @@ def whisper(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_setting_that_is_a_tuple_is_read_again_by_replay_view_crossplay_and_a_second_bench(run: Run) -> None:
     line = ["bench", "apps", "--set", "order=('tester','coder')", "--agents", "oracle", "--limit", "1"]
     assert run(*line, "--output", "a")[0] == 0
-    assert record.read_header(Path("a"))["config"]["settings"] == {"order": ["tester", "coder"]}
-    assert record.read(Path("a"))[0]["steps"][0]["agent"] == "tester_0"
+    assert files.read_header(Path("a"))["config"]["settings"] == {"order": ["tester", "coder"]}
+    assert files.read(Path("a"))[0]["steps"][0]["agent"] == "tester_0"
     assert run(*line, "--output", "a")[0] == 0  # the same command goes on: it is the same configuration
     assert run(*line[:-4], "--agents", "null", "--limit", "1", "--output", "b")[0] == 0
     status, out = run("replay", "a")
@@ -65,7 +65,7 @@ def test_a_setting_that_is_a_tuple_is_read_again_by_replay_view_crossplay_and_a_
     assert status == 0, out
     status, out = run("crossplay", "b", "--solo", "--output", "y")
     assert status == 0, out
-    assert record.read_header(Path("y/solo"))["config"]["settings"] == {"workflow": "single", "num_turns": 8}
+    assert files.read_header(Path("y/solo"))["config"]["settings"] == {"workflow": "single", "num_turns": 8}
 
 
 @pytest.mark.parametrize("given", [("tester", "coder"), ["tester", "coder"]], ids=["tuple", "list"])
@@ -163,14 +163,14 @@ def test_a_new_workflow_on_a_task_of_this_package_is_recorded_and_replayed_under
     bench = benches.Bench(
         env="whisper_v0",
         settings={"size": 4, "loud": (("a",),)},
-        agents={"adviser_0": Spec("oracle"), "player_0": Spec("oracle")},
+        agents={"adviser_0": AgentSpec("oracle"), "player_0": AgentSpec("oracle")},
         chosen=benches.choose(env, "whisper_v0", {"size": 4}, limit=3),
     )
     benches.play(bench, tmp_path, concurrency=1)
-    header, rows = record.read_header(tmp_path), record.read(tmp_path)
+    header, rows = files.read_header(tmp_path), files.read(tmp_path)
     assert {row["instance"]["env"] for row in rows} == {"whisper_v0"}
     for row in rows:
-        name, given = record.made_with(header, row)
+        name, given = files.made_with(header, row)
         again = replay(pettingllms_envs.make(name, **given), row)
         assert (again.first, same_bytes(row, again.row)) == (None, True)
     assert "whisper_v0: bench" in page(tmp_path)

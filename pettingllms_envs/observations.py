@@ -1,17 +1,18 @@
-"""What an environment shows of itself: prompts, states, parts of rewards, answers; a stranger's what it has."""
+"""From what an agent observes to the chat messages that a model is asked with."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 
 Message = Mapping[str, str]
 """A chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
 
+
 CARRIED = ("system", "text", "followup")
 """What an observation without messages may have. A `followup` is the text for an agent that remembers its turns."""
+
 
 ROLES = ("system", "user", "assistant")
 """What a message of an observation `{"messages": [...]}` may have as its role."""
@@ -103,70 +104,9 @@ def _message_of(message: Any, number: int, agent: str) -> Message:
     return {"role": found["role"], "content": _encodable(found["content"])}
 
 
-def recorded(messages: Sequence[Message]) -> dict[str, Any]:
-    """A prompt as a step's record has it: `prompt`, and `messages` where they are not a system prompt and a text."""
-    by_role = {message["role"]: message["content"] for message in messages}
-    step: dict[str, Any] = {"prompt": {"system": by_role.get("system", ""), "text": by_role["user"]}}
-    return step if messages_of(step) == list(messages) else {**step, "messages": [dict(each) for each in messages]}
-
-
-def messages_of(step: Mapping[str, Any]) -> list[Message]:
-    """The chat messages that a recorded step's agent was asked with; an empty system prompt is none."""
-    if step.get("messages") is not None:
-        return list(step["messages"])
-    prompt = step["prompt"]
-    lead = [{"role": "system", "content": prompt["system"]}] if prompt["system"] else []
-    return [*lead, {"role": "user", "content": prompt["text"]}]
-
-
-def state_hash(env: Any) -> str | None:
-    """The environment's own hash of its state, where it has one."""
-    found = getattr(env.unwrapped, "state_hash", None)
-    return None if found is None else str(found())
-
-
-def parts_of(env: Any) -> dict[str, dict[str, float]] | None:
-    """The named parts of the last step's reward by scope, where the environment's snapshots have them."""
-    snapshot = getattr(env.unwrapped, "snapshot", None)
-    parts = None if snapshot is None else getattr(snapshot(), "parts", None)
-    if parts is None:
-        return None
-    return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
-
-
-def problem_of(env: Any) -> str | None:
-    """The id of the data set's problem that is played, where the task's state says: `state.problem.id`."""
-    found = getattr(getattr(_task_state(env), "problem", None), "id", None)
-    return None if found is None else str(found)
-
-
-def answer_of(env: Any, outcome: Mapping[str, Any] | None) -> str | None:
-    """The answer so far, to be counted for a majority: the outcome's, or `state.answer` of the task."""
-    found = (outcome or {}).get("answer", getattr(_task_state(env), "answer", None))
-    return None if found is None else str(found)
-
-
 def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-def _task_state(env: Any) -> Any:
-    snapshot = getattr(env.unwrapped, "snapshot", None)
-    return None if snapshot is None else getattr(getattr(snapshot(), "play", None), "task", None)
-
-
-def plain(value: Any) -> bool | int | float | str | None:
-    """A figure of an outcome as plain data; NaN and what is no figure become None, or words."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value)

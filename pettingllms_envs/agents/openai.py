@@ -24,17 +24,17 @@ from typing import Any
 
 import httpx2
 
-from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked, Reply
-from pettingllms_envs.evaluation.first_contact import FirstContact
-from pettingllms_envs.evaluation.lineup import NO_MATTER, Opened, Spec
+from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Reply, Request
+from pettingllms_envs.agents.first_contact import FirstContact
+from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS, AgentPool, AgentSpec
 from pettingllms_envs.server_errors import one_line
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 """Seconds, doubled from one to the other."""
 
-TRY_AGAIN = (408, 425, 429)
-HOPELESS = (401, 403, 404)
+RETRY_STATUS = (408, 425, 429)
+FATAL_STATUS = (401, 403, 404)
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
 MOST_BYTES = 2**26
@@ -43,7 +43,7 @@ MOST_BYTES = 2**26
 LONGEST_CONNECT = 30.0
 """Seconds for a connection; a server that cannot be reached is tried again sooner than one that thinks."""
 
-TOLD_AFTER, TOLD_EVERY = 4, 30.0
+WARN_AFTER_TRIES, WARN_EVERY = 4, 30.0
 """Tries after which whoever waits is told, and seconds between two such words."""
 
 logger = logging.getLogger(__name__)
@@ -132,12 +132,12 @@ class Notices:
         with self._lock:
             if time.monotonic() < self._next:
                 return
-            self._next = time.monotonic() + TOLD_EVERY
+            self._next = time.monotonic() + WARN_EVERY
         logger.warning(text)
 
 
 class ChatApi:
-    """Asks a server; see `pettingllms_envs.evaluation.agents.Agent`.
+    """Asks a server; see `pettingllms_envs.agents.base.Agent`.
 
     Args:
         endpoint: Whom.
@@ -162,7 +162,7 @@ class ChatApi:
         self._timeout = httpx2.Timeout(endpoint.timeout, connect=min(endpoint.timeout, LONGEST_CONNECT))
         self._url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`.
 
         Raises:
@@ -174,12 +174,12 @@ class ChatApi:
             self._contact.make(endpoint.model)
         body = {
             "model": endpoint.model,
-            "messages": [dict(message) for message in asked.messages],
+            "messages": [dict(message) for message in request.messages],
             **endpoint.sampling,
-            **({"seed": asked.seed} if endpoint.send_seed else {}),
+            **({"seed": request.seed} if endpoint.send_seed else {}),
             **endpoint.extra,
         }
-        rng = random.Random(asked.seed)
+        rng = random.Random(request.seed)
         began, pause, tries = time.monotonic(), FIRST_PAUSE, 0
         while True:
             tries += 1
@@ -194,7 +194,7 @@ class ChatApi:
                     f"{told.trouble}"
                     + (f"; it asks to be left alone for {told.wait:g} s" if told.wait > endpoint.patience else ""),
                 )
-            if tries >= TOLD_AFTER:
+            if tries >= WARN_AFTER_TRIES:
                 self._notices.tell(f"{self._url} does not answer: {told.trouble}. It is tried again.")
             self._sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -208,12 +208,12 @@ class ChatApi:
             return _Trouble(safe(f"{type(error).__name__}: {error}"))
         status = response.status_code
         words = one_line(safe(answer.decode("utf-8", "replace")), response.headers.get("content-type"))
-        if status in HOPELESS:
+        if status in FATAL_STATUS:
             raise AgentRefused(
                 f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, "
                 f"--model and --key-env.{self._served()}"
             )
-        if status >= 500 or status in TRY_AGAIN:
+        if status >= 500 or status in RETRY_STATUS:
             return _Trouble(f"status {status}: {words}", _retry_after(response.headers.get("retry-after")))
         if status >= 300:
             raise AgentFailed("refused", f"{self._url} refused ({status}): {words}{self._served()}")
@@ -301,8 +301,8 @@ def _num_tool_calls(message: Mapping[str, Any]) -> int:
     return (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
 
 
-def open_apis(specs: Mapping[str, Spec], concurrency: int) -> Opened:
-    """An `Opener`: agents of the kind `api`, on one pool of connections."""
+def open_apis(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
+    """An `AgentFactory`: agents of the kind `api`, on one pool of connections."""
     endpoints = {agent: endpoint_of(spec) for agent, spec in specs.items()}
     client = httpx2.Client(
         limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
@@ -318,7 +318,7 @@ def open_apis(specs: Mapping[str, Spec], concurrency: int) -> Opened:
     return _Apis(agents, client)
 
 
-def endpoint_of(spec: Spec) -> Endpoint:
+def endpoint_of(spec: AgentSpec) -> Endpoint:
     """A spec's endpoint.
 
     Raises:
@@ -339,7 +339,7 @@ def endpoint_of(spec: Spec) -> Endpoint:
         extra=options.get("extra", {}),
         send_seed=str(options.get("send_seed", True)).lower() == "true",
         first_patience=options.get("patience", 0.0),
-        **{name: options[name] for name in NO_MATTER if name in options},
+        **{name: options[name] for name in NON_IDENTITY_OPTIONS if name in options},
     )
 
 

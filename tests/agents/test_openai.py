@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from chat_server import ChatServer, Faults, serving
-from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked
-from pettingllms_envs.evaluation.api import ChatApi, Endpoint, endpoint_of
-from pettingllms_envs.evaluation.lineup import Spec, parse
+from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Request
+from pettingllms_envs.agents.openai import ChatApi, Endpoint, endpoint_of
+from pettingllms_envs.agents.spec import AgentSpec, parse
 from pettingllms_envs.server_errors import one_line
 
 
@@ -25,9 +25,9 @@ def client() -> Iterator[httpx2.Client]:
         yield client
 
 
-def asked(text: str = MAZE, seed: int = 7) -> Asked:
+def asked(text: str = MAZE, seed: int = 7) -> Request:
     messages = ({"role": "system", "content": "Walk."}, {"role": "user", "content": text})
-    return Asked(env=None, agent="planner_0", messages=messages, seed=seed, instance=0, sample=0, step=0)
+    return Request(env=None, agent="planner_0", messages=messages, seed=seed, instance=0, sample=0, step=0)
 
 
 def answers(*responses: Any) -> tuple[httpx2.Client, list[httpx2.Request]]:
@@ -380,7 +380,7 @@ def test_a_real_server_with_faults_answers_every_prompt_as_without(client: httpx
 
 
 def test_the_spec_of_an_endpoint_has_what_the_command_line_gave() -> None:
-    spec = Spec("api", "m", {"base_url": "http://h/v1", "temperature": 0.5, "timeout": 3.0, "extra": {"a": 1}})
+    spec = AgentSpec("api", "m", {"base_url": "http://h/v1", "temperature": 0.5, "timeout": 3.0, "extra": {"a": 1}})
     endpoint = endpoint_of(spec)
     assert (endpoint.timeout, endpoint.patience, endpoint.extra) == (3.0, 1200.0, {"a": 1})
     assert endpoint.sampling == {"temperature": 0.5}

@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pettingllms_envs.evaluation.agents import Agent, AgentFailed, Asked, Reply
-from pettingllms_envs.evaluation.observing import (
+from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request
+from pettingllms_envs.episodes.files import FORMAT, digest
+from pettingllms_envs.episodes.observing import (
     answer_of,
     messages_of,
     parts_of,
     plain,
     problem_of,
-    prompt_of,
     recorded,
     state_hash,
 )
-from pettingllms_envs.evaluation.record import FORMAT, digest
+from pettingllms_envs.observations import prompt_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class RunLimits:
     """What holds for every episode of a run.
 
     Args:
@@ -67,7 +67,7 @@ def episode(
     instance: Instance,
     sample: int,
     agents: Mapping[str, Agent],
-    rules: Rules,
+    rules: RunLimits,
     *,
     stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -82,39 +82,39 @@ def episode(
         sample: Which of the episodes on this instance it is, from 0.
         agents: Who plays, by the name of the agent.
         rules: Of the run.
-        stopped: Asked before every reply.
+        stopped: Called before every reply.
 
     Raises:
         Stopped: `stopped()` was true.
         Exception: What an agent raised besides `AgentFailed`: `AgentRefused`, or a fault of its own.
     """
     began, clock = time.time(), time.perf_counter()
-    course = Course(env, instance)
+    recorder = EpisodeRecorder(env, instance)
     error: dict[str, Any] | None = None
     end = ""
     try:
-        course.reset()
-        while not (end := course.end(rules)):
+        recorder.reset()
+        while not (end := recorder.end(rules)):
             if stopped():
                 raise Stopped
-            course.step(agents[env.agent_selection], sample, rules)
+            recorder.step(agents[env.agent_selection], sample, rules)
     except AgentFailed as failed:
         error = {"kind": failed.kind, "message": str(failed)}
     except Exception as failed:  # a stranger's environment may raise anything; the row says what
-        kind = getattr(failed, "kind", None) if course.is_asking else "environment"
+        kind = getattr(failed, "kind", None) if recorder.is_asking else "environment"
         if not isinstance(kind, str) or isinstance(failed, Stopped):
             raise
         error = {"kind": kind, "message": f"{type(failed).__name__}: {failed}"}
     if error is not None:
         end = "error"
-        error |= {"agent": course.asked, "step": len(course.steps), "reply": course.replied}
-    row = course.row(sample, end, error)
+        error |= {"agent": recorder.asked, "step": len(recorder.steps), "reply": recorder.replied}
+    row = recorder.row(sample, end, error)
     row["timing"] = {"began": round(began, 3), "seconds": round(time.perf_counter() - clock, 4)}
     return row
 
 
-class Course:
-    """An episode while it is played: the environment, and what was written down so far."""
+class EpisodeRecorder:
+    """Records an episode while it is played: the environment, and the row so far."""
 
     def __init__(self, env: Any, instance: Instance) -> None:
         self.env, self.instance = env, instance
@@ -137,7 +137,7 @@ class Course:
         self._problem = problem_of(self.env)
         self._look()
 
-    def end(self, rules: Rules) -> str:
+    def end(self, rules: RunLimits) -> str:
         """Why the episode is over, or nothing. Those whose episode is over take their leave here."""
         while self.env.agents and (over := self._how_over()):
             self._over = over
@@ -150,7 +150,7 @@ class Course:
             return "budget"
         return ""
 
-    def step(self, agent: Agent, sample: int, rules: Rules) -> None:
+    def step(self, agent: Agent, sample: int, rules: RunLimits) -> None:
         """Ask who is to act, and play the reply."""
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
@@ -159,7 +159,7 @@ class Course:
         clock = time.perf_counter()
         self.is_asking = True
         reply = agent.reply(
-            Asked(
+            Request(
                 env=self.env,
                 agent=name,
                 messages=messages_of(step),

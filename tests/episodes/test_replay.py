@@ -10,16 +10,16 @@ import pytest
 
 import pettingllms_envs
 from echo_env import Echo
-from pettingllms_envs.evaluation.agents import AgentFailed, Asked, Oracle, Random, Scripted
-from pettingllms_envs.evaluation.play import Instance, Rules, episode
-from pettingllms_envs.evaluation.record import write_line
-from pettingllms_envs.evaluation.replay import Difference, changed, replay, same_bytes
+from pettingllms_envs.agents.base import AgentFailed, Oracle, Random, Request, Scripted
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
+from pettingllms_envs.episodes.files import write_line
+from pettingllms_envs.episodes.replay import Difference, changed, replay, same_bytes
 
 
 def row_of(name: str = "plan_path", *, planner: Any = None, seed: int = 3, **settings: Any) -> dict[str, Any]:
     env = pettingllms_envs.make(name, **settings)
     agents = dict.fromkeys(env.possible_agents, Random()) | ({"planner_0": planner} if planner else {})
-    return episode(env, Instance(0, seed, {"split": "test"}), 0, agents, Rules())
+    return episode(env, Instance(0, seed, {"split": "test"}), 0, agents, RunLimits())
 
 
 @pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku"])
@@ -36,7 +36,7 @@ def test_an_episode_comes_out_the_same_byte_for_byte(name: str, workflow: str, p
 
 def test_a_strangers_episode_is_replayed_too() -> None:
     agent = Scripted(lambda asked: "yes" if asked.seed % 2 else "no")
-    row = episode(Echo(), Instance(0, 5), 0, {"a_0": agent, "b_0": agent}, Rules())
+    row = episode(Echo(), Instance(0, 5), 0, {"a_0": agent, "b_0": agent}, RunLimits())
     assert same_bytes(row, replay(Echo(), row).row)
     changed_row = json.loads(write_line(row))
     changed_row["steps"][2]["reply"] = "yes" if row["steps"][2]["reply"] == "no" else "no"
@@ -101,7 +101,7 @@ def test_a_difference_says_where() -> None:
 
 
 def test_an_error_row_is_replayed_as_far_as_it_goes() -> None:
-    def word(asked: Asked) -> str:
+    def word(asked: Request) -> str:
         if asked.step == 3:
             raise AgentFailed("unreachable", "nobody there")
         return "Moves: U"
@@ -125,7 +125,7 @@ def test_another_grader_is_told_from_the_record_and_scores_anew() -> None:
 
 def test_an_environment_that_now_raises_is_told() -> None:
     agent = Scripted(lambda asked: "no")
-    row = episode(Echo(), Instance(0, 5), 0, {"a_0": agent, "b_0": agent}, Rules())
+    row = episode(Echo(), Instance(0, 5), 0, {"a_0": agent, "b_0": agent}, RunLimits())
     first = replay(Echo(raises="no"), row).first
     assert first is not None
     assert first.what == "the environment raised RuntimeError: no such word"

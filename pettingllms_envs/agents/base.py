@@ -9,24 +9,24 @@ threads, and what it answers must follow from what it was asked, the seed includ
 | `random`   | a sample of the action space                                               |
 | `null`     | nothing: the empty reply                                                   |
 | `scripted` | those of a file, or of a function of yours                                 |
-| `recorded` | those of a recorded run, where the prompt is the same                      |
-| `api`      | a model behind an OpenAI-compatible server (`api.py`)                      |
+| `recorded` | those of a recorded run, to the same prompts (`episodes/recorded.py`)       |
+| `api`      | a model behind an OpenAI-compatible server (`openai.py`)                   |
 | others     | of the entry-point group `pettingllms.agents`: `transformers`, `vllm`      |
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pettingllms_envs.evaluation.observing import Message, messages_of
+from pettingllms_envs.observations import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Request:
     """A reply that is wanted.
 
     Args:
@@ -93,7 +93,7 @@ class AgentRefused(Exception):
 class Agent(Protocol):
     """Replies to prompts."""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """The reply.
 
         Raises:
@@ -107,12 +107,12 @@ class Agent(Protocol):
 class Oracle:
     """The environment's own best reply; the upper bound."""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`."""
-        oracle = getattr(asked.env.unwrapped, "oracle", None)
+        oracle = getattr(request.env.unwrapped, "oracle", None)
         if oracle is None:
             raise AgentRefused(
-                f"{asked.agent} is to be played by the oracle, but {type(asked.env.unwrapped).__name__} has none; "
+                f"{request.agent} is to be played by the oracle, but {type(request.env.unwrapped).__name__} has none; "
                 "expected a method oracle(). Choose another agent."
             )
         return Reply(text=oracle())
@@ -121,17 +121,17 @@ class Oracle:
 class Random:
     """A sample of the agent's action space."""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`."""
-        space = asked.env.action_space(asked.agent)
-        space.seed(asked.seed)
+        space = request.env.action_space(request.agent)
+        space.seed(request.seed)
         return Reply(text=str(space.sample()))
 
 
 class Null:
     """The empty reply: a partner who does nothing."""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`."""
         return Reply(text="")
 
@@ -143,12 +143,12 @@ class Scripted:
         function: From what is asked to the text of the reply.
     """
 
-    def __init__(self, function: Callable[[Asked], str]) -> None:
+    def __init__(self, function: Callable[[Request], str]) -> None:
         self._function = function
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, request: Request) -> Reply:
         """See `Agent`."""
-        return Reply(text=self._function(asked))
+        return Reply(text=self._function(request))
 
 
 def from_file(file: Path) -> Scripted:
@@ -163,38 +163,4 @@ def from_file(file: Path) -> Scripted:
     replies = json.loads(text) if file.suffix == ".json" else text.splitlines()
     if not isinstance(replies, list) or not replies or not all(isinstance(reply, str) for reply in replies):
         raise ValueError(f"{file} has no replies; expected a JSON list of texts, or a reply a line. Write some.")
-    return Scripted(lambda asked: str(replies[asked.step % len(replies)]))
-
-
-class Recorded:
-    """Replies of a recorded run, each to the very prompt it was given to.
-
-    Args:
-        rows: Of the run, as `pettingllms_envs.evaluation.record` has them.
-    """
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._steps = {(row["instance"]["index"], row["sample"]): row["steps"] for row in rows}
-
-    def reply(self, asked: Asked) -> Reply:
-        """See `Agent`.
-
-        Raises:
-            AgentFailed: The record has no such step, or another prompt there.
-        """
-        where = f"instance {asked.instance}, sample {asked.sample}, step {asked.step}"
-        steps = self._steps.get((asked.instance, asked.sample), ())
-        if asked.step >= len(steps):
-            raise AgentFailed("diverged", f"the record has no {where}; expected one for each prompt.")
-        step = steps[asked.step]
-        if step["agent"] != asked.agent or list(asked.messages) != messages_of(step):
-            raise AgentFailed("diverged", f"the record has another prompt at {where} of {asked.agent}.")
-        tokens = step["tokens"]
-        return Reply(
-            text=step["reply"],
-            reasoning=step["reasoning"],
-            prompt_tokens=tokens["prompt"],
-            completion_tokens=tokens["completion"],
-            finish=step["finish"],
-            model=step["model"],
-        )
+    return Scripted(lambda request: str(replies[request.step % len(replies)]))

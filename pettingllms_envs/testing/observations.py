@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any
 
+from pettingllms_envs.episodes.difference import short
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -21,7 +22,6 @@ from pettingllms_envs.testing.play import (
     same,
     same_course,
     scripted,
-    short,
     texts,
     view,
 )

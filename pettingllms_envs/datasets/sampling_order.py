@@ -7,7 +7,6 @@ first hundred are a fair sample.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,6 +14,7 @@ from itertools import islice
 
 from pettingllms_envs.datasets import load
 from pettingllms_envs.datasets.problems import Problem
+from pettingllms_envs.suggestions import did_you_mean
 
 
 MOST_NAMED = 5
@@ -78,12 +78,10 @@ def draw(
         return chosen[seed % len(chosen)]
     known = _by_id(data, split, layout, include_unjudged)
     if problem not in known:
-        close = difflib.get_close_matches(str(problem), known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
         some = ", ".join(map(repr, islice(known, MOST_NAMED)))
         raise ValueError(
             f"problem is {problem!r}; expected the id of one of {len(known)} in {data!r}, split {split!r}, such as"
-            f" {some}.{hint}"
+            f" {some}.{did_you_mean(problem, known)}"
         )
     return known[problem]
 

@@ -5,20 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pettingllms_envs.testing.play import (
-    Case,
-    Failed,
-    Skipped,
-    Start,
-    best,
-    episode,
-    oracle_of,
-    over,
-    scripted,
-    short,
-    told,
-)
-from pettingllms_envs.testing.shown import expect_texts
+from pettingllms_envs.episodes.difference import short
+from pettingllms_envs.testing.observations import expect_texts
+from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, best, episode, oracle_of, over, scripted, told
 
 
 SLOWEST = 1.0  # seconds of CPU time for one reply: the clock would fail environments on a busy machine

@@ -8,13 +8,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from pettingllms_envs.evaluation.agents import AgentFailed, AgentRefused, Asked
-from pettingllms_envs.evaluation.api import ChatApi, Endpoint
-from pettingllms_envs.evaluation.first_contact import FirstContact
+from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Request
+from pettingllms_envs.agents.first_contact import FirstContact
+from pettingllms_envs.agents.openai import ChatApi, Endpoint
 
 
 SERVED = {"object": "list", "data": [{"id": "big"}, {"id": "small:latest"}]}
-ASKED = Asked(
+ASKED = Request(
     env=None,
     agent="a_0",
     messages=({"role": "user", "content": "Hi."},),

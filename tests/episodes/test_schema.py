@@ -11,7 +11,7 @@ import pytest
 
 from made_rows import row
 from pettingllms_envs import cli
-from pettingllms_envs.evaluation import record, shape
+from pettingllms_envs.episodes import files, schema
 
 
 Damage = Callable[[dict[str, Any]], object]
@@ -45,12 +45,12 @@ def test_a_damaged_row_is_refused_with_its_line_and_what_is_wrong(tmp_path: Path
     file = tmp_path / "episodes.jsonl"
     file.write_text(json.dumps(row(0, True)) + "\n" + json.dumps(damaged) + "\n")
     with pytest.raises(ValueError, match=rf"episodes.jsonl, line 2 is no episode \(.*{fault}.*\); expected rows"):
-        record.read(tmp_path)
+        files.read(tmp_path)
 
 
 def test_whole_rows_are_none_the_worse_for_fields_that_nobody_knows() -> None:
-    assert shape.of_row({**row(0, True), "colour": "red"}) is None
-    assert shape.of_row(row(0, None, error="unreachable")) is None
+    assert schema.of_row({**row(0, True), "colour": "red"}) is None
+    assert schema.of_row(row(0, None, error="unreachable")) is None
 
 
 @pytest.mark.parametrize(

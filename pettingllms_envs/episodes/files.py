@@ -1,7 +1,7 @@
 """What an evaluation leaves behind, in files that anybody can read: docs/records.md explains every field.
 
     run.json         once: what was run, by which versions, on which machine (`header`)
-    episodes.jsonl   a line an episode: each prompt, reply, reward and state (`pettingllms_envs.evaluation.play`)
+    episodes.jsonl   a line an episode: each prompt, reply, reward and state (`pettingllms_envs.episodes.episode`)
     report.json      the numbers (`pettingllms_envs.evaluation.metrics`)
 
 A row is plain JSON data. Whatever a second run would find different (clocks, retries) is under a key `timing`, on the
@@ -21,7 +21,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation import shape
+from pettingllms_envs.episodes import schema
 
 
 FORMAT = 1
@@ -185,7 +185,7 @@ def read_header(file: Path) -> dict[str, Any]:
         raise ValueError(f"{file} is not JSON ({error}); expected the {RUN} of a run. Name another folder.") from None
     if isinstance(header, dict) and "format" in header:
         _check_format(header, str(file))
-    if (fault := shape.of_run(header)) is not None:
+    if (fault := schema.of_run(header)) is not None:
         raise ValueError(f"{file} is no {RUN} of a run ({fault}); expected what docs/records.md says. Name another.")
     return header
 
@@ -258,7 +258,7 @@ def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
                 fault = "it is not JSON"
             if isinstance(row, dict) and "format" in row:
                 _check_format(row, where)
-            if (fault := fault or shape.of_row(row)) is not None:
+            if (fault := fault or schema.of_row(row)) is not None:
                 raise ValueError(
                     f"{where} is no episode ({fault}); expected rows as docs/records.md has them. Name a file that "
                     "`pettingllms bench` wrote, or remove the line."

@@ -1,0 +1,1 @@
+"""Episodes as rows: played, written, read, replayed and compared. docs/records.md has the fields."""

@@ -1,0 +1,43 @@
+"""The agent `recorded`: replies of a recorded run, each to the prompt that it was given to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pettingllms_envs.agents.base import AgentFailed, Reply, Request
+from pettingllms_envs.episodes.observing import messages_of
+
+
+class Recorded:
+    """Replies of a recorded run, each to the very prompt it was given to.
+
+    Args:
+        rows: Of the run, as `pettingllms_envs.evaluation.record` has them.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._steps = {(row["instance"]["index"], row["sample"]): row["steps"] for row in rows}
+
+    def reply(self, request: Request) -> Reply:
+        """See `Agent`.
+
+        Raises:
+            AgentFailed: The record has no such step, or another prompt there.
+        """
+        where = f"instance {request.instance}, sample {request.sample}, step {request.step}"
+        steps = self._steps.get((request.instance, request.sample), ())
+        if request.step >= len(steps):
+            raise AgentFailed("diverged", f"the record has no {where}; expected one for each prompt.")
+        step = steps[request.step]
+        if step["agent"] != request.agent or list(request.messages) != messages_of(step):
+            raise AgentFailed("diverged", f"the record has another prompt at {where} of {request.agent}.")
+        tokens = step["tokens"]
+        return Reply(
+            text=step["reply"],
+            reasoning=step["reasoning"],
+            prompt_tokens=tokens["prompt"],
+            completion_tokens=tokens["completion"],
+            finish=step["finish"],
+            model=step["model"],
+        )

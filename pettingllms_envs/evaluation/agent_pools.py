@@ -1,0 +1,123 @@
+"""From agents in words (`pettingllms_envs.agents.spec`) to agents: the kinds that there are, and what opens each.
+
+A package brings kinds of its own by entry points of the group `pettingllms.agents`, each an `AgentFactory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from pettingllms_envs.agents.base import Agent, Null, Oracle, Random, from_file
+from pettingllms_envs.agents.spec import AgentFactory, AgentPool, AgentSpec, StatelessAgents
+from pettingllms_envs.episodes.files import read
+from pettingllms_envs.episodes.recorded import Recorded
+from pettingllms_envs.suggestions import did_you_mean
+
+
+GROUP = "pettingllms.agents"
+WITHOUT_MODEL = ("oracle", "random", "null", "scripted", "recorded")
+"""Kinds of agents that need no model."""
+
+
+def open_all(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPools:
+    """The agents of the specs, each kind opened once.
+
+    Raises:
+        ValueError: A kind is not known, or refuses an option.
+    """
+    by_kind: dict[str, dict[str, AgentSpec]] = {}
+    for agent, spec in specs.items():
+        by_kind.setdefault(spec.kind, {})[agent] = spec
+    openers = {kind: _opener(kind) for kind in by_kind}
+    opened: list[AgentPool] = []
+    try:
+        opened.extend(openers[kind](own, concurrency) for kind, own in by_kind.items())
+    except BaseException:
+        for each in opened:
+            each.close()
+        raise
+    return AgentPools(opened)
+
+
+class AgentPools:
+    """Agents of several kinds together; see `AgentPool`."""
+
+    def __init__(self, opened: Sequence[AgentPool]) -> None:
+        self._opened = opened
+        self.agents = {agent: each for kind in opened for agent, each in kind.agents.items()}
+        self.versions = {name: version for kind in opened for name, version in kind.versions.items()}
+
+    def close(self) -> None:
+        """See `AgentPool`."""
+        for each in self._opened:
+            each.close()
+
+
+def kinds() -> tuple[str, ...]:
+    """All kinds of agents that there are."""
+    return (*_OWN, *_plug_ins())
+
+
+def _opener(kind: str) -> AgentFactory:
+    if kind in _OWN:
+        return _OWN[kind]
+    points = _plug_ins()
+    if kind == "team":
+        raise ValueError(
+            "team: is an agent of `pettingllms bench` alone, which knows the roles. Play the team there, and name "
+            "that run here."
+        )
+    if kind not in points:
+        hint = did_you_mean(kind, kinds())
+        known = ", ".join(kinds())
+        raise ValueError(f"there is no agent of the kind {kind!r}; expected one of: {known}.{hint}")
+    try:
+        opener: AgentFactory = points[kind].load()
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"agents of the kind {kind!r} need {error.name}, which is not installed; expected the trainer's "
+            "libraries. pip install 'pettingllms[trl]' (for vllm: 'pettingllms[vllm]')."
+        ) from error
+    return opener
+
+
+def _plug_ins() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _simple(make: Callable[[], Agent]) -> AgentFactory:
+    def open_them(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
+        for spec in specs.values():
+            spec.refuse_unknown((), target=None)
+        return StatelessAgents({agent: make() for agent in specs})
+
+    return open_them
+
+
+def _of_files(target: str, make: Callable[[Path], Agent]) -> AgentFactory:
+    def open_them(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
+        made: dict[str, Agent] = {}
+        for agent, spec in specs.items():
+            spec.refuse_unknown((), target=target)
+            made[agent] = make(Path(spec.target or ""))
+        return StatelessAgents(made)
+
+    return open_them
+
+
+def _open_apis(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
+    from pettingllms_envs.agents.openai import open_apis  # with an HTTP client, which the others do without
+
+    return open_apis(specs, concurrency)
+
+
+_OWN: Mapping[str, AgentFactory] = {
+    "oracle": _simple(Oracle),
+    "random": _simple(Random),
+    "null": _simple(Null),
+    "scripted": _of_files("FILE", from_file),
+    "recorded": _of_files("RUN", lambda file: Recorded(read(file))),
+    "api": _open_apis,
+}

@@ -1,0 +1,94 @@
+"""Fenced blocks: what stands in a reply between a line such as "```python" and the next line "```"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pettingllms_envs.core import Unreadable
+
+
+FENCE = "```"
+END_OF_THINKING = "</think>"
+PYTHON: Mapping[str, str] = {"python": "Python", "py": "Python", "python3": "Python"}
+"""The words that begin a block of Python."""
+
+MAX_PROGRAM = 20_000
+"""Characters of a program that is run for a role."""
+
+
+class Blocks(NamedTuple):
+    """The fenced blocks of a reply.
+
+    Args:
+        found: Kind and text of each block, in order.
+        unclosed: The kind of a last block that has no end, or None.
+        rest: The text after the last block, or all of the reply if it has none.
+    """
+
+    found: list[tuple[str, str]]
+    unclosed: str | None
+    rest: str
+
+
+def read_blocks(reply: str, kinds: Mapping[str, str]) -> Blocks:
+    r"""Find the fenced blocks of a reply, in time linear in its length.
+
+    Where a line is `</think>`, as models that think aloud write it when they are done, the blocks before it are not
+    looked at: drafts are no answer.
+
+    Args:
+        reply: The reply. Its lines end as `str.splitlines` has it; within a block `"\r\n"` becomes `"\n"`.
+        kinds: From the word after the three backticks, in small letters, to the kind of the block. Blocks that begin
+            with another word are not looked at.
+    """
+    openings = {f"{FENCE}{word}": kind for word, kind in kinds.items()}
+    found: list[tuple[str, str]] = []
+    lines: list[str] = []
+    rest: list[str] = []
+    kind = None
+    for line in reply.splitlines(keepends=True):
+        mark = line.strip()
+        if mark == END_OF_THINKING:
+            found, kind = [], None
+        elif kind is None:
+            kind = openings.get(mark.lower()) if mark.startswith(FENCE) else None
+            if kind is None:
+                rest.append(line)
+            else:
+                lines, rest = [], []
+        elif mark == FENCE:
+            found.append((kind, "".join(lines)[:-1]))
+            kind = None
+        else:
+            lines.append(f"{line[:-2]}\n" if line.endswith("\r\n") else line)
+    return Blocks(found, kind, "".join(rest))
+
+
+def fenced_blocks(reply: str, kinds: Mapping[str, str]) -> list[tuple[str, str]] | Unreadable:
+    """Kind and text of each block of a reply, in order; unreadable if the last one has no end.
+
+    Args:
+        reply: The reply.
+        kinds: See `read_blocks`.
+    """
+    blocks = read_blocks(reply, kinds)
+    return Unreadable(f"its block of {blocks.unclosed} has no end") if blocks.unclosed else blocks.found
+
+
+def only_program(reply: str) -> str | Unreadable:
+    """The text of the one block of Python in a reply; unreadable if there is none, another, or it is too long."""
+    blocks = fenced_blocks(reply, PYTHON)
+    if isinstance(blocks, Unreadable):
+        return blocks
+    if len(blocks) != 1:
+        return Unreadable(f"it has {len(blocks) or 'no'} blocks of Python, and one is expected")
+    program = blocks[0][1]
+    if len(program) > MAX_PROGRAM:
+        return Unreadable(f"its program is longer than {MAX_PROGRAM} characters")
+    return program
+
+
+def fence(text: str, language: str = "") -> str:
+    """A text between fences."""
+    return f"{FENCE}{language}\n{text}\n{FENCE}"
