@@ -28,6 +28,10 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
+def test_the_readme_is_at_most_twelve_kilobytes() -> None:
+    assert len(PAGES["README.md"].encode()) <= 12_000
+
+
 MADE = "docs/environments/"
 
 
