@@ -58,7 +58,7 @@ def test_a_setting_that_is_a_tuple_is_read_again_by_replay_view_crossplay_and_a_
     assert run(*line, "--output", "a")[0] == 0  # the same command goes on: it is the same configuration
     assert run(*line[:-4], "--agents", "null", "--limit", "1", "--output", "b")[0] == 0
     status, out = run("replay", "a")
-    assert (status, "1 of 1 episodes are the same, byte for byte." in out) == (0, True), out
+    assert (status, "1 of 1 episode is the same, byte for byte." in out) == (0, True), out
     status, out = run("view", "a")
     assert status == 0, out
     status, out = run("crossplay", "a", "b", "--output", "x")
