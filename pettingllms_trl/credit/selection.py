@@ -115,7 +115,7 @@ def num_tokens(decisions: Sequence[Decision]) -> int:
 
 
 def metrics_of(selection: Selection, *, num_played: int, num_wanted: int) -> dict[str, float]:
-    """Values by metric, for one generation; the names are README's."""
+    """Values by metric, for one generation; the names are those of docs/metrics.md."""
     kept = Counter(decision.agent for decision in selection.kept.decisions)
     return {
         "rollout/rows": num_played,

@@ -22,24 +22,29 @@ FLOOR = 0.15  # of 20 problems a blind answer may hit 3
 
 
 @pytest.mark.parametrize(
-    ("name", "workflow"),
+    ("name", "workflow", "seeds"),
     [
-        pytest.param(name, workflow, marks=() if workflow == "tool_reasoner" or name == "aime" else pytest.mark.slow)
-        for name in NAMES
-        for workflow in WORKFLOWS
+        *(
+            pytest.param(name, workflow, range(6))
+            for name in NAMES
+            for workflow in WORKFLOWS
+            if workflow == "tool_reasoner" or name == "aime"
+        ),
+        *(pytest.param(name, workflow, range(20), marks=pytest.mark.slow) for name in NAMES for workflow in WORKFLOWS),
     ],
 )
-def test_an_environment_passes_every_check(name: str, workflow: str) -> None:
+def test_an_environment_passes_every_check(name: str, workflow: str, seeds: range) -> None:
     settings = WORKFLOWS[workflow]
     parallel_env = importlib.import_module(find(name).module).parallel_env
     report = check(
         partial(pettingllms_envs.make, name, **settings),
         make_parallel=partial(parallel_env, **settings),
+        seeds=seeds,
         blind=BLIND_TEAM,
         floor=FLOOR,
     )
-    assert report.ok, report
-    assert [result for result in report if result.status == "skipped"] == [], report
+    assert report.ok, str(report)
+    assert [result.name for result in report if result.status == "skipped"] == [], str(report)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,4 +57,4 @@ def test_the_oracle_succeeds_and_blind_replies_do_not_in_the_other_splits(name: 
         blind=BLIND_TEAM,
         floor=FLOOR,
     )
-    assert report.ok, report
+    assert report.ok, str(report)

@@ -25,21 +25,21 @@ QUICK = {"cpu": 0.5, "train_tests": 6}
 
 @pytest.mark.parametrize("settings", SETTINGS[::2], ids=str)
 def test_apps_passes_every_check(settings: dict[str, Any]) -> None:
-    conforms("apps", **settings, **QUICK)
+    passes_every_check("apps", range(6), **settings, **QUICK)
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_the_oracle_is_best_and_its_program_is_not_shown(name: str) -> None:
     make = partial(pettingllms_envs.make, name, **QUICK)
     report = check(make, seeds=range(4), only=["oracle", "rewards", "snapshots", "no solution shown"])
-    assert report.ok, report
+    assert report.ok, str(report)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_environment_passes_every_check(name: str, settings: dict[str, Any]) -> None:
-    conforms(name, **settings)
+    passes_every_check(name, range(20), **settings)
 
 
 @pytest.mark.slow
@@ -48,11 +48,12 @@ def test_an_environment_passes_every_check(name: str, settings: dict[str, Any]) 
 def test_an_environment_passes_in_the_other_splits(name: str, split: str) -> None:
     make = partial(pettingllms_envs.make, name)
     report = check(make, options=[{"split": split}], only=["oracle", "floors", "rewards", "no solution shown"])
-    assert report.ok, report
+    assert report.ok, str(report)
 
 
-def conforms(name: str, **settings: Any) -> None:
+def passes_every_check(name: str, seeds: range, **settings: Any) -> None:
     parallel_env = importlib.import_module(find(name).module).parallel_env
-    report = check(partial(pettingllms_envs.make, name, **settings), make_parallel=partial(parallel_env, **settings))
-    assert report.ok, report
-    assert [result for result in report if result.status == "skipped"] == [], report
+    make = partial(pettingllms_envs.make, name, **settings)
+    report = check(make, make_parallel=partial(parallel_env, **settings), seeds=seeds)
+    assert report.ok, str(report)
+    assert [result.name for result in report if result.status == "skipped"] == [], str(report)

@@ -127,7 +127,7 @@ def judged(make: Callable[..., Any], **settings: Any) -> Report:
 
 def test_a_sound_environment_of_a_stranger_passes_every_check() -> None:
     report = judged(Sum, make_parallel=lambda: turn_based_aec_to_parallel_wrapper(Sum()))
-    assert report.ok, report
+    assert report.ok, str(report)
     assert [result.name for result in report if result.status == "skipped"] == ["another process"]
     assert report["pettingzoo"].detail == (
         "api_test, seed_test, max_cycles_test (of make, and of PettingZoo's aec_to_parallel_wrapper around it), "
@@ -232,7 +232,7 @@ def test_messages_that_no_policy_can_be_asked_with_fail(broken: Callable[..., An
 
 def test_what_a_stranger_need_not_have_is_skipped_with_the_reason() -> None:
     report = judged(Bare)
-    assert report.ok, report
+    assert report.ok, str(report)
     assert {result.name: result.detail for result in report if result.status == "skipped"} == {
         "parallel": "no make_parallel was given",
         "another process": report["another process"].detail,
@@ -266,7 +266,7 @@ class Locked(Bare):
 
 def test_a_wrapper_around_an_environment_that_is_copied_by_its_constructor_passes() -> None:
     report = judged(lambda: BaseWrapper(Restarting()), only=["snapshots", "branches"])
-    assert report.ok, report
+    assert report.ok, str(report)
     assert report["snapshots"].detail.endswith("by copying it, for it has no snapshot()")
 
 

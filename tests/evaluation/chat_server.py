@@ -48,6 +48,9 @@ class ChatServer:
     lists: bool = True
     """Whether there is `GET /models`; else that is a 404."""
 
+    holds_after: int | None = None
+    """After so many requests every further one waits until `let_go()`: whoever asks can be ended at a known point."""
+
     loading: int = 0
     """So many requests for the list are answered by status 503 first, as by a server that loads its model."""
 
@@ -55,12 +58,16 @@ class ChatServer:
     fates: Counter[str] = field(default_factory=Counter)
     in_flight: int = 0
     most_in_flight: int = 0
-    busy: float = 0.0
-    """Seconds of all requests together."""
 
     url: str = ""
+    _open: threading.Event = field(default_factory=threading.Event)
     _times: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def let_go(self) -> None:
+        """Answer what was held, and hold nothing from now on."""
+        self.holds_after = None
+        self._open.set()
 
     def fate(self, body: dict[str, Any]) -> str:
         name = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
@@ -114,17 +121,18 @@ def serving(**settings: Any) -> Iterator[ChatServer]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            began = time.monotonic()
             with server._lock:
                 server.bodies.append(body)
                 server.in_flight += 1
                 server.most_in_flight = max(server.most_in_flight, server.in_flight)
+                is_held = server.holds_after is not None and len(server.bodies) > server.holds_after
             try:
+                if is_held:
+                    server._open.wait(300)
                 self.serve(body)
             finally:
                 with server._lock:
                     server.in_flight -= 1
-                    server.busy += time.monotonic() - began
 
         def serve(self, body: dict[str, Any]) -> None:
             if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,12 @@ from pettingllms_envs.evaluation.runner import Folder, Plan, run
 
 
 ROOT = Path(__file__).parents[2]
+<<<<<<< HEAD
 HEADER = files.header("bench", {"env": "echo_v1", "agents": {"a_0": "yes"}}, {})
+=======
+PATIENCE = 300.0  # seconds for what takes one or two on a machine that is not busy
+HEADER = record.header("bench", {"env": "echo_v1", "agents": {"a_0": "yes"}}, {})
+>>>>>>> 7029743c859bb34f035082dea9c514648a10574c
 
 
 def bench(server: ChatServer, num: int = 12, samples: int = 2, **options: Any) -> benches.Bench:
@@ -72,14 +78,18 @@ def test_no_episode_is_lost_to_faults_and_none_comes_out_different(tmp_path: Pat
 
 
 def test_as_many_requests_are_in_flight_as_there_may_be(tmp_path: Path) -> None:
-    with serving(latency=0.2, skill=0.0) as server:  # no success: every episode takes its eight calls
-        began = time.monotonic()
-        benches.play(bench(server, num=16, samples=1), tmp_path / "a", concurrency=8)
-        seconds = time.monotonic() - began
+    # No success: every episode takes its eight calls. In the midst of them none is answered until eight are asked.
+    with serving(skill=0.0, holds_after=64) as server, ThreadPoolExecutor(1) as pool:
+        playing = pool.submit(benches.play, bench(server, num=16, samples=1), tmp_path / "a", concurrency=8)
+        until = time.monotonic() + PATIENCE
+        while len(server.bodies) < 64 + 8 and time.monotonic() < until:
+            time.sleep(0.01)
+        at_once = server.in_flight
+        server.let_go()
+        playing.result()
+    assert at_once == 8
     assert server.most_in_flight == 8
     assert len(server.bodies) == 16 * 8
-    # 16 episodes of 8 calls of 0.2 s, 8 at once, are 3.2 s; one at a time 25.6; the machine may be busy.
-    assert server.busy / seconds > 3
 
 
 def test_a_prompt_that_is_refused_is_an_error_row_and_no_failure(tmp_path: Path) -> None:
@@ -252,21 +262,26 @@ def command(server: ChatServer, output: Path) -> list[str]:
 
 def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with serving(latency=0.1) as server:
+    # Episodes take eight calls at most: after so many, eight have ended, and the four at play wait to be killed.
+    with serving(holds_after=12 * 8) as server:
         output = tmp_path / "killed"
         file = output / "episodes.jsonl"
         process = subprocess.Popen(command(server, output), env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
-        until = time.monotonic() + 60
-        while not file.exists() or file.read_bytes().count(b"\n") < 8:
+        until = time.monotonic() + PATIENCE
+        while len(server.bodies) < 12 * 8 + 4 or file.read_bytes().count(b"\n") < 8:
             assert process.poll() is None, "it ended before it was killed"
             assert time.monotonic() < until
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
+<<<<<<< HEAD
         kept = files.read(output)
+=======
+        server.let_go()
+        kept = record.read(output)
+>>>>>>> 7029743c859bb34f035082dea9c514648a10574c
         assert 8 <= len(kept) < 40
         num_before = len(server.bodies)
-        server.latency = 0.0
         done = subprocess.run(
             command(server, output), env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
         )
@@ -284,7 +299,7 @@ def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path
 
 def test_ctrl_c_at_the_keyboard_ends_the_command_at_once_and_politely(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with serving(latency=1.0) as server:
+    with serving(holds_after=0) as server:
         output = tmp_path / "a"
         process = subprocess.Popen(
             command(server, output),
@@ -296,12 +311,13 @@ def test_ctrl_c_at_the_keyboard_ends_the_command_at_once_and_politely(tmp_path: 
             # A shell that runs the tests in the background has SIGINT ignored, for all below it.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while len(server.bodies) < 4:  # so many threads ask
             assert time.monotonic() < until
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
+        server.let_go()
     assert (process.returncode, err) == (130, "")
     assert "40 of 40 episodes were not played: interrupted" in out
     assert "The same command plays them again." in out
