@@ -1,4 +1,4 @@
-"""What is logged of episodes: means over episodes, agents and parts of the reward. Pure; the names are those of docs/metrics.md."""
+"""What is logged of episodes: means over episodes, agents and parts of the reward, named as in docs/metrics.md."""
 
 from __future__ import annotations
 

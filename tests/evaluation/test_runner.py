@@ -30,12 +30,8 @@ from pettingllms_envs.evaluation.runner import Folder, Plan, run
 
 
 ROOT = Path(__file__).parents[2]
-<<<<<<< HEAD
-HEADER = files.header("bench", {"env": "echo_v1", "agents": {"a_0": "yes"}}, {})
-=======
 PATIENCE = 300.0  # seconds for what takes one or two on a machine that is not busy
-HEADER = record.header("bench", {"env": "echo_v1", "agents": {"a_0": "yes"}}, {})
->>>>>>> 7029743c859bb34f035082dea9c514648a10574c
+HEADER = files.header("bench", {"env": "echo_v1", "agents": {"a_0": "yes"}}, {})
 
 
 def bench(server: ChatServer, num: int = 12, samples: int = 2, **options: Any) -> benches.Bench:
@@ -274,12 +270,8 @@ def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-<<<<<<< HEAD
-        kept = files.read(output)
-=======
         server.let_go()
-        kept = record.read(output)
->>>>>>> 7029743c859bb34f035082dea9c514648a10574c
+        kept = files.read(output)
         assert 8 <= len(kept) < 40
         num_before = len(server.bodies)
         done = subprocess.run(
