@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -310,9 +310,9 @@ class RowByRow(AllRows):
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         return GRPOTrainer._get_per_token_logps_and_entropies(self, *args, **kwargs)
 
-    @contextmanager
-    def _attending(self, name: str) -> Iterator[None]:
-        yield
+    def _attach_team(self) -> None:
+        super()._attach_team()
+        self.scorer.attending = lambda name: nullcontext()
 
 
 def of_run(
@@ -570,7 +570,7 @@ def test_in_sixteen_bits_the_model_is_tried_against_one_in_which_candidates_see_
         processing_class=tokenizer,
     )
     assert trainer.scorer.shareable == {"base": True}
-    assert trainer._is_in_float32() is False
+    assert trainer.scorer._is_in_float32(trainer.model) is False
     twins.run(trainer)
 
 

@@ -49,8 +49,9 @@ def opt() -> PreTrainedModel:
 
 
 class CannotShare(MultiAgentGRPOTrainer):
-    def _differs(self) -> str | None:
-        return "cannot share prompts (this is a test)"
+    def _attach_team(self) -> None:
+        super()._attach_team()
+        self.scorer._differs = lambda: "cannot share prompts (this is a test)"
 
 
 def trainer_of(
