@@ -12,9 +12,9 @@ import pytest
 import test_equals_trl_sampler
 import torch
 from datasets import Dataset
-from test_batching import batch_of, rows_of
 from test_credit import decision
 from test_equals_trl import LOSSES, STALE
+from test_micro_batches import batch_of, rows_of
 from transformers import TrainerCallback
 
 import pettingllms_trl.trainer.playing
