@@ -12,7 +12,7 @@ import pytest
 import test_equals_trl_sampler
 import torch
 from datasets import Dataset
-from test_credit import decision
+from test_at_grpo import decision
 from test_equals_trl import LOSSES, STALE
 from test_micro_batches import batch_of, rows_of
 from transformers import TrainerCallback
