@@ -25,7 +25,7 @@ help: ## show this list
 quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no network
 	@$(BIN)/python examples/quickstart/quickstart.py $(ARGS)
 
-test: $(INSTALLED) ## run the tests
+test: $(INSTALLED) ## run the tests (on two cores: ARGS="-n 2 --dist loadfile")
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(ARGS)
 
 test-bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
