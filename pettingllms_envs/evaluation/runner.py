@@ -194,7 +194,7 @@ def run(
                     in_a_row = 0
                 elif error["kind"] not in ERRORS_OF_ONE_PROMPT:
                     in_a_row += 1
-                if in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
+                if error is not None and in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
                     why = f"the last {in_a_row} episodes were all errors, the last: {error['message']}"
                     break
         except AgentRefused as refused:
