@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request
 from pettingllms_envs.episodes.files import FORMAT, digest
@@ -20,6 +20,7 @@ from pettingllms_envs.episodes.observing import (
     recorded,
     state_hash,
 )
+from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
 from pettingllms_envs.observations import prompt_of
 
 
@@ -70,7 +71,7 @@ def episode(
     rules: RunLimits,
     *,
     stopped: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> EpisodeRow:
     """Play an episode to its end, and its row (docs/records.md).
 
     An agent that fails ends the episode with `error`, and so does an environment that raises: neither is a failure to
@@ -90,7 +91,7 @@ def episode(
     """
     began, clock = time.time(), time.perf_counter()
     recorder = EpisodeRecorder(env, instance)
-    error: dict[str, Any] | None = None
+    error: ErrorFields | None = None
     end = ""
     try:
         recorder.reset()
@@ -118,7 +119,7 @@ class EpisodeRecorder:
 
     def __init__(self, env: Any, instance: Instance) -> None:
         self.env, self.instance = env, instance
-        self.steps: list[dict[str, Any]] = []
+        self.steps: list[Step] = []
         self.asked: str | None = None
         self.replied: str | None = None
         self.is_asking = False
@@ -192,15 +193,15 @@ class EpisodeRecorder:
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
         parts = parts_of(env)
         step |= {"rewards": rewards, "parts": parts}
-        self.steps.append(step)
+        self.steps.append(cast("Step", step))
         self._look()
         self.asked = self.replied = None
 
-    def row(self, sample: int, end: str, error: dict[str, Any] | None) -> dict[str, Any]:
+    def row(self, sample: int, end: str, error: ErrorFields | None) -> EpisodeRow:
         """What was written down, without `timing`."""
         outcome = self._outcome
         success = outcome.get("success") if outcome is not None else None
-        row: dict[str, Any] = {
+        row: EpisodeRow = {
             "format": FORMAT,
             "instance": {
                 "index": self.instance.index,

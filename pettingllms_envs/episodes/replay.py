@@ -92,8 +92,8 @@ def replay(env: Any, row: Row) -> ReplayResult:
             state = state_hash(env)
             differ(number, agent, difference(was.get("messages"), again.get("messages"), "messages"))
             for name in ("prompt", "turn", "state", "rewards", "parts"):
-                now = recorder.steps[-1][name]
-                differ(number, agent, difference(was[name], _as_far(now, was[name]) if is_training else now, name))
+                found: Any = recorder.steps[-1].get(name)
+                differ(number, agent, difference(was[name], _as_far(found, was[name]) if is_training else found, name))
             over = recorder.end(UNTIL_THE_END)
     except Exception as error:  # noqa: BLE001  # another version of an environment may raise anything
         differ(number, agent, f"the environment raised {type(error).__name__}: {error}")

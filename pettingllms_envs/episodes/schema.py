@@ -1,49 +1,113 @@
-"""Whether what a file says is a run, as far as this package's readers need it (docs/records.md has all fields)."""
+"""The rows of `episodes.jsonl` and the header `run.json` as types, and whether what a file says has these fields.
 
-from __future__ import annotations
+docs/records.md explains every field. A `NotRequired` one may be missing; fields that are not here are ignored.
+"""
 
+import types
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, NotRequired, TypedDict, get_args, get_origin, get_type_hints
 
 
-Types = tuple[type, ...]
+class Header(TypedDict):
+    """What `run.json` says of a run."""
 
-OBJECT, LIST, TEXT, WHOLE, NUMBER = (dict,), (list,), (str,), (int,), (int, float)
-NOTHING = (type(None),)
+    format: NotRequired[int]
+    kind: str
+    config: dict[str, Any]
+    data: NotRequired[dict[str, str] | None]
+    versions: dict[str, str]
+    sandbox: NotRequired[dict[str, Any] | None]
+    machine: dict[str, Any]
 
-RUN: Mapping[str, Types] = {"kind": TEXT, "config": OBJECT, "versions": OBJECT, "machine": OBJECT}
-ROW: Mapping[str, Types] = {
-    "instance": OBJECT,
-    "sample": WHOLE,
-    "steps": LIST,
-    "success": (bool, *NOTHING),
-    "outcome": (*OBJECT, *NOTHING),
-    "returns": OBJECT,
-    "state": (*TEXT, *NOTHING),
-    "error": (*OBJECT, *NOTHING),
-}
-INSTANCE: Mapping[str, Types] = {
-    "index": WHOLE,
-    "env": TEXT,
-    "seed": (*WHOLE, *NOTHING),
-    "options": OBJECT,
-    "problem": (*TEXT, *NOTHING),
-}
-ERROR: Mapping[str, Types] = {"kind": TEXT, "message": TEXT}
-STEP: Mapping[str, Types] = {
-    "agent": TEXT,
-    "turn": WHOLE,
-    "state": (*TEXT, *NOTHING),
-    "prompt": OBJECT,
-    "reply": TEXT,
-    "tokens": OBJECT,
-    "finish": (*TEXT, *NOTHING),
-    "rewards": OBJECT,
-    "parts": (*OBJECT, *NOTHING),
-}
-PROMPT: Mapping[str, Types] = {"text": TEXT}
-MESSAGE: Mapping[str, Types] = {"role": TEXT, "content": TEXT}
-TOKENS: Mapping[str, Types] = {"prompt": (*NUMBER, *NOTHING), "completion": (*NUMBER, *NOTHING)}
+
+class InstanceFields(TypedDict):
+    """Which problem an episode was played on."""
+
+    index: int
+    env: str
+    seed: int | None
+    options: dict[str, Any]
+    problem: str | None
+
+
+class ErrorFields(TypedDict):
+    """Why an episode could not be played to its end."""
+
+    kind: str
+    message: str
+    agent: NotRequired[str | None]
+    step: NotRequired[int]
+    reply: NotRequired[str | None]
+
+
+class PromptFields(TypedDict):
+    """A prompt of a system prompt and a text."""
+
+    system: NotRequired[str]
+    text: str
+
+
+class MessageFields(TypedDict):
+    """A chat message of a prompt that is not of a system prompt and a text."""
+
+    role: str
+    content: str
+
+
+class TokenFields(TypedDict):
+    """Numbers of tokens, None where nobody counted."""
+
+    prompt: float | None
+    completion: float | None
+
+
+class Timing(TypedDict, total=False):
+    """What a second run would find different."""
+
+    began: float
+    seconds: float
+    tries: int
+
+
+class Step(TypedDict):
+    """A decision: what an agent was shown, what it replied, and what came of it."""
+
+    agent: str
+    turn: int
+    state: str | None
+    prompt: PromptFields
+    messages: NotRequired[list[MessageFields] | None]
+    reply: str
+    reasoning: NotRequired[str | None]
+    tokens: TokenFields
+    finish: str | None
+    model: NotRequired[str | None]
+    seed: NotRequired[int]
+    tool_calls: NotRequired[int]
+    rewards: dict[str, float]
+    parts: dict[str, dict[str, float]] | None
+    timing: NotRequired[Timing]
+
+
+class EpisodeRow(TypedDict):
+    """An episode, a line of `episodes.jsonl`."""
+
+    format: NotRequired[int]
+    instance: InstanceFields
+    sample: int
+    steps: list[Step]
+    end: NotRequired[str]
+    turns: NotRequired[int]
+    success: bool | None
+    outcome: dict[str, Any] | None
+    answer: NotRequired[str | None]
+    returns: dict[str, float]
+    state: str | None
+    error: ErrorFields | None
+    digest: NotRequired[str]
+    timing: NotRequired[Timing]
+
 
 WORDS = {
     dict: "an object",
@@ -55,10 +119,14 @@ WORDS = {
     type(None): "null",
 }
 
+Types = tuple[type, ...]
+
+NUMBER: Types = (int, float)
+
 
 def of_run(value: Any) -> str | None:
     """What keeps a value from being the `run.json` of a run, in words; None if nothing does."""
-    return next(_wrong("", value, RUN), None)
+    return next(_wrong("", value, required(Header)), None)
 
 
 def of_row(value: Any) -> str | None:
@@ -66,25 +134,45 @@ def of_row(value: Any) -> str | None:
     return next(_of_row(value), None)
 
 
+@cache
+def required(fields: type) -> Mapping[str, Types]:
+    """The fields that must be there, in the order of their definition, with the types that JSON has for them."""
+    hints = get_type_hints(fields)
+    needed: frozenset[str] = fields.__required_keys__  # type: ignore[attr-defined]  # of a TypedDict
+    return {name: tuple(_json_types(hint)) for name, hint in hints.items() if name in needed}
+
+
+def _json_types(hint: Any) -> Iterator[type]:
+    if isinstance(hint, types.UnionType):
+        for each in get_args(hint):
+            yield from _json_types(each)
+    elif hint is float:
+        yield from NUMBER
+    elif isinstance(hint, type) and issubclass(hint, dict):  # a TypedDict, too
+        yield dict
+    else:
+        yield get_origin(hint) or hint
+
+
 def _of_row(row: Any) -> Iterator[str]:
     """What is wrong, the first first. To be asked for no more than that: what comes after takes it for granted."""
-    yield from _wrong("", row, ROW)
-    yield from _wrong("instance", row["instance"], INSTANCE)
+    yield from _wrong("", row, required(EpisodeRow))
+    yield from _wrong("instance", row["instance"], required(InstanceFields))
     yield from _numbers("returns", row["returns"])
     if row["error"] is not None:
-        yield from _wrong("error", row["error"], ERROR)
+        yield from _wrong("error", row["error"], required(ErrorFields))
     for number, step in enumerate(row["steps"]):
         name = f"steps[{number}]"
-        yield from _wrong(name, step, STEP)
-        yield from _wrong(f"{name}.prompt", step["prompt"], PROMPT)
+        yield from _wrong(name, step, required(Step))
+        yield from _wrong(f"{name}.prompt", step["prompt"], required(PromptFields))
         if "messages" in step:
-            yield from _wrong(name, step, {"messages": (*LIST, *NOTHING)})
+            yield from _wrong(name, step, {"messages": (list, type(None))})
         for at, message in enumerate(step.get("messages") or ()):
-            yield from _wrong(f"{name}.messages[{at}]", message, MESSAGE)
-        yield from _wrong(f"{name}.tokens", step["tokens"], TOKENS)
+            yield from _wrong(f"{name}.messages[{at}]", message, required(MessageFields))
+        yield from _wrong(f"{name}.tokens", step["tokens"], required(TokenFields))
         yield from _numbers(f"{name}.rewards", step["rewards"])
         for scope, parts in (step["parts"] or {}).items():
-            yield from _wrong(f"{name}.parts", step["parts"], {scope: OBJECT})
+            yield from _wrong(f"{name}.parts", step["parts"], {scope: (dict,)})
             yield from _numbers(f"{name}.parts.{scope}", parts)
 
 
@@ -96,9 +184,9 @@ def _wrong(name: str, found: Any, fields: Mapping[str, Types]) -> Iterator[str]:
     if not isinstance(found, dict):
         yield f"{name or 'it'} is no object"
         return
-    for field, types in fields.items():
+    for field, expected in fields.items():
         full = f"{name}.{field}" if name else field
         if field not in found:
             yield f"it has no {full}"
-        elif not isinstance(found[field], types):
-            yield f"{full} is not {' or '.join(WORDS[each] for each in types)}"
+        elif not isinstance(found[field], expected):
+            yield f"{full} is not {' or '.join(WORDS[each] for each in expected)}"

@@ -22,6 +22,7 @@ from typing import Any
 from pettingllms_envs.agents.base import Agent, AgentRefused
 from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, episode
 from pettingllms_envs.episodes.files import EPISODES, REPORT, RUN, place, read_header, tidy, write_json, write_line
+from pettingllms_envs.episodes.schema import EpisodeRow
 
 
 MOST_ERRORS_IN_A_ROW = 20
@@ -174,9 +175,9 @@ def run(
         Exception: Whatever an agent raised that is no failure of its own kind, or an environment when it was made.
     """
     done = set()
-    for row in folder.taken_up():
-        done.add(place(row))
-        on_row(row)
+    for earlier in folder.taken_up():
+        done.add(place(earlier))
+        on_row(earlier)
     waiting = [
         (instance, sample)
         for instance, sample in itertools.product(plan.instances, range(plan.samples))
@@ -189,12 +190,12 @@ def run(
             for row in table.rows():
                 write(row)
                 on_row(row)
-                if row["error"] is None:
+                if (error := row["error"]) is None:
                     in_a_row = 0
-                elif row["error"]["kind"] not in ERRORS_OF_ONE_PROMPT:
+                elif error["kind"] not in ERRORS_OF_ONE_PROMPT:
                     in_a_row += 1
-                if in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
-                    why = f"the last {in_a_row} episodes were all errors, the last: {row['error']['message']}"
+                if error is not None and in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
+                    why = f"the last {in_a_row} episodes were all errors, the last: {error['message']}"
                     break
         except AgentRefused as refused:
             why, hopeless = str(refused), True
@@ -222,12 +223,12 @@ class _Table:
         self._waiting: queue.SimpleQueue[tuple[Instance, int]] = queue.SimpleQueue()
         for each in waiting:
             self._waiting.put(each)
-        self._done: queue.SimpleQueue[dict[str, Any] | BaseException] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[EpisodeRow | BaseException] = queue.SimpleQueue()
         self._stop = threading.Event()
         for number in range(num_threads):
             threading.Thread(target=self._work, name=f"episodes-{number}", daemon=True).start()
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[EpisodeRow]:
         """Rows as episodes end; what a thread raised is raised here."""
         for _ in range(self._num):
             done = self._done.get()

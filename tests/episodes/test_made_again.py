@@ -147,7 +147,7 @@ def test_an_executor_is_no_setting_and_cannot_be_recorded_as_one() -> None:
         env="plan_path_v0",
         settings={"workflow": "tool_plan", "executor": executor},
         agents={},
-        chosen=benches.Chosen("seeds", ()),
+        chosen=benches.InstanceSet("seeds", ()),
     )
     with pytest.raises(ValueError, match=r"the setting executor has <function .*; expected what JSON holds"):
         bench.config  # noqa: B018

@@ -112,7 +112,7 @@ def test_one_agent_is_no_team() -> None:
         env="plan_path_v0",
         settings={"workflow": "single"},
         agents={"planner_0": AgentSpec("null")},
-        chosen=benches.Chosen("seeds", ()),
+        chosen=benches.InstanceSet("seeds", ()),
     )
     with pytest.raises(ValueError, match=r"the run has the roles planner; expected a team"):
         crossplay.solo(lone)
