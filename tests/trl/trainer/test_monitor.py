@@ -361,7 +361,7 @@ def test_a_simultaneous_game_by_parallel_to_aec_warns_of_its_first_agent_and_say
     assert "opener_0 (always 0 in 32 groups, returns 0" in later
     assert "closer_0" not in later
     place = torch.load(tmp_path / "checkpoint-2" / "place_0.pt", weights_only=True)
-    assert {agent: signal["num_flat_groups"] for agent, signal in place["monitor"].items()} == {
+    assert {agent: signal["num_flat_groups"] for agent, signal in place["parts"]["monitor"].items()} == {
         "opener_0": 32,
         "closer_0": 0,
     }
