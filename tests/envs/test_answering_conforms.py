@@ -25,7 +25,7 @@ FLOOR = 0.15  # of 20 problems a blind answer may hit 3
     ("name", "workflow", "seeds"),
     [
         *(
-            pytest.param(name, workflow, range(6))
+            pytest.param(name, workflow, range(4))
             for name in NAMES
             for workflow in WORKFLOWS
             if workflow == "tool_reasoner" or name == "aime"
