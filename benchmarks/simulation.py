@@ -138,7 +138,7 @@ class SimulatedClock:
 
 
 class SimulatedThreads:
-    """A crew of so many workers on a simulated clock; see `pettingllms_trl.rollout.workers.Crew`.
+    """A pool of so many workers on a simulated clock; see `pettingllms_trl.rollout.workers.WorkerPool`.
 
     A job is done as it comes, and said to be done when a worker would have been free for it and finished it.
 

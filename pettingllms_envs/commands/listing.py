@@ -34,7 +34,7 @@ def summary(entry: registry.Entry) -> str:
     """The first line of its module's docstring, or why the module cannot be imported."""
     try:
         doc = importlib.import_module(entry.module).__doc__
-    except Exception as error:  # noqa: BLE001  # a stranger's module may raise anything; it is shown, and hides no other
+    except Exception as error:  # noqa: BLE001  # a third-party module may raise anything; it is shown, and hides no other
         return f"cannot be imported: {type(error).__name__}: {error}"
     line = (doc or "").strip().partition("\n")[0].removeprefix(f"{entry.full_name}: ")
     return line or "(its module has no docstring)"

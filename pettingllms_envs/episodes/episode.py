@@ -101,7 +101,7 @@ def episode(
             recorder.step(agents[env.agent_selection], sample, rules)
     except AgentFailed as failed:
         error = {"kind": failed.kind, "message": str(failed)}
-    except Exception as failed:  # a stranger's environment may raise anything; the row says what
+    except Exception as failed:  # a third-party environment may raise anything; the row says what
         kind = getattr(failed, "kind", None) if recorder.is_asking else "environment"
         if not isinstance(kind, str) or isinstance(failed, Stopped):
             raise

@@ -116,7 +116,7 @@ def check(
             env.reset(seed=starts[0].seed, options=dict(starts[0].options) or None)
             known = tuple(dict.fromkeys((*blind, *getattr(task_of(env), "blind_replies", ()))))
             pool = reply_pool(env, known)
-    except Exception as error:  # noqa: BLE001 - any error of a stranger's is something to report
+    except Exception as error:  # noqa: BLE001 - any error of a third-party environment is something to report
         return Report("an environment that could not be made and reset", (Result("start", "failed", _words(error)),))
     case = Case(
         make=make,
@@ -143,7 +143,7 @@ def _result(name: str, case: Case) -> Result:
             detail = CHECKS[name](case)
     except Skipped as reason:
         status, detail = "skipped", str(reason)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a stranger's is something to report
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a third-party environment is something to report
         status, detail = "failed", _words(error)
     return Result(name, status, detail)
 

@@ -130,7 +130,7 @@ def ask(api: Api, request: Request) -> Sampled:
     """
     try:
         text = api([dict(message) for message in request.prompt])
-    except Exception as error:  # a stranger's function may raise anything; it is told whose it was, and goes on
+    except Exception as error:  # a user's function may raise anything; it is told whose it was, and goes on
         raise RuntimeError(
             f"the API partner of agent {request.agent!r} raised {type(error).__name__}: {error}. Let the function "
             "retry what is worth retrying."

@@ -1,6 +1,6 @@
 """Environments for rows: of one kind, or of several that the rows' column `environment` tells apart.
 
-    Stock({"sokoban": make_sokoban, "plan_path": make_plan_path})
+    EnvPool({"sokoban": make_sokoban, "plan_path": make_plan_path})
     {"environment": "sokoban", "seed": 7, "level": 2, "split": None}  # reset(seed=7, options={"level": 2})
 
 The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,

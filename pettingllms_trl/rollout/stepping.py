@@ -80,7 +80,7 @@ def play_carefully(
     for k, completion in enumerate(completions):
         try:
             branch = beginning.play(agent, completion)
-        except Exception as crash:  # a stranger's code may raise anything
+        except Exception as crash:  # third-party code may raise anything
             beginning.renew()
             if not beginning.crashes_alike(agent, completion, crash):
                 raise

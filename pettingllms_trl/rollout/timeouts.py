@@ -58,7 +58,7 @@ class CallTimer:
         self.begin()
         try:
             yield
-        except Exception as error:  # a stranger's code may raise anything; it is retried, then counted
+        except Exception as error:  # third-party code may raise anything; it is retried, then counted
             raise EnvironmentFailure(f"{type(error).__name__} at the instance {dict(self.row)}: {error}") from error
         finally:
             self.end()

@@ -113,7 +113,7 @@ def on_all(work: Callable[[], T]) -> list[T]:
     result, error = None, None
     try:
         result = work()
-    except Exception as failed:  # noqa: BLE001  # a stranger's environment may raise anything; raised again below
+    except Exception as failed:  # noqa: BLE001  # a third-party environment may raise anything; raised again below
         error = failed
     reports = gather_object([(result, error and f"{type(error).__name__}: {error}")])
     if error is not None:

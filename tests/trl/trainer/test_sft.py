@@ -73,13 +73,13 @@ def test_the_oracle_plays_every_role_on_the_train_split_and_succeeds() -> None:
 def test_levels_take_turns_over_the_oracles_instances() -> None:
     asked: list[dict[str, Any]] = []
 
-    class VllmRequest(type(PLAN_PATH())):  # type: ignore[misc]
+    class Counted(type(PLAN_PATH())):  # type: ignore[misc]
         def reset(self, seed: int | None = None, options: Any = None) -> None:
             asked.append({"seed": seed, **options})
             super().reset(seed, options)
 
     env = PLAN_PATH()
-    env.__class__ = VllmRequest
+    env.__class__ = Counted
     list(by_oracle(env, [7, 8, 9], levels=[1, 2]))
     assert asked == [{"seed": s, "split": "train", "level": level} for s, level in ((7, 1), (8, 2), (9, 1))]
 
