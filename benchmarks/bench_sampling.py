@@ -31,9 +31,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
 import pettingllms_envs  # noqa: F401  # registers the environments
+from pettingllms_envs.observations import prompt_of
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.records import Request
-from pettingllms_trl.rollout.episode import prompt_of
 
 
 ENV = "pettingllms/plan_path-v0"

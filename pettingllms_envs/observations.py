@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-Message = Mapping[str, str]
+Message = dict[str, str]
 """A chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
 
 
@@ -41,11 +41,20 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
         system = observation.get("system")
         lead = [{"role": "system", "content": _encodable(system)}] if system else []
         return [*lead, {"role": "user", "content": _encodable(observation["text"])}]
+    given = f"a {type(observation).__name__}"
+    if isinstance(observation, Mapping):
+        given = f"a mapping with the keys {sorted(map(str, observation))}"
     raise TypeError(
-        f"agent {agent!r} observes a {type(observation).__name__}; expected text: a str, or a dict with a str under "
+        f"agent {agent!r} observes {given}; expected text: a str, or a dict with a str under "
         "'text' and perhaps one under 'system', or with chat messages under 'messages'. Wrap the environment so that "
         "observe() returns what a model can read."
     )
+
+
+def followup_of(observation: Any) -> str | None:
+    """What an agent that remembers is shown in place of an observation's text, where it offers a `"followup"`."""
+    followup = observation.get("followup") if isinstance(observation, Mapping) else None
+    return _encodable(followup) if isinstance(followup, str) else None
 
 
 def _check_carried(observation: Mapping[str, Any], agent: str) -> None:

@@ -158,6 +158,7 @@ SHARED = {
     "pettingllms_envs.audit",
     "pettingllms_envs.audit.exchange",
     "pettingllms_envs.copying",
+    "pettingllms_envs.observations",
     "pettingllms_envs.server_errors",
 }
 

@@ -36,7 +36,6 @@ STILL = {
     "pettingllms_envs/assembly.py",
     "pettingllms_envs/commands/bench.py",
     "pettingllms_envs/commands/crossplay.py",
-    "pettingllms_envs/commands/listing.py",
     "pettingllms_envs/commands/play.py",
     "pettingllms_envs/datasets/loading.py",
     "pettingllms_envs/datasets/preparing.py",

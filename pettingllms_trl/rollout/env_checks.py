@@ -16,11 +16,12 @@ import pettingzoo
 from datasets import Dataset
 from pettingzoo import AECEnv
 
+from pettingllms_envs.observations import prompt_of
 from pettingllms_trl.records import Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_pool import COLUMN, ONLY, EnvPool, MakeEnv, name_of
-from pettingllms_trl.rollout.prompts import check_opening, prompt_of
+from pettingllms_trl.rollout.prompts import check_opening
 
 
 Env = str | MakeEnv

@@ -10,6 +10,7 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.copying import copy_env
+from pettingllms_envs.observations import followup_of, prompt_of
 from pettingllms_trl.records import Decision, Episode, Judge, Message, PendingDecision, Request, Row, Sampled
 from pettingllms_trl.rollout.branching import (
     Branch,
@@ -21,7 +22,7 @@ from pettingllms_trl.rollout.branching import (
     weighed,
 )
 from pettingllms_trl.rollout.env_pool import EnvHandle, ResetArgs
-from pettingllms_trl.rollout.prompts import ChatHistory, followup_of, prompt_of
+from pettingllms_trl.rollout.prompts import ChatHistory
 from pettingllms_trl.rollout.stepping import CandidateStepper, CrashPolicy
 from pettingllms_trl.rollout.timeouts import CallTimer
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.observations import prompt_of
 from pettingllms_trl.records import Episode, Message, role_of
-from pettingllms_trl.rollout.prompts import prompt_of
 
 
 FIRST_SEED = 10_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from pettingllms_envs.agents.base import Scripted
 from pettingllms_envs.episodes import files, observing, replay
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.episodes.recorded import Recorded
-from pettingllms_envs.observations import prompt_of as prompt_of_envs
+from pettingllms_envs.observations import prompt_of
 from pettingllms_envs.page.read import episode_of
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.rollout import prompts
 from pettingllms_trl.trainer.recorder import rows
 from short_runs import settings
 from third_party import OneShot, Relay, letters
@@ -31,13 +29,11 @@ def said(*pairs: tuple[str, str]) -> list[dict[str, str]]:
 
 
 FEW_SHOT = said(("system", "Add."), ("user", "1+1?"), ("assistant", "2"), ("user", "1+2?"))
-BOTH = pytest.mark.parametrize("prompt_of", [prompts.prompt_of, prompt_of_envs], ids=["trainer", "bench"])
 
 
 # ---- From an observation to a prompt --------------------------------------------------------------------------------
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
@@ -49,11 +45,10 @@ BOTH = pytest.mark.parametrize("prompt_of", [prompts.prompt_of, prompt_of_envs],
         (said(("user", "\ud800")), said(("user", "\N{REPLACEMENT CHARACTER}"))),
     ],
 )
-def test_messages_are_the_prompt_as_they_are(prompt_of: Callable[..., Any], messages: Any, expected: Any) -> None:
+def test_messages_are_the_prompt_as_they_are(messages: Any, expected: Any) -> None:
     assert prompt_of({"messages": messages}, agent="a") == expected
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("observation", "error", "words"),
     [
@@ -86,7 +81,7 @@ def test_messages_are_the_prompt_as_they_are(prompt_of: Callable[..., Any], mess
     ],
 )
 def test_malformed_messages_raise_with_what_was_given_and_expected(
-    prompt_of: Callable[..., Any], observation: Any, error: type[Exception], words: str
+    observation: Any, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=rf"agent 'a' observes.*{words.removeprefix('observes')}"):
         prompt_of(observation, agent="a")

@@ -14,10 +14,10 @@ import pytest
 from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
+from pettingllms_envs.observations import prompt_of
 from pettingllms_trl.engines.protocol import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
 from pettingllms_trl.rollout.play import play
-from pettingllms_trl.rollout.prompts import prompt_of
 from pettingllms_trl.trainer.rollout_checks import check_groups
 from third_party import Relay, letters
 
@@ -350,10 +350,10 @@ def test_a_reward_that_is_not_finite_is_refused_and_the_agent_named(value: float
 @pytest.mark.parametrize(
     ("observation", "given"),
     [
-        ([1, 2], "observes list"),
+        ([1, 2], "observes a list"),
         ({"observation": "text"}, r"observes a mapping with the keys \['observation'\]"),
         ({"text": 3}, r"observes a mapping with the keys \['text'\]"),
-        (None, "observes NoneType"),
+        (None, "observes a NoneType"),
     ],
 )
 def test_an_observation_that_is_not_text_is_refused(observation: Any, given: str) -> None:
@@ -361,7 +361,7 @@ def test_an_observation_that_is_not_text_is_refused(observation: Any, given: str
         def observe(self, agent: str) -> Any:
             return observation
 
-    with pytest.raises(TypeError, match=rf"agent 'opener_0' {given}, expected text: .* Wrap the environment"):
+    with pytest.raises(TypeError, match=rf"agent 'opener_0' {given}; expected text: .* Wrap the environment"):
         tree(ROWS, Mute, babble)
 
 

@@ -114,7 +114,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         (
             {"env": Board},
             TypeError,
-            r"agent 'opener_0' observes a mapping with the keys \['action_mask', 'observation'\], expected text: "
+            r"agent 'opener_0' observes a mapping with the keys \['action_mask', 'observation'\]; expected text: "
             r".* Wrap the environment",
         ),
         (
