@@ -33,6 +33,7 @@ from transformers.utils import logging
 import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_envs.observations import prompt_of
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.engines.local import LocalSampler
 from pettingllms_trl.records import Request
 
 
@@ -174,6 +175,7 @@ def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tup
     """Tokens per second of each sampler, on the same prompts and weights in turn, round by round."""
     requests = [Request(agent, prompt, NUM_CANDIDATES) for agent, prompt in prompts(num_prompts)]
     found: dict[str, list[float]] = {"vLLM": [], "generate": []}
+    generate = LocalSampler(trainer.team, trainer.codecs, activate=trainer.activate, generate=trainer.generate)
     trainer.engines.sync()
     for number in range(rounds + 1):
         began = time.perf_counter()
@@ -181,7 +183,7 @@ def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tup
         found["vLLM"].append(num_tokens / (time.perf_counter() - began))
         trainer.use_vllm = False  # TRL's own way to sample
         began = time.perf_counter()
-        answers = trainer.sampler(requests)
+        answers = generate(requests)
         num_tokens = sum(len(completion.ids) for sampled in answers for completion in sampled.completions)
         found["generate"].append(num_tokens / (time.perf_counter() - began))
         trainer.use_vllm = True

@@ -68,13 +68,13 @@ class TokenCost:
         """For the report."""
         decode, own_decode = self.decode_us
         return (
-            f"{self.name} prompt, {self.tokens} tokens: encoded in {self.encode_us:.0f} us; {CANDIDATES} replies decoded "
-            f"in {own_decode:.0f} us, by batch_decode in {decode:.0f}: {decode / own_decode:.1f}x"
+            f"{self.name} prompt, {self.tokens} tokens: encoded in {self.encode_us:.0f} us; {CANDIDATES} replies "
+            f"decoded in {own_decode:.0f} us, by batch_decode in {decode:.0f}: {decode / own_decode:.1f}x"
         )
 
 
 def token_costs(repeats: int) -> list[TokenCost]:
-    """Of each size, the two ways in turn."""
+    """Of each size."""
     tokenizer = tokenizer_like_qwens()
     text = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -49,7 +49,6 @@ from pettingllms_trl.records import Engine, Row
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EpochSampler, each_generation_once
 from pettingllms_trl.trainer.distributed import accumulating, average_gradients
-from pettingllms_trl.trainer.metrics import of_completions
 from pettingllms_trl.trainer.synced_engines import SyncedEngines
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
@@ -58,6 +57,7 @@ from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import (
     ForwardMetrics,
     means_of_padding_rows,
+    of_completions,
     of_micro_step,
     without_padding,
 )

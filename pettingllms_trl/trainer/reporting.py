@@ -6,6 +6,7 @@ It returns metrics by name; the trainer hands them to TRL's log.
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,15 @@ from trl.trainer.utils import nanstd
 
 from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
+from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.reward_functions import RewardScores, of_no_use
 from pettingllms_trl.credit.selection import metrics_of
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.records import Decision, role_of
+from pettingllms_trl.records import Decision, Episode, role_of
 from pettingllms_trl.rollout.env_pool import ONLY
-from pettingllms_trl.trainer import recorder
 from pettingllms_trl.trainer.collector import Generation, Played, RolloutCollector
-from pettingllms_trl.trainer.metrics import of_episodes
 from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit
 
@@ -231,3 +231,44 @@ def _scores_by_turn(played: Played) -> dict[tuple[str, int], list[RewardScores]]
             if found is not None:
                 scores.setdefault((decision.agent, decision.turn), []).append(found[1])
     return scores
+
+
+def of_episodes(episodes: Sequence[Episode], *, groups_of: Collection[str]) -> dict[str, list[float]]:
+    """Values by metric, each to be averaged over those of other generations; of several environments in one run also
+    those of each, as `env/<name>/<metric>`.
+
+    Args:
+        episodes: Of one generation or evaluation; at least one decision.
+        groups_of: Agents the candidates of whose decisions are a group, so that one whose rewards are all equal
+            teaches nothing.
+    """
+    metrics = _of_all(episodes, groups_of)
+    for name in dict.fromkeys(episode.environment for episode in episodes if episode.environment):
+        own = [episode for episode in episodes if episode.environment == name]
+        metrics |= {f"env/{name}/{metric}": values for metric, values in _of_all(own, groups_of).items()}
+    return metrics
+
+
+def _of_all(episodes: Sequence[Episode], groups_of: Collection[str]) -> dict[str, list[float]]:
+    metrics: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        metrics["rollout/decisions"].append(len(episode.decisions))
+        for name, value in episode.outcome.items():
+            if isinstance(value, int | float):  # a bool counts as 0 or 1: success -> success rate
+                metrics[f"outcome/{name}"].append(float(value))
+        for agent, value in episode.returns.items():
+            metrics[f"agent/{agent}/return"].append(value)
+    decisions = [decision for episode in episodes for decision in episode.decisions]
+    sampled = [len(candidate.completion.ids) for decision in decisions for candidate in decision.candidates]
+    metrics["rollout/completion_tokens"].append(sum(sampled))
+    for agent in dict.fromkeys(decision.agent for decision in decisions):
+        own = [decision.candidates for decision in decisions if decision.agent == agent]
+        candidates = [candidate for group in own for candidate in group]
+        metrics[f"agent/{agent}/reward"].append(sum(candidate.reward for candidate in candidates) / len(candidates))
+        for part in dict.fromkeys(name for candidate in candidates for name in candidate.parts):
+            mean = sum(candidate.parts.get(part, 0.0) for candidate in candidates) / len(candidates)
+            metrics[f"agent/{agent}/rewards/{part}"].append(mean)
+        if agent in groups_of:
+            flat = sum(len({candidate.reward for candidate in group}) == 1 for group in own)
+            metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(own))
+    return metrics

@@ -29,45 +29,28 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from accelerate.utils import set_seed
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from pettingllms_trl import credit as credits
-from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit.reward_functions import RewardFunction, RewardFunctions
+from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
-from pettingllms_trl.credit.reward_weights import weigher
-from pettingllms_trl.credit.selection import check_resampling, num_tokens
-from pettingllms_trl.engines.factory import EngineSet, check_served
-from pettingllms_trl.engines.local import LocalSampler, context_length
+from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines.versions import CountsSteps
-from pettingllms_trl.engines.vllm_params import PromptCodec
-from pettingllms_trl.policies.codecs import PolicyCodec
-from pettingllms_trl.policies.profiles import PolicyProfile, check_chat_template
-from pettingllms_trl.policies.references import MovesReferences, MovingReferences
-from pettingllms_trl.policies.routing import Policy, route
-from pettingllms_trl.policies.schedule import Alternate, Schedule, check_windows, learners
-from pettingllms_trl.policies.schedule import learning as learning_in
+from pettingllms_trl.policies.profiles import check_chat_template
+from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.policies.schedule import Schedule, learning
 from pettingllms_trl.policies.team import Team, instead
-from pettingllms_trl.records import Episode, Row, Stateful
-from pettingllms_trl.rollout.branch_probe import Branching
-from pettingllms_trl.rollout.curriculum import Curricula, Curriculum, by_environment
-from pettingllms_trl.rollout.env_checks import Env, agents_of, check_envs, check_levels, check_openings, env_makers
-from pettingllms_trl.rollout.play import EnvironmentSource
-from pettingllms_trl.rollout.prompts import Follow, remembering
-from pettingllms_trl.trainer import recorder
-from pettingllms_trl.trainer.collector import Generation, RolloutCollector
-from pettingllms_trl.trainer.dataloading import RowsPlayed, check_num_rows, places
-from pettingllms_trl.trainer.delayed_rewards import check_delayed_roles
-from pettingllms_trl.trainer.distributed import check_processes, check_sharding
+from pettingllms_trl.records import Episode, Row
+from pettingllms_trl.rollout.curriculum import Curriculum
+from pettingllms_trl.rollout.env_checks import Env
+from pettingllms_trl.trainer import parts
+from pettingllms_trl.trainer.collector import Generation
+from pettingllms_trl.trainer.distributed import check_sharding
 from pettingllms_trl.trainer.hooks import TRLHooks
-from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
-from pettingllms_trl.trainer.reporting import GenerationReporter
-from pettingllms_trl.trainer.synced_engines import SyncedEngines
+from pettingllms_trl.trainer.setup import Setup, check_unsupported
 from pettingllms_trl.update.builder import BatchBuilder
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
@@ -185,66 +168,38 @@ class MultiAgentGRPOTrainer(TRLHooks):
         quantization_config: Any = None,
         **unsupported: Any,
     ) -> None:
-        _refuse(unsupported)
-        make_env = env_makers(env)
-        args = _config(args)
-        branching = Branching.of(
-            sampling=args.sampling,
-            num_continuations=args.num_continuations,
-            crash_reward=args.crash_reward,
-            trains=train_dataset is not None,
+        check_unsupported(unsupported)
+        setup = Setup.of(
+            model=model,
+            env=env,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            reward_funcs=reward_funcs,
+            reward_processing_classes=reward_processing_classes,
+            policies=policies,
+            credit=credit,
+            filters=filters,
+            curriculum=curriculum,
+            schedule=schedule,
         )
-        self.envs = check_envs(make_env, args.seed, [train_dataset, *_each(eval_dataset)], branching)
-        probes = [pool[0] for pool in self.envs.values()]
-        self._environment_name = ", ".join(str(p.metadata.get("name", type(p.unwrapped).__name__)) for p in probes)
-        routing = route(policies, agents_of(self.envs), model=model, tokenizer=processing_class)
-        self.schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
-        self.credit = credits.resolve(
-            credit,
-            sampling=args.sampling,
-            scale=args.scale_rewards,
-            num_candidates=args.num_generations,
-            num_continuations=args.num_continuations,
-        )
-        group_filters = credits.resolve_filters(
-            filters,
-            sampling=args.sampling,
-            num_candidates=args.num_generations,
-            num_continuations=args.num_continuations,
-        )
-        check_resampling(args, group_filters, train_dataset)
-        self.curricula = Curricula(by_environment(curriculum, self.envs))
-        for name, each in self.curricula.curricula.items():
-            check_levels(self.envs[name][0], each)
-        check_openings(self.envs, remembering(args.history, agents_of(self.envs)))
-        rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
-        assert not isinstance(args.reward_parts, str)
-        check_delayed_roles(self.envs, routing, self.credit, args, reward_functions=rewards.names)
-        weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=rewards.names)
-        if processing_class is not None:
-            check_chat_template(processing_class)
-        if train_dataset is not None and not routing.trained:
-            raise ValueError(
-                "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
-                "trainable=True."
-            )
-        check_num_rows(train_dataset, args)
-        self._can_train = train_dataset is not None
-        check_served(routing, args)
-        check_processes(routing, args, takes_turns=self.schedule is not None)
+        args = setup.args
         if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
-        # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
-        self.team = Team(routing, args)
+        self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
+        self._can_train = setup.trains
+        self.team = Team(setup.routing, args)
         given = self.team.prepare(
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
+        # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
         with instead(args, reward_weights=None, use_vllm=False, **given.hidden):
             super().__init__(
                 model=given.model,
                 reward_funcs=[environment],
                 args=args,
-                train_dataset=train_dataset if self._can_train else Dataset.from_dict({"seed": [args.seed]}),
+                train_dataset=setup.dataset,
                 eval_dataset=eval_dataset,
                 processing_class=given.processing_class,
                 callbacks=[CountsSteps(lambda: self.engines.after_step()), *(callbacks or [])],
@@ -253,25 +208,50 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 peft_config=given.peft_config,
             )
         self._attach_team()
-        check_sharding(routing, self.accelerator)
+        check_sharding(self.routing, self.accelerator)
         check_chat_template(self._tokenizer)
-        self.codecs = {name: self._codec_of(profile) for name, profile in self.team.profiles.items()}
-        follow = self._bridges(args)
-        self._make_engines(args, model)
-        rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
-        source = EnvironmentSource(make_env=make_env, pool=self.envs, weigh=weigh, follow=follow)
-        self._make_collector(args, source, rewards=rewards, filters=group_filters)
-        self._make_update(args)
-        self._make_checkpoints(args)
+        self.codecs = parts.codecs_of(self)
+        follow = parts.bridges_of(self)
+        self.engines = parts.engines_of(self, model)
+        setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
+        self.collector = parts.collector_of(self, setup, follow)
+        self.monitor = parts.monitor_of(self)
+        self.reporter = parts.reporter_of(self, setup)
+        has_group_means = credits.sums_to_zero(self.credit, args.sampling) == "siblings"
+        self.builder = BatchBuilder(
+            args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
+        )
+        self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
+        self.guard = StepGuard(list(self.routing.of_agent))
+        self.references = parts.references_of(self)
+        self.publisher = parts.publisher_of(self, setup)
+        self.checkpointer = parts.checkpointer_of(self)
         if self._can_train:
             self.scorer.try_all()
+
+    def _attach_team(self) -> None:
+        self.team.attach(
+            lambda: self.model,
+            self.accelerator,
+            of_trl=self._profile_of_trl(),
+            generation_kwargs=self.generation_kwargs,
+        )
+        self.scorer = PackedScorer(
+            self.team,
+            self.args,
+            self.accelerator,
+            model=lambda: self.model,
+            activate=self.activate,
+            score=self._score_as_trl,
+        )
+        self.activate(next(iter(self.team.profiles)))
 
     # ---- The algorithm ----------------------------------------------------------------------------------------------
 
     def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
         """Rows to the forward passes of a generation's micro-steps: collect, credit, report, build."""
-        learning = learning_in(self.schedule, self.generation_number, self.routing.trained)
-        generation = self.collector.collect(rows, name=self.generation_name, learning=learning)
+        policies = learning(self.schedule, self.generation_number, self.routing.trained)
+        generation = self.collector.collect(rows, name=self.generation_name, learning=policies)
         # The credit sees all decisions once, before any is left out.
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)
@@ -281,7 +261,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         batches = self.builder.build(
             selected.of(generation.decisions),
             selected.of(advantages),
-            learning=learning,
+            learning=policies,
             table=lambda decisions: self.reporter.table_of(decisions, generation.played),
         )
         if batches.num_rows:
@@ -333,193 +313,6 @@ class MultiAgentGRPOTrainer(TRLHooks):
         """
         self.engines.after_change_by_hand()
 
-    # ---- Parts ------------------------------------------------------------------------------------------------------
-
-    def _attach_team(self) -> None:
-        self.team.attach(
-            lambda: self.model,
-            self.accelerator,
-            of_trl=self._profile_of_trl(),
-            generation_kwargs=self.generation_kwargs,
-        )
-        self.scorer = PackedScorer(
-            self.team,
-            self.args,
-            self.accelerator,
-            model=lambda: self.model,
-            activate=self.activate,
-            score=self._score_as_trl,
-        )
-        self.activate(next(iter(self.team.profiles)))
-
-    def _codec_of(self, profile: PolicyProfile) -> PolicyCodec:
-        return PolicyCodec(
-            profile,
-            tokenize=self.encode_prompts,
-            chat_template=self.chat_template,
-            chat_template_kwargs=self.chat_template_kwargs,
-        )
-
-    def _make_engines(self, args: MultiAgentGRPOConfig, model: Any) -> None:
-        """What turns messages into replies."""
-        self.sampler = LocalSampler(self.team, self.codecs, activate=self.activate, generate=self.generate)
-        engines = EngineSet(
-            args,
-            self.routing,
-            self.team.model,
-            in_memory=[
-                policy.name
-                for policy in self.routing.policies
-                if policy.api is None and not isinstance(model if policy.model is None else policy.model, str)
-            ],
-            sample=self.sampler,
-            tongues={agent: _prompt_codec(self.codecs[name]) for agent, name in self._agents_here()},
-        )
-        if args.use_vllm:
-            set_seed(args.seed, device_specific=True)  # vLLM has seeded the process again
-            self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
-        self.engines = SyncedEngines(
-            args,
-            self.team,
-            engines,
-            self.codecs,
-            self.accelerator,
-            wrapped=lambda: self.model_wrapped,
-            activate=self.activate,
-        )
-
-    def _agents_here(self) -> list[tuple[str, str]]:
-        """Agents whose policies have weights here, with their policies."""
-        return [(agent, name) for agent, name in self.routing.of_agent.items() if name in self.codecs]
-
-    def _bridges(self, args: MultiAgentGRPOConfig) -> dict[str, Follow | None]:
-        """What continues the conversations of the agents that remember theirs; `None`: an API does.
-
-        Raises:
-            ValueError: A chat template does not let conversations go on.
-        """
-        agents = remembering(args.history, list(self.routing.of_agent))
-        names = {agent: self.routing.of_agent[agent] for agent in agents}
-        bridges: dict[str, Follow | None] = {}
-        for name in dict.fromkeys(names.values()):
-            if name not in self.codecs:
-                bridges[name] = None
-                continue
-            context = args.vllm_max_model_length or context_length(self.team, name)
-            room = None if context is None else context - (args.max_completion_length or 0)
-            bridges[name] = self.codecs[name].bridge(name, longest=args.max_conversation_length or room)
-        return {agent: bridges[name] for agent, name in names.items()}
-
-    def _make_collector(
-        self,
-        args: MultiAgentGRPOConfig,
-        source: EnvironmentSource,
-        *,
-        rewards: RewardFunctions,
-        filters: Sequence[credits.Filter],
-    ) -> None:
-        """What plays, and what says how it went."""
-        self.collector = RolloutCollector(
-            args,
-            self.accelerator,
-            source=source,
-            routing=self.routing,
-            follow=source.follow,
-            sampling=self.sampling,
-            rewards=rewards,
-            reward_context=lambda: {"trainer_state": self.state, "log_metric": self.report_reward_metric},
-            filters=filters,
-            curricula=self.curricula,
-            rows_played=RowsPlayed(),
-            rows_at=lambda start, number: [self.train_dataset[i] for i in places(self.epoch_sampler(), start, number)],
-        )
-        self.monitor = LearningMonitor(
-            reply_limits(
-                self.routing.of_agent,
-                self.team.profiles,
-                self.team.overrides,
-                max_length=args.max_completion_length,
-                chat_template=self.chat_template,
-                chat_template_kwargs=self.chat_template_kwargs,
-            )
-        )
-        self.reporter = GenerationReporter(
-            args,
-            self.team,
-            self.envs,
-            credit=self.credit,
-            collector=self.collector,
-            monitor=self.monitor,
-            environment=self._environment_name,
-            temperature=self.temperature,
-            reward_names=rewards.names,
-            is_main=self.is_world_process_zero(),
-        )
-
-    def _make_update(self, args: MultiAgentGRPOConfig) -> None:
-        """What trains on a generation."""
-        self.builder = BatchBuilder(
-            args,
-            self.team,
-            self.scorer,
-            self.accelerator,
-            rows=self,
-            has_group_means=credits.sums_to_zero(self.credit, args.sampling) == "siblings",
-        )
-        self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
-        self.guard = StepGuard(list(self.routing.of_agent))
-        self.references = self._moving_references()
-
-    def _moving_references(self) -> MovingReferences | None:
-        """Those that follow their policies (`sync_ref_model`).
-
-        Raises:
-            ValueError: Weights are spread over processes.
-        """
-        if not self.args.sync_ref_model:
-            return None
-        plugin = self.accelerator.state.deepspeed_plugin
-        if self.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
-            raise ValueError(
-                "sync_ref_model=True with weights that are spread over processes (FSDP, ZeRO-3), where a checkpoint "
-                "could not hold the references. Use DDP or ZeRO-2, or leave it out."
-            )
-        own = {policy.name: self.team.profiles[policy.name].ref_model for policy in self.routing.trained}
-        references = MovingReferences(
-            {
-                name: self.accelerator.unwrap_model(ref)
-                for name, ref in own.items()
-                if isinstance(ref, torch.nn.Module)
-            },
-            self.team.weights_of,
-            alpha=self.args.ref_model_mixup_alpha,
-            saves=self.args.should_save,
-        )
-        self.add_callback(MovesReferences(references))
-        return references
-
-    def _make_checkpoints(self, args: MultiAgentGRPOConfig) -> None:
-        """What saves and publishes, and the parts whose states a checkpoint holds."""
-        self.publisher = Publisher(
-            self.team,
-            args,
-            self.envs,
-            environment=self._environment_name,
-            label=recorder.data_label(pool[0].metadata for pool in self.envs.values()),
-            remembering=remembering(args.history, list(self.routing.of_agent)),
-        )
-        parts: dict[str, Any] = {
-            "credit": self.credit,
-            "curricula": self.curricula,
-            "rows": self.collector.rows_played,
-            "guard": self.guard,
-            "monitor": self.monitor,
-            "entropy": self.entropy,
-            "references": self.references,
-        }
-        stateful = {name: part for name, part in parts.items() if isinstance(part, Stateful)}
-        self.checkpointer = Checkpointer(args, self.accelerator, stateful)
-
     @property
     def stopped_by(self) -> str | None:
         """The signal that ended the last `train()`, of whichever process, `None` if it came to its end."""
@@ -556,71 +349,9 @@ class MultiAgentGRPOTrainer(TRLHooks):
         return None, None, None
 
 
-def _prompt_codec(codec: PolicyCodec) -> PromptCodec:
-    """A policy's codec as vLLM's engines take it."""
-    return PromptCodec(
-        tokenize=lambda messages: codec.encode([messages])[0],
-        decode=lambda ids: codec.decode([ids])[0],
-        stop_token_ids=codec.stop_token_ids,
-    )
-
-
-REPLACED = {
-    "rollout_func": "the environment says what follows a reply: write it as a PettingZoo AECEnv, and give env=",
-    "environment_factory": "environments are PettingZoo's AECEnv: give env=",
-    "tools": "a tool is an agent or a part of the environment: let the environment's step() answer a call",
-}
-"""Arguments of `GRPOTrainer` that this trainer does not take, and what does their work."""
-
-
-def _config(args: Any) -> MultiAgentGRPOConfig:
-    """The configuration, by default one that writes to a folder of this name."""
-    if args is None:
-        return MultiAgentGRPOConfig("multi-agent-grpo")
-    if not isinstance(args, MultiAgentGRPOConfig):
-        raise TypeError(
-            f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all that "
-            "GRPOConfig does."
-        )
-    return args
-
-
-def _refuse(unsupported: Mapping[str, Any]) -> None:
-    """Raise `TypeError` for arguments that the constructor does not have."""
-    for name in unsupported:
-        what = REPLACED.get(
-            name, "the parameters of MultiAgentGRPOTrainer are in docs/reference/trainer.md. Leave it out"
-        )
-        raise TypeError(f"MultiAgentGRPOTrainer has no argument {name!r}; {what}.")
-
-
 def environment(**_: Any) -> list[float]:
     """Stands where TRL wants a reward function, and names its metrics (`rewards/environment/mean`).
 
     `_calculate_rewards` gives the rewards that the environment gave while it was played.
     """
     raise AssertionError("rewards come from the environment while it is played")
-
-
-def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Sequence[str]) -> Schedule | None:
-    """The user's schedule, tried once, or the one that `args` say."""
-    if args.alternate_every is not None:
-        if given is not None:
-            raise ValueError(
-                f"alternate_every is {args.alternate_every} and there is a schedule; expected one of them. Leave one "
-                "out."
-            )
-        if len(trained) < 2:
-            raise ValueError(
-                f"alternate_every is {args.alternate_every}, but the policies that are trained are "
-                f"{', '.join(trained) or 'none'}; expected two that take turns. Leave it out, or set policies='lora'."
-            )
-        given = Alternate(trained, args.alternate_every)
-    if given is not None:
-        check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
-        learners(given, 0, trained)
-    return given
-
-
-def _each(dataset: Any) -> list[Any]:
-    return list(dataset.values()) if isinstance(dataset, dict) else [dataset]

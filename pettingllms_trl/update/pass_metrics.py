@@ -88,3 +88,20 @@ def without_padding(mean: float, of_padding: float, *, num_rows: int, num_paddin
     """
     real = num_rows - num_padding
     return (mean * num_rows - of_padding * num_padding) / real if real else math.nan
+
+
+def of_completions(lengths: Sequence[int], terminated: Sequence[bool]) -> dict[str, float]:
+    """TRL's metrics of completions, from their lengths and whether each came to its end; at least one completion.
+
+    TRL takes them over all rows of all processes, also over those that only fill up.
+    """
+    whole = [length for length, ended in zip(lengths, terminated, strict=True) if ended] or [0]
+    return {
+        "completions/mean_length": sum(lengths) / len(lengths),
+        "completions/min_length": float(min(lengths)),
+        "completions/max_length": float(max(lengths)),
+        "completions/clipped_ratio": 1 - sum(terminated) / len(terminated),
+        "completions/mean_terminated_length": sum(whole) / len(whole),
+        "completions/min_terminated_length": float(min(whole)),
+        "completions/max_terminated_length": float(max(whole)),
+    }

@@ -452,7 +452,7 @@ def test_a_curriculum_counts_the_rows_that_were_played_for_what_was_dropped(mode
     )
     with pytest.warns(UserWarning, match="dropped every decision"):
         trainer.train()
-    assert trainer.curricula.progress[ONLY].index == 1  # 8 rows in one generation of 4
+    assert trainer.collector.curricula.progress[ONLY].index == 1  # 8 rows in one generation of 4
     # All that the generation sampled, of both waves, where `rollout/completion_tokens` has it summed over episodes.
     assert logged(trainer, "rollout/sampled_tokens") == logged(trainer, "rollout/completion_tokens")
 

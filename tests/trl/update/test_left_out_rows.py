@@ -15,7 +15,7 @@ from datasets import Dataset
 from test_equals_trl import LOSSES, STALE
 from transformers import TrainerCallback
 
-import pettingllms_trl.trainer.trainer
+import pettingllms_trl.trainer.parts
 import twins
 from batches import batch_of, rows_of
 from decisions import decision
@@ -282,7 +282,7 @@ def test_what_is_left_out_counts_in_every_denominator(token_mean: bool) -> None:
 def test_importance_ratios_are_logged_of_the_rows_that_go_through_the_model(
     mode: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pettingllms_trl.trainer.trainer, "EngineSet", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr(pettingllms_trl.trainer.parts, "EngineSet", test_equals_trl_sampler.OurEngine)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {"optim": "sgd", "use_vllm": True, "vllm_importance_sampling_mode": mode, "max_steps": 1}
     ratios: list[torch.Tensor] = []

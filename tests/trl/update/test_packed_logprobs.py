@@ -42,7 +42,7 @@ from transformers import (
 from trl import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
-import pettingllms_trl.trainer.trainer
+import pettingllms_trl.trainer.parts
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update.packed_attention import NAME, attending, configs_of
@@ -409,7 +409,7 @@ def test_every_loss_has_the_gradients_of_trls_own_trainer(
 def test_the_correction_of_a_samplers_log_probabilities_is_that_of_rows_read_one_by_one(
     case: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pettingllms_trl.trainer.trainer, "EngineSet", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr(pettingllms_trl.trainer.parts, "EngineSet", test_equals_trl_sampler.OurEngine)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {**test_equals_trl_sampler.CASES[case], "use_vllm": True}
     runs = [of_run(each, model_path, tmp_path, options) for each in (AllRows, RowByRow)]
