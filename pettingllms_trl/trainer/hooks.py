@@ -431,7 +431,7 @@ class TRLHooks(GRPOTrainer):
     ) -> Scores:
         return self.scorer.score(model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **kwargs)
 
-    def _score_as_trl(self, *args: Any, **kwargs: Any) -> Scores:
+    def score_as_trl(self, *args: Any, **kwargs: Any) -> Scores:
         scores: Scores = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         return scores
 
@@ -527,7 +527,7 @@ class TRLHooks(GRPOTrainer):
         """Which policy decides for which agent."""
         return self.team.routing
 
-    def _profile_of_trl(self) -> PolicyProfile:
+    def profile_of_trl(self) -> PolicyProfile:
         """What TRL's constructor derived from its model and tokenizer."""
         return PolicyProfile(
             processing_class=self.processing_class,

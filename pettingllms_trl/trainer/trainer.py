@@ -209,7 +209,6 @@ class MultiAgentGRPOTrainer(TRLHooks):
             )
         self._attach_team()
         check_sharding(self.routing, self.accelerator)
-        check_chat_template(self._tokenizer)
         self.codecs = parts.codecs_of(self)
         follow = parts.bridges_of(self)
         self.engines = parts.engines_of(self, model)
@@ -230,10 +229,12 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.scorer.try_all()
 
     def _attach_team(self) -> None:
+        of_trl = self.profile_of_trl()
+        check_chat_template(of_trl.tokenizer)
         self.team.attach(
             lambda: self.model,
             self.accelerator,
-            of_trl=self._profile_of_trl(),
+            of_trl=of_trl,
             generation_kwargs=self.generation_kwargs,
         )
         self.scorer = PackedScorer(
@@ -242,7 +243,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.accelerator,
             model=lambda: self.model,
             activate=self.activate,
-            score=self._score_as_trl,
+            score=self.score_as_trl,
         )
         self.activate(next(iter(self.team.profiles)))
 
