@@ -47,12 +47,12 @@ class MultiAgentGRPOConfig(GRPOConfig):
             in a process of its own.
         env_timeout (`float`, *optional*):
             Seconds that one call of an environment may take, on threads (`num_threads`); then it has failed, and its
-            instance is played anew, and dropped after the third time. Its thread cannot be ended: it is left alone
+            instance is restarted, and dropped after the third failure. Its thread cannot be ended: it is abandoned
             and counted, and training stops when more than 32 have not come back. Reward functions have no limit.
         crash_reward (`float`, *optional*):
             What an agent gets for a reply that crashes its environment twice, in a state in which another reply does
             not: a number below any return, or crashing pays. The reply's branch ends there. `None`: a crash is the
-            environment's failure, whatever the reply; its instance is played anew, then dropped, and never scored.
+            environment's failure, whatever the reply; its instance is restarted, then dropped, and never scored.
         history (`str` or `dict[str, str]`, *optional*, defaults to `"none"`):
             `"none"`: an agent's prompt is what it observes now. `"conversation"`: it is its own earlier prompts and
             replies of the episode, followed by what it observes now, user, assistant, user, ...; in tokens, exactly
@@ -61,7 +61,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             observations have a `"followup"` has that said to an agent that remembers, instead of the `"text"`. An
             agent that observes several `"messages"` has no history but those, and raises a `ValueError` otherwise.
         max_conversation_length (`int`, *optional*):
-            Most tokens of a prompt that goes on with a conversation. One that would be longer is begun anew from the
+            Most tokens of a prompt that goes on with a conversation. One that would be longer is restarted from the
             present observation; `rollout/conversations_begun_anew` counts them. `None`: the model's context
             (`vllm_max_model_length`, where it is set) less `max_completion_length`. Set it where a vLLM server was
             started for less.

@@ -192,7 +192,7 @@ class ChatApi:
                     "unreachable",
                     f"{self._url} did not answer in {tries} tries and {endpoint.patience:g} s, the last time with "
                     f"{told.trouble}"
-                    + (f"; it asks to be left alone for {told.wait:g} s" if told.wait > endpoint.patience else ""),
+                    + (f"; it asks to wait {told.wait:g} s" if told.wait > endpoint.patience else ""),
                 )
             if tries >= WARN_AFTER_TRIES:
                 self._notices.tell(f"{self._url} does not answer: {told.trouble}. It is tried again.")
@@ -247,7 +247,7 @@ class ChatApi:
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """Why a try failed, and how many seconds the server asks to be left alone."""
+    """Why a try failed, and how many seconds the server asks to wait before the next one."""
 
     trouble: str
     wait: float = 0.0

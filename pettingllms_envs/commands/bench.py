@@ -40,7 +40,7 @@ OPTIONS = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The environment, who plays, on what, how it is sampled, and where the records go."""
+    """Add the options of `bench`: environment, agents, problems, sampling, and where records are written."""
     add_environment(parser)
     add_agents(parser)
     what = parser.add_argument_group("what is played")
@@ -58,8 +58,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def add_agents(parser: argparse.ArgumentParser) -> None:
-    """Who plays, and the options of those agents that are models."""
-    who = parser.add_argument_group("who plays")
+    """Add the options that choose the agents, and those of agents that are models."""
+    who = parser.add_argument_group("agents")
     who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="for every role, or ROLE=AGENT ...")
     who.add_argument("--team", metavar="FOLDER", help="of trainer.save_model(); --agents ROLE=AGENT replaces a role")
     who.add_argument("--model", metavar="M", help="as the server calls it; without --agents it plays every role")
@@ -127,10 +127,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] | None = None) -> dict[str, Any]:
-    """Who plays each agent, models with the options that hold for all.
+    """The spec of each agent; models get the options that hold for all of them.
 
     Raises:
-        ValueError: An agent cannot be read, or a role is nobody's.
+        ValueError: An agent cannot be parsed, or a role has no agent.
     """
     from pettingllms_envs.agents.spec import AgentSpec, assign
     from pettingllms_envs.evaluation import teams

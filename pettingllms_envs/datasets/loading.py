@@ -114,7 +114,7 @@ def load(
             if on_bad == "raise":
                 raise ValueError(
                     f"row {entry.index} of {entry.file}: {outcome}; expected the layout {source.layout.name!r}."
-                    " Mend the row, or skip such rows with on_bad='skip'."
+                    " Fix the row, or skip such rows with on_bad='skip'."
                 )
             bad.append(Bad(entry.file, entry.index, str(outcome)))
         elif isinstance(outcome, LeftOut):
@@ -128,7 +128,7 @@ def load(
     if bad and not problems:
         raise ValueError(
             f"{source.name} has no problem in the layout {source.layout.name!r}; its row {bad[0].index}:"
-            f" {bad[0].reason}. Name its own layout, or mend the rows."
+            f" {bad[0].reason}. Choose the layout that the rows have (layout=...), or fix the rows."
         )
     return Loaded(
         problems=tuple(problems),

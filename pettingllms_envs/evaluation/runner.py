@@ -166,7 +166,7 @@ def run(
 
     Args:
         plan: What to play.
-        agents: Who plays, by the name of the agent.
+        agents: The player of each agent, by the agent's name.
         folder: Where rows are kept.
         concurrency: Episodes at once.
         on_row: Told of each row, those that were there first.

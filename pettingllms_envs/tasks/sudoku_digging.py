@@ -20,7 +20,7 @@ from pettingllms_envs.tasks.sudoku_solver import (
 )
 
 
-# Guesses after which a search begins anew: most need 30, and a few would take 10,000 times as long.
+# Guesses after which a search is restarted: most need 30, and a few would take 10,000 times as long.
 MAX_GUESSES = 40
 
 

@@ -1,4 +1,4 @@
-"""The conformance suite: one call for any AEC environment with text observations, ours or a stranger's.
+"""The conformance suite: one call checks any AEC environment with text observations, ours or third-party.
 
     >>> from functools import partial
     >>> import pettingllms_envs
@@ -53,7 +53,7 @@ from pettingllms_envs.testing.rewards import check_floors, check_oracle, check_r
 
 __all__ = ["CHECKS", "Report", "Result", "check", "conforms"]
 
-MOST_WORDS = 300  # of a stranger's error message that are reported, in characters
+MOST_WORDS = 300  # characters of an environment's error message that are reported
 
 CHECKS: Mapping[str, Callable[[Case], str]] = {
     "pettingzoo": check_pettingzoo,

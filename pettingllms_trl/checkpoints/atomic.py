@@ -106,7 +106,7 @@ def newest(output_dir: Path) -> Path | None:
     it is asked for by its path.
 
     Raises:
-        CorruptCheckpoint: There are checkpoints, but none verifies; so that a run never starts anew unasked.
+        CorruptCheckpoint: There are checkpoints, but none verifies; so that a run never restarts from scratch unasked.
     """
     sweep(output_dir)
     passed_over = [f"{path} was found corrupt before" for path in sorted(output_dir.glob("checkpoint-*.corrupt*"))]
@@ -127,7 +127,7 @@ def newest(output_dir: Path) -> Path | None:
         raise CorruptCheckpoint(
             f"no checkpoint in {output_dir} can be resumed from, expected at least one that verifies:\n  "
             + "\n  ".join(passed_over)
-            + "\nName one by its path to use it nevertheless, or move these away to start anew."
+            + "\nName one by its path to use it nevertheless, or move these away to start from scratch."
         )
     return None
 

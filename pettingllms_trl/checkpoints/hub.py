@@ -1,6 +1,6 @@
-"""The model card of a team: who plays what, how it was trained, what it reached, how to load it.
+"""The model card of a team: the policy of each agent, how it was trained, what it reached, how to load it.
 
-TRL's assumes one model, with weights at the root.
+TRL's model card assumes one model, with weights at the root.
 """
 
 from __future__ import annotations

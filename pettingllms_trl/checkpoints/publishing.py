@@ -45,7 +45,7 @@ class Publisher:
         self._note = f"The data are {label['note']}." if label and label["note"] else ""
 
     def facts(self, *, step: int, chat_template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Who plays what, as `team.json` has it."""
+        """The policy of each agent and how it is loaded, as in `team.json`."""
         team, routing = self._team, self._team.routing
         configs = {name: team.weights_of(name).config for name in team.profiles}
         root = "adapter" if isinstance(team.model, PeftModel) else "model"

@@ -1,4 +1,4 @@
-"""`team.json`: who plays what, in a team's folder, for programs. `pettingllms bench --team FOLDER` reads it.
+"""`team.json`: the policies of a saved team and their agents, read by `pettingllms bench --team FOLDER`.
 
     {"format": 1, "environment": "plan_path_v0", "step": 200,
      "agents": {"drafter_0": {"policy": "drafter", "history": "none", "sampling": {"temperature": 1.0, ...}}, ...},

@@ -42,7 +42,7 @@ def _maker(env_id: str, env_kwargs: Mapping[str, Any]) -> MakeEnv:
         make_env().close()
     except TypeError as error:
         raise TypeError(
-            f"env_kwargs is {dict(env_kwargs)}: {error}; expected settings of {env_id}. Mend or remove them."
+            f"env_kwargs is {dict(env_kwargs)}: {error}; expected settings of {env_id}. Correct or remove them."
         ) from error
     except ValueError as error:
         raise ValueError(
@@ -143,5 +143,5 @@ def loaded(given: ScriptArguments, split: str) -> Rows:
     except (FileNotFoundError, ConnectionError, ValueError) as error:
         raise ValueError(
             f"dataset_name is {given.dataset_name!r}, split {split!r}: {error}; expected a data set of the Hub or a "
-            "folder with files such as train.jsonl. Mend the name, or give train_seeds instead."
+            "folder with files such as train.jsonl. Correct dataset_name, or give train_seeds instead."
         ) from error

@@ -28,7 +28,7 @@ from pettingllms_trl.records import Message
 
 MARK = "MESSAGE-7d01be"
 OTHER = "- {a} <b>'s\n\n  Łódź 12" * 1000
-"""What a template may mend, and so much of it that none would leave it uncut that cuts."""
+"""A message with what a template may normalize (quotes, blanks, accents), long enough for any that truncates."""
 MOST_KNOWN = 256
 """Beginnings of prompts whose surroundings are kept; of an environment where each instance has one of its own, few."""
 CHECKED_EVERY = 64

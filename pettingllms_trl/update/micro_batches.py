@@ -36,10 +36,10 @@ class ShardInfo:
 def cut(
     batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool, shared: ShardInfo | None = None
 ) -> list[list[Batch]]:
-    """Cut a policy's generation batch into micro-steps, and each of those into forward passes of bounded size.
+    """Split a policy's generation batch into micro-steps, and each of those into forward passes of bounded size.
 
-    Losses that average over a forward pass (`loss_scale` mends them) would give a row of a small pass more weight
-    than one of a large pass; a pass of b rows out of a generation's R carries `loss_scale = b * num_steps / R`, so
+    Losses that average over a forward pass would give a row of a small pass more weight than one of a large pass;
+    `loss_scale` corrects for that: a pass of b rows out of a generation's R carries `loss_scale = b * num_steps / R`, so
     that each row of the generation weighs the same. TRL's entropy bonus is a mean over tokens whatever the loss;
     `entropy_scale` is what its coefficient is to be multiplied by besides. Where a micro-step is a single pass of
     R / num_steps rows, as in GRPOTrainer, both scales are exactly 1 and nothing is reordered or trimmed.
