@@ -87,8 +87,8 @@ class Endpoint:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected seconds, more than 0. Raise it.")
         if self.key_env is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", self.key_env):
             raise ValueError(
-                "key_env is not shown here, lest it be the key itself; expected the name of an environment variable, "
-                "in capitals. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
+                "key_env is not shown here, since it may be the key itself; expected the name of an environment "
+                "variable, in capitals. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
             )
         if re.match(r"https?://[^/?#]*@", self.base_url):
             raise ValueError(

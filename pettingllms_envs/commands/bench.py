@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
     what.add_argument("--samples", type=int, default=1, metavar="K", help="episodes on each problem (1)")
     what.add_argument("--seed", type=int, default=0, metavar="N", help="of all replies (0)")
-    what.add_argument("--episode-tokens", type=int, metavar="N", help="nobody is asked again after so many")
+    what.add_argument("--episode-tokens", type=int, metavar="N", help="end an episode after N tokens")
     what.add_argument("--max-steps", type=int, default=1000, metavar="N", help="an episode is cut there (1000)")
     add_running(parser)
 

@@ -42,7 +42,7 @@ def prepare(
         source: What to copy.
         output: The folder to be; it must not exist.
         splits: Which; empty for all that the source offers.
-        limit: At most so many problems of each split.
+        limit: Most problems of each split.
         told: Is told how far it is.
 
     Raises:

@@ -25,7 +25,7 @@ from pettingllms_envs.suggestions import did_you_mean
 
 DEFAULT_LIMIT = 200
 MOST_PROBLEMS = 100_000
-"""Of a data set that does not say how many it has: so many are looked through."""
+"""Most problems that are looked through of a data set that does not say how many it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def choose(
         settings: It was made with.
         split: `"test"`, where there are splits, if None.
         options: Further reset options.
-        limit: At most so many; all that are known, if None, else `DEFAULT_LIMIT`.
+        limit: Most problems; None is all that are known, else `DEFAULT_LIMIT`.
 
     Raises:
         ValueError: The environment has no such option.

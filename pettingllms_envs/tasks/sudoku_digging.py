@@ -96,7 +96,7 @@ def _filled(rng: random.Random, size: int) -> tuple[str, list[int]]:
 
 
 def _thinned(rng: random.Random, size: int, solution: str, kept: list[int], most: int) -> list[int]:
-    """The cells without those that can be spared, in random order, until at most so many are left, if possible."""
+    """The cells without those that can be spared, in random order, until at most `most` are left, if possible."""
     for cell in rng.sample(kept, len(kept)):
         if len(kept) <= most:
             break

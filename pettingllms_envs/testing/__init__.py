@@ -99,7 +99,7 @@ def check(
         floor: Most success, and greatest share of the oracle's return, in [0, 1], that a policy which knows nothing
             may have on average.
         blind: Replies written without a look at the state, beside those that the task declares itself.
-        max_steps: An episode is followed for at most so many steps.
+        max_steps: Most steps for which an episode is followed.
         only: Names of `CHECKS` to run, by default all.
 
     Raises:

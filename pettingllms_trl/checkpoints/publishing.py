@@ -27,7 +27,7 @@ class Publisher:
         envs: The environments that it is trained on, by name.
         environment: What they are called together.
         label: What the data are, where that must be said: a note.
-        remembering: The agents that hold a conversation.
+        agents_with_history: The agents that keep a conversation.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class Publisher:
         *,
         environment: str,
         label: Mapping[str, Any] | None,
-        remembering: Sequence[str],
+        agents_with_history: Sequence[str],
     ) -> None:
         self._team, self._args, self._envs = team, args, envs
-        self._environment, self._remembering = environment, remembering
+        self._environment, self._agents_with_history = environment, agents_with_history
         self._note = f"The data are {label['note']}." if label and label["note"] else ""
 
     def facts(self, *, step: int, chat_template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Publisher:
                 for agent, override in team.overrides.items()
                 if routing.of_agent[agent] in configs
             },
-            remembering=dict.fromkeys(self._remembering, "conversation"),
+            histories=dict.fromkeys(self._agents_with_history, "conversation"),
             root=root if team.is_plain else None,
         )
 

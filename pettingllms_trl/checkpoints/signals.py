@@ -17,7 +17,7 @@ class StopSignals:
     Outside the main thread, where Python allows no handlers, and for signals that are ignored, it changes nothing.
     """
 
-    ECHO = 1.0
+    GRACE_SECONDS = 1.0
     """Seconds: a launcher passes on a signal that its process group got, too; that is no second one."""
 
     def __init__(self) -> None:
@@ -42,6 +42,6 @@ class StopSignals:
             self.received, self._at = signal.Signals(number).name, time.monotonic()
             # Past Python's buffers, which the signal may have interrupted.
             os.write(2, f"\n{self.received}: ends this step, saves and stops; once more to stop at once\n".encode())
-        elif time.monotonic() - self._at > self.ECHO:
+        elif time.monotonic() - self._at > self.GRACE_SECONDS:
             self.__exit__()
             signal.raise_signal(number)

@@ -29,7 +29,7 @@ def team_facts(
     routing: Routing,
     bases: Mapping[str, tuple[str, str | None]],
     sampling: Mapping[str, Mapping[str, Any]],
-    remembering: Mapping[str, str],
+    histories: Mapping[str, str],
     root: str | None = None,
 ) -> dict[str, Any]:
     """What `team.json` says.
@@ -40,7 +40,7 @@ def team_facts(
         routing: Who is played by what.
         bases: For each policy with weights the id or path of the model that it is or stands on, and its revision.
         sampling: Of each agent, as `sampling_of` has it.
-        remembering: `history` of the agents that hold a conversation.
+        histories: `history` of the agents that keep one.
         root: `"model"` or `"adapter"`, where the trainer's model is saved in the team's folder itself; else None.
     """
     return {
@@ -50,7 +50,7 @@ def team_facts(
         "agents": {
             agent: {
                 "policy": policy,
-                "history": remembering.get(agent, "none"),
+                "history": histories.get(agent, "none"),
                 "sampling": dict(sampling.get(agent, {})),
             }
             for agent, policy in routing.of_agent.items()

@@ -10,7 +10,7 @@ from trl import ScriptArguments
 
 from pettingllms_trl.cli.arguments import TeamArguments
 from pettingllms_trl.rollout.env_checks import env_maker
-from pettingllms_trl.rollout.env_pool import COLUMN, MakeEnv
+from pettingllms_trl.rollout.env_pool import ENVIRONMENT_COLUMN, MakeEnv
 
 
 Rows: TypeAlias = Dataset | IterableDataset
@@ -106,9 +106,9 @@ def in_turns(
     if rows is None:
         return None
     names = list(levels)
-    columns: dict[str, list[Any]] = {COLUMN: [names[i % len(names)] for i in range(len(rows))]}
+    columns: dict[str, list[Any]] = {ENVIRONMENT_COLUMN: [names[i % len(names)] for i in range(len(rows))]}
     if any(levels.values()):
-        of_name = ((i // len(names), levels[name]) for i, name in enumerate(columns[COLUMN]))
+        of_name = ((i // len(names), levels[name]) for i, name in enumerate(columns[ENVIRONMENT_COLUMN]))
         columns["level"] = [own[turn % len(own)] if own else None for turn, own in of_name]
     return Dataset.from_dict({**columns, **rows.to_dict()})
 

@@ -52,7 +52,7 @@ class ModuleCache:
         found: Found = self._found[key]
         return found
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """All that was found: from here on models may have changed."""
         self._found.clear()
 

@@ -66,7 +66,7 @@ class Writer:
         render: Messages to the text that the template makes of them.
         tokenizer: That encodes it.
         source: The template.
-        check_every: So many prompts are written, and one of them is compared with what `template` makes of it.
+        check_every: One of this many prompts is compared with what `template` makes of it.
     """
 
     def __init__(

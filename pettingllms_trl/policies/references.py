@@ -48,7 +48,7 @@ class MovingReferences:
 
     Args:
         references: A full model for each of these policies.
-        weights_of: A policy's name to its weights of now.
+        weights_of: A policy's name to its current weights.
         alpha: How far a reference moves towards them, TR-DPO's mixup alpha.
         saves: Whether this process writes checkpoints; on the others the state is empty.
     """

@@ -98,7 +98,10 @@ class Policy:
                     "Leave one of them out."
                 )
             if value < 0 or (setting == "max_grad_norm" and value == 0):
-                raise ValueError(f"a Policy has {setting}={value}, expected a positive number. Set {setting}=1.0, or leave it out for args.{setting}.")
+                raise ValueError(
+                    f"a Policy has {setting}={value}, expected a positive number. Change it, or leave it out for "
+                    f"args.{setting}."
+                )
         if self.api is not None and self.tokenizer is not None:
             raise ValueError("a Policy has an api and a tokenizer, but an api is given text. Leave the tokenizer out.")
         if not self.name and self.model is None and self.api is None:
@@ -233,7 +236,10 @@ def _table(
         return {role: role for role in roles}
     if policies == "full":
         if model is None:
-            raise ValueError("policies='full' trains a copy of the model for each role, but model is None. Set model='Qwen/Qwen3-0.6B', say.")
+            raise ValueError(
+                "policies='full' trains a copy of the model for each role, but model is None. Set "
+                "model='Qwen/Qwen3-0.6B', say."
+            )
         return {role: Policy(name=role, model=model, tokenizer=tokenizer) for role in roles}
     raise ValueError(
         f"policies={policies!r}, expected 'shared', 'lora', 'full', or a dict from agents or roles to adapters or "

@@ -71,7 +71,7 @@ class Team:
         """Whether one model plays all."""
         self.overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
         self.temperatures = sampling.temperatures(self.overrides, routing, args.temperature)
-        self.walks = ModuleCache()
+        self.module_cache = ModuleCache()
         self.profiles: Mapping[str, PolicyProfile] = {}
         """Of each policy with weights here."""
         self.active = ""
@@ -210,7 +210,7 @@ class Team:
         """Forward passes go to this policy from now on. Returns how it reads and writes tokens."""
         self.active = name
         model, policy = self.model, self.policies[name]
-        weights.route_to(model, policy, lambda carrier: self.walks.of(carrier, self._switch_of))
+        weights.route_to(model, policy, lambda carrier: self.module_cache.of(carrier, self._switch_of))
         if self._heads and policy.adapter is not None:
             weights.weights_of(model, policy).get_base_model().forward = self._heads[self.temperatures[name]]
         return self.profiles[name]

@@ -20,7 +20,7 @@ from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.schedule import Schedule, learners
 from pettingllms_trl.records import Decision, Episode, Row, role_of
 from pettingllms_trl.rollout.curriculum import Curricula
-from pettingllms_trl.rollout.env_pool import ONLY
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.prompts import check_conversations
 from pettingllms_trl.trainer import recorder
 from pettingllms_trl.trainer.dataloading import EpochSampler, RowsPlayed, places
@@ -186,7 +186,7 @@ class Collects(Plays):
         assert selection is not None
         self.curricula.advance(played, episodes)
         for of, progress in self.curricula.progress.items():
-            level = "curriculum/level" if of == ONLY else f"env/{of}/curriculum/level"
+            level = "curriculum/level" if of == DEFAULT_ENVIRONMENT else f"env/{of}/curriculum/level"
             self._metrics["train"][level].append(float(progress.index + 1))
         if self.args.check_groups:
             width = self.num_generations if self.args.sampling == "tree" else 1

@@ -39,7 +39,7 @@ from pettingllms_trl.trainer.distributed import accumulating, average_gradients
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
-from pettingllms_trl.update.pass_metrics import ForwardMetrics, of_micro_step
+from pettingllms_trl.update.pass_metrics import ForwardMetrics, merge_passes
 from pettingllms_trl.update.step_guard import StepGuard
 
 
@@ -80,7 +80,7 @@ class TRLHooks(GRPOTrainer):
         began = time.perf_counter()
         loss = torch.zeros((), device=self.accelerator.device)
         # The mode decides in `_prepare_inputs` whether this is training or evaluation.
-        with training(model, self.team.walks.of(model, modules_of)):
+        with training(model, self.team.module_cache.of(model, modules_of)):
             passes = self._prepare_inputs(inputs)
             if self.is_deepspeed_enabled and not self.guard.has_passes:
                 self._touch(model, self.routing.trained)
@@ -101,7 +101,7 @@ class TRLHooks(GRPOTrainer):
         if self._step % self.current_gradient_accumulation_steps == 0:
             self._metrics["train"]["step_time"].append(self._current_train_step_time)
             self._current_train_step_time = 0.0
-            self.team.walks.forget()
+            self.team.module_cache.invalidate()
         return loss
 
     def _finish_gradients(self, model: torch.nn.Module) -> None:
@@ -271,7 +271,7 @@ class TRLHooks(GRPOTrainer):
         for name in dict.fromkeys(each.policy for each in passes):
             own = [each for each in passes if each.policy == name]
             by_row = self.importance_sampling_level == "sequence"
-            for key, value in of_micro_step(own, ratios_of_rows=by_row).items():
+            for key, value in merge_passes(own, ratios_of_rows=by_row).items():
                 metrics[key].append(value)
                 if len(self.routing.trained) > 1:
                     metrics[f"policy/{name}/{key}"].append(value)
@@ -321,7 +321,7 @@ class TRLHooks(GRPOTrainer):
         reads_once = (
             self.args.shared_prefix
             and not self.use_transformers_continuous_batching
-            and not any(module.training for module in self.team.walks.of(own, noisy_modules))
+            and not any(module.training for module in self.team.module_cache.of(own, noisy_modules))
         )
         with (
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),

@@ -28,7 +28,7 @@ from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.branching import RewardWeigher
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.play import Rollout, merge, play
-from pettingllms_trl.rollout.prompts import Follow, num_begun_anew, remembering
+from pettingllms_trl.rollout.prompts import Follow, agents_with_history, num_restarted
 from pettingllms_trl.trainer.distributed import gathered, on_all
 from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.update.assignment import share_of
@@ -195,7 +195,7 @@ class Plays(TRLHooks):
         if self.args.crash_reward is not None:
             counts["crashed_replies"] = len(rollout.crashed)
         if self._follow:
-            counts["conversations_begun_anew"] = num_begun_anew(rollout.episodes, list(self._follow))
+            counts["conversations_begun_anew"] = num_restarted(rollout.episodes, list(self._follow))
         metrics = self._metrics["train" if self.model.training else "eval"]
         for count, number in counts.items():
             before = metrics[f"rollout/{count}"].pop() if further else 0
@@ -221,7 +221,8 @@ class Plays(TRLHooks):
         """How the conversations of the agents that hold one go on. Refuses a chat template that does not let them."""
         of_agent = self.routing.of_agent
         policies = {
-            agent: self.team.policies[of_agent[agent]] for agent in remembering(self.args.history, list(of_agent))
+            agent: self.team.policies[of_agent[agent]]
+            for agent in agents_with_history(self.args.history, list(of_agent))
         }
         follow: dict[str, Follow | None] = {
             name: self._between_turns(policy)

@@ -24,10 +24,10 @@ from pettingllms_trl.trainer.collecting import Collects
 from pettingllms_trl.trainer.metrics import of_completions
 from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit
-from pettingllms_trl.update.assignment import Assignment, deal, pick
-from pettingllms_trl.update.micro_batches import Batch, ShardInfo, cut, take, tokens
-from pettingllms_trl.update.step_guard import coordinates
-from pettingllms_trl.update.token_budget import Size, deal_by_tokens
+from pettingllms_trl.update.assignment import Assignment, assign, values_of
+from pettingllms_trl.update.micro_batches import Batch, ShardInfo, select_rows, split, tokens
+from pettingllms_trl.update.step_guard import provenance
+from pettingllms_trl.update.token_budget import Size, assign_by_tokens
 
 
 NO_ADVANTAGE = 1e-10
@@ -112,7 +112,7 @@ class Replays(Collects):
         rows are trained on.
         """
         if (
-            not self.scorer.shares(
+            not self.scorer.is_packable(
                 policy.name
             )  # which makes it active: `beta` and `aux_loss_enabled` are the policy's
             or self.beta != 0.0
@@ -168,7 +168,7 @@ class Replays(Collects):
             "chosen": [k == d.chosen for d in decisions for k in range(len(d.candidates))],
             **self._columns(decisions),
         }
-        columns = {**coordinates(decisions, list(self.routing.of_agent)), "advantages": torch.tensor(flat)}
+        columns = {**provenance(decisions, list(self.routing.of_agent)), "advantages": torch.tensor(flat)}
         self.activate(policy.name)
         # TRL groups consecutive rows by K; a parallel episode's decision has a single one.
         num_generations, self.num_generations = self.num_generations, len(decisions[0].candidates)
@@ -233,7 +233,7 @@ class Replays(Collects):
         Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
         the longest rows would have.
         """
-        budget, is_shared = self.args.max_tokens_per_microbatch, self.scorer.shares(policy.name)
+        budget, is_shared = self.args.max_tokens_per_microbatch, self.scorer.is_packable(policy.name)
         if budget is None and not is_shared:
             return None
         of_rows = [(row["prompt_ids"], row["completion"].ids) for row in rows]
@@ -241,7 +241,7 @@ class Replays(Collects):
             longest = max(len(ids) for ids, _ in of_rows) + max(len(ids) for _, ids in of_rows)
             budget = self.args.per_device_train_batch_size * longest
         sizes = [Size(tuple(prompt), len(prompt), len(completion)) for prompt, completion in of_rows]
-        return partial(deal_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
+        return partial(assign_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
 
     def _sort_out(
         self,
@@ -252,10 +252,10 @@ class Replays(Collects):
     ) -> list[list[Batch]]:
         """All rows, in passes bounded by their tokens."""
         together = by_tokens(range(len(rows)), num_steps=1)
-        batch = self._replay_rows(rows, extra, columns, _chunks(together.hand(0), together))
+        batch = self._replay_rows(rows, extra, columns, _chunks(together.rows_of(0), together))
         order = _shuffled(len(rows))
         dealt = by_tokens(order, num_steps=self.args.steps_per_generation, num_updates=self._num_updates)
-        batch = take(batch, torch.tensor(dealt.hand(0), device=self.accelerator.device), trim=False)
+        batch = select_rows(batch, torch.tensor(dealt.rows_of(0), device=self.accelerator.device), trim=False)
         here = torch.split(torch.arange(len(rows)), list(dealt.num_here))
         num_tokens = [tokens(batch, part) for part in here]
         return self._cut(batch, ShardInfo(1, dealt.num_here, dealt.num_rows, num_tokens, dealt.passes))
@@ -281,15 +281,15 @@ class Replays(Collects):
         order = _shuffled(len(rows))
         num_steps = self.args.steps_per_generation
         if by_tokens is None:
-            dealt = deal(order, num_steps=num_steps, num_processes=num_processes)
+            dealt = assign(order, num_steps=num_steps, num_processes=num_processes)
         else:
             dealt = by_tokens(order, num_steps=num_steps, num_updates=self._num_updates, num_processes=num_processes)
-        hand = dealt.hand(self.accelerator.process_index)
+        hand = dealt.rows_of(self.accelerator.process_index)
         own = torch.tensor([0 if row is None else row for row in hand])
         num_candidates, self.num_generations = self.num_generations, 1
         batch = self._replay_rows(
-            pick(hand, rows, _filler(rows[0], self.eos_token_ids[0])),
-            {name: pick(hand, values, None) for name, values in extra.items()},
+            values_of(hand, rows, _filler(rows[0], self.eos_token_ids[0])),
+            {name: values_of(hand, values, None) for name, values in extra.items()},
             {name: values[own] for name, values in columns.items()},
             None if by_tokens is None else _chunks(range(len(hand)), dealt),
         )
@@ -308,7 +308,7 @@ class Replays(Collects):
         columns = [self._logs[name] for name in ("prompt", "completion", "advantages")]
         for column in [*columns, *(column for table in tables for column in table.values())]:
             num_dealt = sum(dealt.num_here) * self.accelerator.num_processes
-            column.extend(dealt.collect([column.pop() for _ in range(num_dealt)][::-1]))
+            column.extend(dealt.restore_order([column.pop() for _ in range(num_dealt)][::-1]))
 
     def _mend_metrics(self, rows: Sequence[dict[str, Any]], dealt: Assignment, num_candidates: int) -> None:
         """What TRL has counted over rows that only fill up, and of groups that were torn apart."""
@@ -322,16 +322,16 @@ class Replays(Collects):
             mended["frac_reward_zero_std"] = torch.isclose(std, torch.zeros_like(std)).float().mean().item()
         for name, value in mended.items():
             metrics[name][-1] = value
-        self.state.num_input_tokens_seen -= dealt.num_fillers  # a prompt of one token each
+        self.state.num_input_tokens_seen -= dealt.num_padding_rows  # a prompt of one token each
         metrics["num_tokens"] = [self.state.num_input_tokens_seen]
 
     def _cut(self, batch: Batch, shared: ShardInfo | None = None) -> list[list[Batch]]:
-        return cut(
+        return split(
             batch,
             num_steps=self.args.steps_per_generation,
             max_rows=self.args.per_device_train_batch_size,
             token_mean=self.loss_type == "bnpo",
-            shared=shared,
+            shard=shared,
         )
 
     def _columns(self, decisions: Sequence[Decision]) -> dict[str, list[Any]]:

@@ -58,7 +58,7 @@ from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, Curriculum, by_environment
 from pettingllms_trl.rollout.env_checks import Env, agents_of, check_envs, check_levels, check_openings, env_makers
-from pettingllms_trl.rollout.prompts import remembering
+from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer import recorder
 from pettingllms_trl.trainer.dataloading import RowsPlayed, check_num_rows
 from pettingllms_trl.trainer.delayed_rewards import check_delayed_roles
@@ -214,7 +214,7 @@ class MultiAgentGRPOTrainer(Replays):
         self.rows_played = RowsPlayed()
         for name, each in self.curricula.curricula.items():
             check_levels(self._envs[name][0], each)
-        check_openings(self._envs, remembering(args.history, agents_of(self._envs)))
+        check_openings(self._envs, agents_with_history(args.history, agents_of(self._envs)))
         self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
         assert not isinstance(args.reward_parts, str)
         check_delayed_roles(self._envs, routing, self._credit, args, reward_functions=self._user_rewards.names)
@@ -333,7 +333,7 @@ class MultiAgentGRPOTrainer(Replays):
             self._envs,
             environment=self._environment_name,
             label=recorder.data_label(pool[0].metadata for pool in self._envs.values()),
-            remembering=remembering(args.history, list(self.routing.of_agent)),
+            agents_with_history=agents_with_history(args.history, list(self.routing.of_agent)),
         )
         parts: dict[str, Any] = {
             "credit": self._credit,

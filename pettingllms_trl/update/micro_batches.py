@@ -33,16 +33,16 @@ class ShardInfo:
     passes: Sequence[Sequence[int]] | None = None
 
 
-def cut(
-    batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool, shared: ShardInfo | None = None
+def split(
+    batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool, shard: ShardInfo | None = None
 ) -> list[list[Batch]]:
     """Split a policy's generation batch into micro-steps, and each of those into forward passes of bounded size.
 
     Losses that average over a forward pass would give a row of a small pass more weight than one of a large pass;
-    `loss_scale` corrects for that: a pass of b rows out of a generation's R carries `loss_scale = b * num_steps / R`, so
-    that each row of the generation weighs the same. TRL's entropy bonus is a mean over tokens whatever the loss;
-    `entropy_scale` is what its coefficient is to be multiplied by besides. Where a micro-step is a single pass of
-    R / num_steps rows, as in GRPOTrainer, both scales are exactly 1 and nothing is reordered or trimmed.
+    `loss_scale` corrects for that: a pass of b rows out of a generation's R carries `loss_scale = b * num_steps / R`,
+    so that each row of the generation weighs the same. TRL's entropy bonus is a mean over tokens whatever the loss;
+    `entropy_scale` is what its coefficient is to be multiplied by besides. Where a micro-step is a single pass of R /
+    num_steps rows, as in GRPOTrainer, both scales are exactly 1 and nothing is reordered or trimmed.
 
     Where W processes have a batch each, R is the number of all their rows, and since the mean of their gradients is
     taken, a pass carries W times as much: the step is that of one process with all the rows.
@@ -50,35 +50,35 @@ def cut(
     Args:
         batch: All rows of one policy, shuffled.
         num_steps: Micro-steps per generation, TRL's `steps_per_generation`.
-        max_rows: Rows that go through the model together, `per_device_train_batch_size`, where `shared` does not say
+        max_rows: Rows that go through the model together, `per_device_train_batch_size`, where `shard` does not say
             which.
         token_mean: The loss averages over the tokens of a pass (`bnpo`), so a pass weighs by its tokens instead.
-        shared: What the batch is a part of. `None`: it is all of it.
+        shard: What the batch is a part of. `None`: it is all of it.
 
     Returns:
         For each micro-step its passes, with their number of tokens in the loss (`num_tokens`); none where there are
         fewer rows than micro-steps; a single one without rows where the micro-step has rows, but all are left out.
     """
     here = torch.arange(len(batch["completion_ids"]))
-    if shared is None:
+    if shard is None:
         parts: Sequence[torch.Tensor] = here.tensor_split(num_steps)
         sizes = [len(rows) for rows in parts]
-        shared = ShardInfo(1, sizes, sizes, [tokens(batch, rows) for rows in parts])
+        shard = ShardInfo(1, sizes, sizes, [tokens(batch, rows) for rows in parts])
     else:
-        parts = torch.split(here, list(shared.num_here))
-    num_processes, num_rows = shared.num_processes, sum(shared.num_rows)
+        parts = torch.split(here, list(shard.num_here))
+    num_processes, num_rows = shard.num_processes, sum(shard.num_rows)
     steps: list[list[Batch]] = []
     for step, (rows, num_rows_of_step, num_tokens) in enumerate(
-        zip(parts, shared.num_rows, shared.num_tokens, strict=True)
+        zip(parts, shard.num_rows, shard.num_tokens, strict=True)
     ):
         passes = []
-        if shared.passes is None:
+        if shard.passes is None:
             pieces = _passes(batch, rows, max_rows)
         else:
-            sizes_of_passes = list(shared.passes[step]) or [0] * (len(rows) > 0)
+            sizes_of_passes = list(shard.passes[step]) or [0] * (len(rows) > 0)
             pieces = torch.split(rows[: sum(sizes_of_passes)], sizes_of_passes)
         for part in pieces:
-            piece = take(batch, part, trim=0 < len(part) < len(rows))
+            piece = select_rows(batch, part, trim=0 < len(part) < len(rows))
             piece["num_tokens"] = tokens(batch, part)
             share_of_tokens = num_processes * piece["num_tokens"] / max(num_tokens, 1)
             share_of_rows = num_processes * len(part) / num_rows_of_step
@@ -103,7 +103,7 @@ def _passes(batch: Batch, rows: torch.Tensor, max_rows: int) -> Sequence[torch.T
     return by_length.tensor_split(-(-len(rows) // max_rows))
 
 
-def take(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
+def select_rows(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
     """The rows of every tensor; `trim` drops columns in which all of them are padding."""
     width_prompt, width_completion = batch["prompt_ids"].size(1), batch["completion_ids"].size(1)
     keep_prompt, keep_completion = width_prompt, width_completion

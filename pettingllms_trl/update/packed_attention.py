@@ -101,7 +101,7 @@ def attend(
         def attend_from_branches(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
             return run(_at(query, branches), _at(key, rows), _at(value, rows), shared_prefix)
 
-        # Keys and values of a prompt stand here K times. Made anew for the backward, they are never kept.
+        # Keys and values of a prompt are here K times. They are recomputed for the backward pass instead of kept.
         of_branches = checkpoint(
             attend_from_branches, query, key, value, use_reentrant=False, preserve_rng_state=dropout > 0
         )
@@ -145,7 +145,7 @@ class _Kernel:
         if hidden is not None and hidden.reach is not None and num_keys <= hidden.reach:
             hidden = None
         if hidden is None:
-            return None if branches is None else branches.seen
+            return None if branches is None else branches.visible
         keys = torch.arange(num_keys, device=device)
         queries = torch.arange(num_queries, device=device) + (0 if branches is None else branches.starts[:, None])
         return hidden.between(queries, keys).view(-1, 1, num_queries, num_keys)

@@ -37,9 +37,9 @@ from pettingllms_trl.update.positions import counts_padding, takes_positions, wi
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 """Log-probabilities and entropies of completions' tokens, (B, C) each; a router's loss."""
 
-EXACT = 1e-4
+EXACT_TOLERANCE = 1e-4
 """Of float32: largest mean difference of log-probabilities, in parts of their mean size."""
-LIKE = 0.1
+LOOSE_TOLERANCE = 0.1
 """Largest mean difference, in parts of what it is where candidates see each other. In 16 bits all that can be said."""
 FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """How a model may fail that was not made for keyword arguments to its attention, or for one row."""
@@ -69,7 +69,7 @@ class PackedScorer:
     ) -> None:
         self._team, self._args, self._accelerator = team, args, accelerator
         self._model, self._activate, self._score = model, activate, score
-        self.shareable: dict[str, bool] = {}
+        self.packable: dict[str, bool] = {}
         """Policies whose models were tried, and whether they share prompts."""
         self.with_positions: set[str] = set()
         """Policies whose models are given their positions on TRL's path."""
@@ -84,16 +84,16 @@ class PackedScorer:
         if not is_spread and not (plugin is not None and plugin.zero_stage == 3):
             active = self._team.active
             for policy in self._team.routing.trained:
-                self.shares(policy.name)
+                self.is_packable(policy.name)
             self._activate(active)
 
-    def shares(self, name: str) -> bool:
+    def is_packable(self, name: str) -> bool:
         """Whether a policy's sequences are laid in one row. Makes it active."""
         self._activate(name)
-        if name not in self.shareable:
+        if name not in self.packable:
             # All processes do the same, also where one of them rounds otherwise.
-            why = next((found for found in gather_object([self._why_not()]) if found is not None), None)
-            self.shareable[name] = why is None
+            why = next((found for found in gather_object([self._reason_not_packable()]) if found is not None), None)
+            self.packable[name] = why is None
             if why is not None:
                 self._check_positions(name)
             if why:
@@ -102,9 +102,9 @@ class PackedScorer:
                     "candidate, as TRL does; set shared_prefix=False to have it so without this warning.",
                     stacklevel=2,
                 )
-        return self.shareable[name]
+        return self.packable[name]
 
-    def _why_not(self) -> str | None:
+    def _reason_not_packable(self) -> str | None:
         """Why the active policy's model does not share prompts; empty where the user does not want it, `None` where it
         does."""
         if not self._args.shared_prefix:
@@ -113,29 +113,31 @@ class PackedScorer:
             return "has a router whose loss is over all tokens of a batch (router_aux_loss_coef), prompts K times"
         if self._args.torch_compile:
             return "is compiled (torch_compile), and rows are of every length"
-        return self._differs()
+        return self._probe()
 
-    def _differs(self) -> str | None:
+    def _probe(self) -> str | None:
         """Try a few tokens both ways. Draws no random numbers."""
         model = self._model()
         vocabulary = self._own().config.get_text_config().vocab_size
-        ids, mask = trial(vocabulary, self._accelerator.device)
+        ids, mask = probe_batch(vocabulary, self._accelerator.device)
         training = model.training
         model.eval()
         try:
             with torch.no_grad():
-                expected, _, _ = self._score(model, ids, mask, TRIED)
+                expected, _, _ = self._score(model, ids, mask, PROBE_LENGTH)
                 try:
-                    shared, _ = self._packed(model, ids, mask, TRIED)
-                    mixed, _ = self._packed(model, ids, mask, TRIED, apart=False)
+                    shared, _ = self._packed(model, ids, mask, PROBE_LENGTH)
+                    mixed, _ = self._packed(model, ids, mask, PROBE_LENGTH, isolated=False)
                 except FAILURES as failure:
                     return f"cannot share prompts ({type(failure).__name__}: {failure})"
         finally:
             model.train(training)
-        error, size = (float(each.abs().sum() / mask[:, -TRIED:].sum()) for each in (shared - expected, expected))
-        unlike = float((mixed - expected).abs().sum() / mask[:, -TRIED:].sum())
+        error, size = (
+            float(each.abs().sum() / mask[:, -PROBE_LENGTH:].sum()) for each in (shared - expected, expected)
+        )
+        unlike = float((mixed - expected).abs().sum() / mask[:, -PROBE_LENGTH:].sum())
         is_exact = expected.dtype == torch.float32 and self._is_in_float32(model)
-        if error <= LIKE * unlike and (not is_exact or error <= EXACT * size):
+        if error <= LOOSE_TOLERANCE * unlike and (not is_exact or error <= EXACT_TOLERANCE * size):
             return None
         return f"would give other log-probabilities, by {error:.2g} at {size:.2g}"
 
@@ -172,8 +174,8 @@ class PackedScorer:
         """For a pass of a policy's sequences, to the end of its backward, in which checkpoints compute layers anew.
 
         A run that resumes inside a generation uses here first what is spread over processes."""
-        if self.shares(name):
-            with attending(self._team.walks.of(self._team.weights_of(name), configs_of)):
+        if self.is_packable(name):
+            with attending(self._team.module_cache.of(self._team.weights_of(name), configs_of)):
                 yield
         else:
             yield
@@ -205,7 +207,7 @@ class PackedScorer:
         if active in self.with_positions:
             model = with_positions(model)
         is_plain = all(given is None for given in of_images.values())
-        if not (self.shareable.get(active, False) and is_plain and not compute_aux_loss):
+        if not (self.packable.get(active, False) and is_plain and not compute_aux_loss):
             return self._score(
                 model,
                 ids,
@@ -227,7 +229,7 @@ class PackedScorer:
         return scores, None, None
 
     def _packed(
-        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, apart: bool = True
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, isolated: bool = True
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Rows in one forward pass: log-probabilities and entropies of their completions, (B, C), 0 where masked; no
         entropies of a reference.
@@ -236,35 +238,35 @@ class PackedScorer:
             model: The policy's, its reference, or a function that calls one.
             ids, mask: (B, P + C).
             width: C.
-            apart: `False`: every token sees all before it in the row, other candidates, too.
+            isolated: `False`: every token sees all before it in the row, other candidates, too.
         """
         packed = pack(ids, mask, width)
         own = self._own()
         models = [own, model] if isinstance(model, nn.Module) else [own]
-        configs = chain.from_iterable(self._team.walks.of(each, configs_of) for each in models)
+        configs = chain.from_iterable(self._team.module_cache.of(each, configs_of) for each in models)
         with attending(configs), self._accelerator.autocast():
             outputs = model(
                 input_ids=packed.ids,
                 attention_mask=torch.ones_like(packed.ids),
                 position_ids=packed.positions,
                 shift_labels=packed.labels,
-                shared_prefix=packed.layout if apart else packed.layout.as_one(),
+                shared_prefix=packed.layout if isolated else packed.layout.as_single_sequence(),
                 fused_lm_head=True,
             )
         entropies = None if outputs.entropy is None else packed.of_completions(outputs.entropy)
         return packed.of_completions(outputs.log_probs), entropies
 
 
-TRIED = 6
-"""Tokens of the longest completion of `trial`."""
+PROBE_LENGTH = 6
+"""Tokens of the longest completion of `probe_batch`."""
 
 
-def trial(vocabulary: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Five sequences with two prompts of eight tokens, and their mask: (5, 8 + TRIED) each."""
+def probe_batch(vocabulary: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Five sequences with two prompts of eight tokens, and their mask: (5, 8 + PROBE_LENGTH) each."""
     lengths = torch.tensor([6, 3, 1, 5, 4], device=device)
     prompt_of = torch.tensor([0, 1, 0, 1, 0], device=device)
     prompts = torch.arange(16, device=device).view(2, 8)[prompt_of]
-    completions = 16 + torch.arange(5 * TRIED, device=device).view(5, TRIED)
+    completions = 16 + torch.arange(5 * PROBE_LENGTH, device=device).view(5, PROBE_LENGTH)
     ids = (torch.cat([prompts, completions], dim=1) * 7919 + 13) % vocabulary  # any that differ
-    seen = torch.arange(TRIED, device=device) < lengths[:, None]
+    seen = torch.arange(PROBE_LENGTH, device=device) < lengths[:, None]
     return ids, torch.cat([torch.ones_like(prompts), seen.to(prompts.dtype)], dim=1)

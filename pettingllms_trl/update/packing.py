@@ -45,9 +45,9 @@ class Layout:
     prompts: torch.Tensor | None
     branches: torch.Tensor
     starts: torch.Tensor
-    seen: torch.Tensor | None = None
+    visible: torch.Tensor | None = None
 
-    def as_one(self) -> Layout:
+    def as_single_sequence(self) -> Layout:
         """The row as a single sequence, in which everything sees all before it: what a model makes of it that does
         not heed the layout."""
         places = torch.arange(len(self.back), device=self.back.device)
@@ -63,7 +63,7 @@ class Packed:
     Args:
         ids, positions, labels: (1, T) tokens, their positions in their sequences, what they predict.
         layout: What sees what.
-        scored: (N,) places in the row that predict a token of a completion.
+        target_positions: (N,) places in the row that predict a token of a completion.
         targets: (N,) where that token was in the completions' (B, C), flattened.
         shape: Of the completions, (B, C).
     """
@@ -72,14 +72,14 @@ class Packed:
     positions: torch.Tensor
     labels: torch.Tensor
     layout: Layout
-    scored: torch.Tensor
+    target_positions: torch.Tensor
     targets: torch.Tensor
     shape: tuple[int, int]
 
     def of_completions(self, values: torch.Tensor) -> torch.Tensor:
         """Values of the row's positions, (1, T), as those of the tokens that they predict, (B, C); else 0."""
         flat = values.new_zeros(self.shape[0] * self.shape[1])
-        return flat.index_copy(0, self.targets, values[0].index_select(0, self.scored)).view(self.shape)
+        return flat.index_copy(0, self.targets, values[0].index_select(0, self.target_positions)).view(self.shape)
 
 
 def num_tokens(prompt: int, completions: Sequence[int]) -> int:
@@ -101,7 +101,7 @@ def pack(ids: torch.Tensor, mask: torch.Tensor, width: int, *, split: bool | Non
     shared: list[Indices] = []
     own: list[Indices] = []
     rows: list[Indices] = []
-    scored: list[Indices] = []
+    target_positions: list[Indices] = []
     targets: list[Indices] = []
     end = 0
     for prompt, members in _groups(tokens[:, :-width], real[:, :-width]):
@@ -117,7 +117,7 @@ def pack(ids: torch.Tensor, mask: torch.Tensor, width: int, *, split: bool | Non
             pieces.append((branch, len(common) + place - end, completion if len(completion) else np.array([IGNORED])))
             own.append(place)
             rows.append(np.append(common, place))
-            scored.append(place[: len(completion)])
+            target_positions.append(place[: len(completion)])
             targets.append(row * width + columns)
             end += len(branch)
 
@@ -134,14 +134,14 @@ def pack(ids: torch.Tensor, mask: torch.Tensor, width: int, *, split: bool | Non
         prompts=on_device(_filled(shared)) if split else None,
         branches=on_device(_filled(own)),
         starts=starts,
-        seen=(longest <= (starts[:, None] + longest_branch)[:, None, :, None]) if split else None,
+        visible=(longest <= (starts[:, None] + longest_branch)[:, None, :, None]) if split else None,
     )
     return Packed(
         ids=ids_of_row,
         positions=positions,
         labels=labels,
         layout=layout,
-        scored=on_device(np.concatenate(scored)),
+        target_positions=on_device(np.concatenate(target_positions)),
         targets=on_device(np.concatenate(targets)),
         shape=(len(tokens), width),
     )

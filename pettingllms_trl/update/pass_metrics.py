@@ -30,7 +30,7 @@ class ForwardMetrics:
     loss_scale: float
 
 
-def of_micro_step(passes: Sequence[ForwardMetrics], *, ratios_of_rows: bool) -> dict[str, float]:
+def merge_passes(passes: Sequence[ForwardMetrics], *, ratios_of_rows: bool) -> dict[str, float]:
     """The metrics of one policy's passes as those of a single one.
 
     Most are means over tokens, some over rows, `*_min` and `*_max` are extremes over rows, and the loss was scaled so

@@ -35,7 +35,7 @@ class StepGuard:
         self.skips = SkipRecord()
 
     def add(self, loss: torch.Tensor, batch: Mapping[str, Any]) -> None:
-        """Keep the loss of a forward pass, detached, with the `coordinates` of its rows in the batch."""
+        """Keep the loss of a forward pass, detached, with the `provenance` of its rows in the batch."""
         self._passes.append((loss.detach(), batch))
 
     @property
@@ -67,7 +67,9 @@ class StepGuard:
             has_stepped: The optimizer has taken the step already.
         """
         bad = [(loss, batch) for loss, batch in self._passes if not torch.isfinite(loss)] or self._passes
-        found = [f"{where}: loss {float(loss)}" for loss, batch in bad for where in named(batch, self._agents)]
+        found = [
+            f"{where}: loss {float(loss)}" for loss, batch in bad for where in describe_decisions(batch, self._agents)
+        ]
         rest = f"\n  and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         weights = "lost, for DeepSpeed has stepped" if has_stepped else "those of the last good step"
         return (
@@ -115,15 +117,15 @@ class SkipRecord:
         return None
 
 
-def coordinates(decisions: Sequence[Decision], agents: Sequence[str]) -> dict[str, torch.Tensor]:
+def provenance(decisions: Sequence[Decision], agents: Sequence[str]) -> dict[str, torch.Tensor]:
     """Where each candidate's decision stood, as columns of a batch, so that a bad loss can be traced. Each (B,)."""
     columns = [(d.instance, d.episode, d.turn, agents.index(d.agent)) for d in decisions for _ in d.candidates]
     values = torch.tensor(columns, dtype=torch.long).reshape(-1, 4)
     return dict(zip(("instance", "episode", "turn", "agent"), values.unbind(1), strict=True))
 
 
-def named(batch: Mapping[str, Any], agents: Sequence[str]) -> list[str]:
-    """The decisions whose candidates are in a batch with `coordinates`, each once, in words."""
+def describe_decisions(batch: Mapping[str, Any], agents: Sequence[str]) -> list[str]:
+    """The decisions whose candidates are in a batch with `provenance`, each once, in words."""
     rows = zip(*(batch[name].tolist() for name in ("instance", "episode", "turn", "agent")), strict=True)
     return [
         f"{agents[agent]}, turn {turn} of episode {episode} of instance {instance}"

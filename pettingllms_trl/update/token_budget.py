@@ -34,7 +34,7 @@ Unit = tuple[int, ...]
 """Rows that go through the model together."""
 
 
-def deal_by_tokens(
+def assign_by_tokens(
     sizes: Sequence[Size],
     order: Sequence[int],
     *,
@@ -65,17 +65,17 @@ def deal_by_tokens(
     steps: list[list[Unit]] = [[] for _ in range(num_steps)]
     for i, unit in enumerate(units):
         steps[i * num_steps // len(units)].append(unit)
-    hands, passes = [], []
+    rows, passes = [], []
     for step in steps:
         own = [kept for unit in step if (kept := tuple(row for row in unit if row not in left_out))]
         by_length = sorted(_divide(own, sizes, budget, is_shared), key=lambda unit: _length(unit, sizes))
         of_pass = _passes(by_length, sizes, budget, is_shared, num_processes)
-        filled = [_filled(each) for each in of_pass]
+        padded = [_pad(each) for each in of_pass]
         rest = [row for unit in step for row in unit if row in left_out]
-        parts = [*filled, _filled([rest[p::num_processes] for p in range(num_processes)])]
-        hands.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
-        passes.append(tuple(len(each[0]) for each in filled))
-    return Assignment(tuple(hands), tuple(passes))
+        parts = [*padded, _pad([rest[p::num_processes] for p in range(num_processes)])]
+        rows.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
+        passes.append(tuple(len(each[0]) for each in padded))
+    return Assignment(tuple(rows), tuple(passes))
 
 
 def cost(rows: Sequence[int], sizes: Sequence[Size], *, is_shared: bool) -> int:
@@ -141,7 +141,7 @@ def _passes(
     return passes
 
 
-def _filled(hands: Sequence[Sequence[int]]) -> list[tuple[int | None, ...]]:
+def _pad(parts: Sequence[Sequence[int]]) -> list[tuple[int | None, ...]]:
     """As many for each process."""
-    most = max(map(len, hands))
-    return [tuple(hand) + (None,) * (most - len(hand)) for hand in hands]
+    most = max(map(len, parts))
+    return [tuple(part) + (None,) * (most - len(part)) for part in parts]
