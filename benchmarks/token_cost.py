@@ -13,7 +13,7 @@ import trl
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_trl.policies.prompt_encoder import Writer, reader
+from pettingllms_trl.policies.prompt_encoder import PromptEncoder, decoder
 
 
 ROOT = Path(__file__).parents[1]
@@ -94,12 +94,12 @@ def token_costs(repeats: int) -> list[TokenCost]:
             ]
             for i in range(PROMPTS)
         ]
-        write = Writer(template, render, tokenizer, tokenizer.chat_template)
+        write = PromptEncoder(template, render, tokenizer, tokenizer.chat_template)
         ids = template(prompts)
         assert [list(one) for one in write(prompts)] == ids, "other ids"
         reply = tokenizer(text[:4000], add_special_tokens=False)["input_ids"][:REPLY_TOKENS]
         replies = [reply] * (CANDIDATES * PROMPTS)
-        read = reader(tokenizer)
+        read = decoder(tokenizer)
         assert read(replies) == tokenizer.batch_decode(replies, skip_special_tokens=True), "other texts"
         written = _in_turn(partial(template, prompts), partial(write, prompts), repeats)
         batch_decode = partial(tokenizer.batch_decode, replies, skip_special_tokens=True)

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C while training: the first is noted, so that the step can end and be saved; the second ends it."""
+"""Graceful stop on SIGTERM and Ctrl-C: the first lets the step finish and be saved, the second ends the process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Self
 
 
 class StopSignals:
-    """While it is entered, the first SIGTERM or SIGINT is only noted, and the second does what it did before.
+    """A context manager that records the first SIGTERM or SIGINT and restores the previous handlers for the second.
 
-    Outside the main thread, where Python allows no handlers, and for signals that are ignored, it changes nothing.
+    It does nothing outside the main thread, where Python allows no handlers, and for signals that are ignored.
     """
 
     GRACE_SECONDS = 1.0
-    """Seconds: a launcher passes on a signal that its process group got, too; that is no second one."""
+    """Seconds within which a repeated signal is ignored: a launcher may forward one that the whole group received."""
 
     def __init__(self) -> None:
         self.received: str | None = None

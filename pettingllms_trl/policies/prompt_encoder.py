@@ -1,14 +1,14 @@
-"""Prompts to token ids and sampled ids to text: TRL's own, without writing and reading again what does not change.
+"""Encodes prompts and decodes completions as TRL does, but encodes the constant part of a role's prompts only once.
 
-A role's prompts differ in their last message. What its chat template puts around that message is found out with a
-mark in its place, and written and encoded once:
+A role's prompts differ in their last message. What the chat template puts around that message is determined by
+rendering a marker in its place, and is encoded once:
 
     <|start|>system: You play a drafter.<|end|><|start|>  user: MARK  <|end|><|start|>assistant:
     `------------------ encoded once ------------------'  `every time'  `---- encoded once -----'
 
-A tokenizer cuts a text at its special tokens before all else, so the ids of the parts are those of the whole; the two
-special tokens beside the middle are encoded with it, so that it does not stand at the end of a text where it had not.
-Where this does not hold for sure, or the template might look into the message, TRL's way is taken for that prompt.
+A tokenizer splits a text at its special tokens first, so the ids of the parts are those of the whole. The special
+tokens on both sides of the message are encoded with it, so that the message is never at the start or end of a text.
+If this is not certain, or if the template may inspect the message, the prompt is encoded as TRL does.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ MARK = "MESSAGE-7d01be"
 OTHER = "- {a} <b>'s\n\n  Łódź 12" * 1000
 """A message with what a template may normalize (quotes, blanks, accents), long enough for any that truncates."""
 MOST_KNOWN = 256
-"""Beginnings of prompts whose surroundings are kept; of an environment where each instance has one of its own, few."""
+"""Prompt beginnings that are cached. If each instance of an environment has its own, only the latest ones are."""
 CHECKED_EVERY = 64
 _CHANGING = re.compile(r"strftime_now|\bnow\(|\|\s*random|content[^%}]*\|\s*(?:length|count)\b(?!\s*(?:>|==|!=)\s*0)")
 _GENERATION = re.compile(r"{%-?\s*(?:end)?generation\s*-?%}")
 
 Ids = Sequence[int]
 Prompt = Sequence[Message]
-Write = Callable[[Sequence[Prompt]], Sequence[Ids]]
-Read = Callable[[Sequence[Ids]], list[str]]
+Encode = Callable[[Sequence[Prompt]], Sequence[Ids]]
+Decode = Callable[[Sequence[Ids]], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
-    """What stands around a prompt's last message.
+class _Surroundings:
+    """What the template puts around a prompt's last message.
 
     Args:
-        before: Ids up to the special token before it, that one included.
-        lead: Text from that token to the message, the token included.
-        trail: Text from the message to the next special token, that one included.
-        after: Ids from that token, it included.
+        before: Ids up to and including the special token before the message.
+        lead: Text from that token, included, to the message.
+        trail: Text from the message to the next special token, included.
+        after: Ids from that token on.
     """
 
     before: tuple[int, ...]
@@ -58,20 +58,20 @@ class _Around:
     after: tuple[int, ...]
 
 
-class Writer:
-    """Prompts of one policy to token ids, equal to those of `template`.
+class PromptEncoder:
+    """Encodes the prompts of one policy to the same token ids as `template`.
 
     Args:
-        template: Several prompts to their ids by the chat template, each time anew.
-        render: Messages to the text that the template makes of them.
-        tokenizer: That encodes it.
-        source: The template.
+        template: Encodes prompts with the chat template, without any cache.
+        render: Renders messages to text with the chat template.
+        tokenizer: Encodes the text.
+        source: The template's source.
         check_every: One of this many prompts is compared with what `template` makes of it.
     """
 
     def __init__(
         self,
-        template: Write,
+        template: Encode,
         render: Callable[[Prompt], str],
         tokenizer: Any,
         source: str,
@@ -80,7 +80,7 @@ class Writer:
     ) -> None:
         self._template, self._render, self._tokenizer = template, render, tokenizer
         self._anchors = _anchors(tokenizer)
-        self._known: dict[Prompt | tuple[Any, ...], _Around | None] = {}
+        self._known: dict[Prompt | tuple[Any, ...], _Surroundings | None] = {}
         asked = _looks_for(source)
         self._whole, self._inside = asked or (frozenset(), ())
         self._usable = asked is not None and not _CHANGING.search(source)
@@ -97,11 +97,11 @@ class Writer:
             ids.update(self._written(prompts, around))
         return [ids[i] for i in range(len(prompts))]
 
-    def _written(self, prompts: Sequence[Prompt], around: Sequence[_Around | None]) -> dict[int, Ids]:
+    def _written(self, prompts: Sequence[Prompt], around: Sequence[_Surroundings | None]) -> dict[int, Ids]:
         texts = {
             i: each.lead + prompts[i][-1]["content"] + each.trail for i, each in enumerate(around) if each is not None
         }
-        once = list(dict.fromkeys(texts.values()))  # episodes of one instance begin alike
+        once = list(dict.fromkeys(texts.values()))  # episodes of one instance start with the same prompt
         encoded = dict(zip(once, self._encode(once), strict=True))
         ids: dict[int, Ids] = {}
         for i, text in texts.items():
@@ -124,8 +124,8 @@ class Writer:
                 return dict(zip(ids, every, strict=True))
         return ids
 
-    def _around(self, prompt: Prompt) -> _Around | None:
-        """What stands around the last message; `None`: the template is to be asked."""
+    def _around(self, prompt: Prompt) -> _Surroundings | None:
+        """What the template puts around the last message; `None` if the template must encode the whole prompt."""
         content = prompt[-1]["content"]
         if prompt[-1]["role"] != "user" or any(m["role"] == "assistant" for m in prompt):
             return None
@@ -141,8 +141,8 @@ class Writer:
     def _might_be_looked_for(self, content: str) -> bool:
         return content in self._whole or any(text in content for text in self._inside)
 
-    def _find(self, beginning: Prompt) -> _Around | None:
-        """See `_around`. With a mark in the place of the message, written by the template and encoded as a whole."""
+    def _find(self, beginning: Prompt) -> _Surroundings | None:
+        """See `_around`: render a marker in place of the message, and encode the result as a whole."""
         marked = [*beginning, {"role": "user", "content": MARK}]
         before, found, after = self._render(marked).partition(MARK)
         if not found or MARK in after:
@@ -157,7 +157,7 @@ class Writer:
         (whole, inner) = self._encode([before + MARK + after, lead + MARK + trail])
         start = len(self._encode([before[:cut]])[0]) + 1
         end = start + len(inner) - 2
-        around = _Around(tuple(whole[:start]), lead, trail, tuple(whole[end:]))
+        around = _Surroundings(tuple(whole[:start]), lead, trail, tuple(whole[end:]))
         same = [*around.before, *_inner(inner, around), *around.after] == list(whole)
         return around if same and list(whole) == list(self._template([marked])[0]) else None
 
@@ -169,16 +169,16 @@ class Writer:
         return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
 
 
-def _inner(ids: Ids, around: _Around) -> Ids:
-    """Without the special tokens at both ends, which belong to what is around."""
+def _inner(ids: Ids, around: _Surroundings) -> Ids:
+    """The ids without the special tokens at both ends, which belong to the surroundings."""
     assert (ids[0], ids[-1]) == (around.before[-1], around.after[0]), "a special token was read as something else"
     return ids[1:-1]
 
 
-def reader(processing_class: Any) -> Read:
-    """Sampled ids of several completions to their texts, as `batch_decode(..., skip_special_tokens=True)` gives them.
+def decoder(processing_class: Any) -> Decode:
+    """A function that decodes completions as `batch_decode(..., skip_special_tokens=True)` does.
 
-    Of a fast tokenizer by one call of its backend: transformers looks at every single id in Python first.
+    A fast tokenizer's backend is called directly, since transformers inspects every single id in Python first.
     """
     plain = is_plain(processing_class) and not processing_class.clean_up_tokenization_spaces
 
@@ -192,7 +192,7 @@ def reader(processing_class: Any) -> Read:
 
 
 def is_plain(tokenizer: Any) -> bool:
-    """Whether it does what transformers' fast tokenizers do: none of their methods is another's, no processor."""
+    """Whether it is a fast tokenizer of transformers with none of these methods overridden, and no processor."""
     own = ("__call__", "_encode_plus", "apply_chat_template", "batch_decode", "decode", "_decode")
     return isinstance(tokenizer, PreTrainedTokenizerFast) and all(
         getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in own
@@ -200,7 +200,7 @@ def is_plain(tokenizer: Any) -> bool:
 
 
 def _anchors(tokenizer: Any) -> re.Pattern[str]:
-    """Special tokens at which every text is cut, whatever stands beside them: none that another could swallow."""
+    """Special tokens at which every text is split, whatever is next to them: none that another could swallow."""
     nothing = re.compile(r"(?!)")
     if not is_plain(tokenizer) or tokenizer.split_special_tokens:
         return nothing
@@ -216,7 +216,7 @@ def _anchors(tokenizer: Any) -> re.Pattern[str]:
 
 
 def _swallows(other: str, token: str) -> bool:
-    """Whether a text may be cut at `other` where it has `token`: it has it in itself, or the two can overlap, as a
+    """Whether a text with `token` may be split at `other` instead: `other` contains it, or the two can overlap, as a
     token with itself."""
     overlap = range(1, min(len(other), len(token)))
     within = token in other and token != other
@@ -224,11 +224,11 @@ def _swallows(other: str, token: str) -> bool:
 
 
 def _looks_for(source: str) -> tuple[frozenset[str], tuple[str, ...]] | None:
-    """What a template might ask of a message.
+    """Texts that a template may compare with a message or look for in it.
 
     Returns:
-        Texts that it may find to be the whole of it, and texts that it may look for inside. What consists of spaces
-        it strips off the ends. `None`: it cannot be said.
+        Texts that it may compare with the whole message, and texts that it may look for inside. Texts of spaces are
+        left out, since they only concern the message's ends. `None`: this cannot be determined.
     """
     try:
         tree = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(_GENERATION.sub("", source))
@@ -241,7 +241,7 @@ def _looks_for(source: str) -> tuple[frozenset[str], tuple[str, ...]] | None:
 
 
 def _sought(tree: nodes.Template) -> Iterator[Any]:
-    """Constants that stand before `in`, are given to a method, a filter or a test, or are set aside under a name."""
+    """Constants that are operands of `in`, arguments of a method, filter or test, or assigned to a name."""
     for compare in tree.find_all(nodes.Compare):
         if any(operand.op in ("in", "notin") for operand in compare.ops):
             yield from (const.value for const in (compare.expr, *compare.expr.find_all(nodes.Const)) if _is(const))

@@ -33,7 +33,7 @@ from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
-from pettingllms_trl.policies.team import Team, instead
+from pettingllms_trl.policies.team import Team, override_args
 from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.trainer.distributed import accumulating, average_gradients
 from pettingllms_trl.update.entropy import EntropyBonus
@@ -325,7 +325,7 @@ class TRLHooks(GRPOTrainer):
         )
         with (
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
-            instead(self.args, ds3_gather_for_generation=False),
+            override_args(self.args, ds3_gather_for_generation=False),
             prompts_read_once(self.team.model) if reads_once else nullcontext(),
         ):
             is_training = self.model.training
@@ -434,7 +434,7 @@ class TRLHooks(GRPOTrainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """TRL's, without the user's token in the arguments, which are saved and uploaded with the weights."""
         folder = Path(output_dir or self.args.output_dir)
-        with instead(self.args, hub_token=None):
+        with override_args(self.args, hub_token=None):
             if self.team.is_plain:
                 super()._save(output_dir, state_dict)
             elif self.args.should_save:

@@ -20,7 +20,7 @@ from pettingllms_trl.engines.transformers import sample
 from pettingllms_trl.engines.vllm_params import PromptCodec
 from pettingllms_trl.policies.escaping import escape_of
 from pettingllms_trl.policies.profiles import PolicyProfile
-from pettingllms_trl.policies.prompt_encoder import CHECKED_EVERY, Ids, Prompt, Read, Write, Writer, is_plain
+from pettingllms_trl.policies.prompt_encoder import CHECKED_EVERY, Decode, Encode, Ids, Prompt, PromptEncoder, is_plain
 from pettingllms_trl.policies.rendering import TurnBridge
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.records import Completion, Engine, Episode, PendingDecision, Request, Row, Sampled
@@ -46,8 +46,8 @@ class Plays(TRLHooks):
     """Of the latest rollouts, by the completion's id; with the completion, so that no other takes its id."""
     _weigh: RewardWeigher | None
     _serving: EngineSet
-    _writers: dict[str, Write]  # of each policy that has weights here
-    _readers: dict[str, Read]
+    _writers: dict[str, Encode]  # of each policy that has weights here
+    _readers: dict[str, Decode]
     _canary: Canary | None
 
     def _serve(self, args: MultiAgentGRPOConfig, model: Any) -> EngineSet:
@@ -78,7 +78,7 @@ class Plays(TRLHooks):
             stop_token_ids=self.team.profiles[name].eos_token_ids,
         )
 
-    def _writer_of(self, name: str) -> Write:
+    def _writer_of(self, name: str) -> Encode:
         """How a policy's prompts become token ids: as TRL's do, but that texts never become control tokens."""
         voice = self.team.profiles[name]
         escape = escape_of(voice.tokenizer, self.chat_template)
@@ -91,7 +91,7 @@ class Plays(TRLHooks):
 
         if not is_plain(voice.processing_class):
             return lambda prompts: template([escape(prompt) for prompt in prompts])
-        writer = Writer(
+        writer = PromptEncoder(
             template,
             self._render(voice),
             voice.processing_class,

@@ -49,11 +49,11 @@ from pettingllms_trl.credit.selection import check_resampling
 from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.engines.versions import CountsSteps
 from pettingllms_trl.policies.profiles import check_chat_template
-from pettingllms_trl.policies.prompt_encoder import reader
+from pettingllms_trl.policies.prompt_encoder import decoder
 from pettingllms_trl.policies.references import MovesReferences, MovingReferences
 from pettingllms_trl.policies.routing import Policy, route
 from pettingllms_trl.policies.schedule import Alternate, Schedule, check_windows, learners
-from pettingllms_trl.policies.team import Team, instead
+from pettingllms_trl.policies.team import Team, override_args
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, Curriculum, by_environment
@@ -238,7 +238,7 @@ class MultiAgentGRPOTrainer(Replays):
         given = self.team.prepare(
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
-        with instead(args, reward_weights=None, use_vllm=False, **given.hidden):
+        with override_args(args, reward_weights=None, use_vllm=False, **given.hidden):
             super().__init__(
                 model=given.model,
                 reward_funcs=[environment],
@@ -255,7 +255,7 @@ class MultiAgentGRPOTrainer(Replays):
         check_sharding(routing, self.accelerator)
         check_chat_template(self._tokenizer)
         for name, profile in self.team.profiles.items():
-            self._writers[name], self._readers[name] = self._writer_of(name), reader(profile.processing_class)
+            self._writers[name], self._readers[name] = self._writer_of(name), decoder(profile.processing_class)
         self._follow = self._conversations()
         self._serving = self._serve(args, model)
         self._canary = self._make_canary(args)

@@ -161,7 +161,7 @@ def test_a_checkpoint_that_transformers_saved_is_used_with_a_warning_where_it_is
     resumed = mortal(model_path, tmp_path, steps=2)
     with (
         pytest.warns(UserWarning, match=r"no manifest.json.* It is used, since it was asked for"),
-        pytest.warns(UserWarning, match=r"no place_0.pt: training goes on from its weights, but not bit for bit"),
+        pytest.warns(UserWarning, match=r"no place_0.pt: training continues from its weights, but not bit for bit"),
     ):
         resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
     assert resumed.state.global_step == 2

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from chat_tokenizers import SPECIAL, tokenizer_for
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.policies.prompt_encoder import MOST_KNOWN, Writer, reader
+from pettingllms_trl.policies.prompt_encoder import MOST_KNOWN, PromptEncoder, decoder
 from pettingllms_trl.records import Message
 from third_party import Relay
 
@@ -57,8 +57,8 @@ class Counted:
         self.renders += 1
         return self.tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=False)
 
-    def writer(self, **options: Any) -> Writer:
-        return Writer(self, self.render, self.tokenizer, self.tokenizer.chat_template, **options)
+    def writer(self, **options: Any) -> PromptEncoder:
+        return PromptEncoder(self, self.render, self.tokenizer, self.tokenizer.chat_template, **options)
 
 
 def prompt(text: str, system: str | None = "You play.") -> list[Message]:
@@ -253,8 +253,8 @@ def test_completions_are_read_as_transformers_reads_them() -> None:
     texts = ["abc ab", "Łódź <|im_end|> 😀", "", " two  spaces , and ' s ", "\n"]
     completions: list[Sequence[int]] = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     completions += [tuple(completions[0]), completions[1][:3]]  # the latter ends in the middle of a letter
-    assert reader(tokenizer)(completions) == tokenizer.batch_decode(completions, skip_special_tokens=True)
-    assert reader(tokenizer)([]) == []
+    assert decoder(tokenizer)(completions) == tokenizer.batch_decode(completions, skip_special_tokens=True)
+    assert decoder(tokenizer)([]) == []
 
 
 @pytest.mark.parametrize("kind", ["subclass", "spaces mended", "replaced"])
@@ -266,7 +266,7 @@ def test_a_tokenizer_with_a_way_of_its_own_is_asked(kind: str) -> None:
         tokenizer.clean_up_tokenization_spaces = True
         tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
     ids = tokenizer("so it 's", add_special_tokens=False)["input_ids"]
-    read = reader(tokenizer)
+    read = decoder(tokenizer)
     if kind == "replaced":
         tokenizer.batch_decode = lambda rows, **_: ["other" for _ in rows]
     assert read([ids]) == [{"subclass": "SO IT 'S", "spaces mended": "so it's", "replaced": "other"}[kind]]
