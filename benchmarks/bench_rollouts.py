@@ -83,13 +83,13 @@ class Case:
     def simulated(self, *, in_waves: bool, in_turn: bool = False, num_threads: int | None = None) -> Played:
         """On a clock of its own. `in_turn`: the candidates of a decision, one after the other."""
         clock = SimulatedClock()
-        crew = SimulatedThreads(clock, num_threads or self.num_threads, in_turn=in_turn)
-        return self._played(clock, in_waves, crew=crew)
+        workers = SimulatedThreads(clock, num_threads or self.num_threads, in_turn=in_turn)
+        return self._played(clock, in_waves, workers=workers)
 
     def real(self, *, in_waves: bool, in_turn: bool = False) -> Played:
         """On real threads, by the wall clock."""
-        crew = InTurn(self.num_threads) if in_turn else None
-        return self._played(WallClock(), in_waves, num_threads=self.num_threads, crew=crew)
+        workers = InTurn(self.num_threads) if in_turn else None
+        return self._played(WallClock(), in_waves, num_threads=self.num_threads, workers=workers)
 
     def _played(self, clock: Any, in_waves: bool, **options: Any) -> Played:
         engine = SimulatedEngine(clock, self.speed, self.workload, in_waves=in_waves)

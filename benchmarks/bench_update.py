@@ -143,7 +143,7 @@ def our_trainer(setting: Setting, folder: str) -> tuple[MultiAgentGRPOTrainer, P
         Dataset.from_dict({"seed": [0]}),
         processing_class=two_words(),
     )
-    if not trainer.scorer.shares("base"):
+    if not trainer.scorer.is_packable("base"):
         raise RuntimeError("the model does not share prompts; expected it to, or there is nothing to compare")
     return trainer, model
 

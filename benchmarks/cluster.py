@@ -157,7 +157,7 @@ def rollout_seconds(speed: Speed, workload: Workload, own: range) -> float:
         sampling="tree",
         num_candidates=workload.candidates,
         seed=str(workload.seed),
-        crew=SimulatedThreads(clock, 64),
+        workers=SimulatedThreads(clock, 64),
     )
     return clock.now()
 

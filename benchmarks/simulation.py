@@ -19,7 +19,7 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Completion, Request, Sampled
-from pettingllms_trl.rollout.workers import Done, Job, Threads
+from pettingllms_trl.rollout.workers import Done, Job, ThreadPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class WallClock:
 
 
 class SimulatedClock:
-    """Goes on when the engine works; what environments work is added up for the crew to place."""
+    """Goes on when the engine works; what environments work is added up for the workers to place."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -149,7 +149,7 @@ class SimulatedThreads:
     """
 
     def __init__(self, clock: SimulatedClock, number: int, *, in_turn: bool = False) -> None:
-        self.at_once = 1 if in_turn else number
+        self.num_workers = 1 if in_turn else number
         self._clock = clock
         self._free_at = [0.0] * number
         self._ends: list[tuple[float, int]] = []
@@ -180,12 +180,12 @@ class SimulatedThreads:
         """See `WorkerPool`."""
 
 
-class InTurn(Threads):
+class InTurn(ThreadPool):
     """Real threads on which the candidates of a decision are played one after the other."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.at_once = 1
+        self.num_workers = 1
 
 
 class SimulatedEngine:

@@ -81,7 +81,7 @@ def assemble(
         """The task as a PettingZoo AEC environment.
 
         Args:
-            workflow: Who plays, and in which order: the name of one of the environment's workflows.
+            workflow: The roles and the order in which they act: the name of one of the environment's workflows.
             num_turns: Turn budget of an episode, at least 1; None is the workflow's own default, 4 in this package.
             alpha: Weight of the team's rewards, at least 0.
             render_mode: None, `"ansi"`, `"human"` or `"rgb_array"`.

@@ -58,7 +58,7 @@ class _Memo(dict[int, Any]):
 
 
 def _with_restarting_copies(value: Any, known: Iterable[int]) -> dict[int, Any]:
-    """By id, all objects in a value that `copy.deepcopy` would make anew instead of copying them.
+    """By id, all objects in a value that `copy.deepcopy` would re-create instead of copying them.
 
     Args:
         value: Anything.

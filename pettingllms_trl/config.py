@@ -24,7 +24,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
       time, so memory does not grow with the length of episodes.
 
     With several processes a generation's rows are shared out, each process plays its share at its own pace, and what
-    was sampled is dealt out anew for training; the update is that of one process with all of it.
+    was sampled is then redistributed for training; the update is that of one process with all of it.
 
     Args:
         sampling (`str`, *optional*, defaults to `"tree"`):
@@ -35,7 +35,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             together; fewer bounds the number of sequences in one call of the generator. Slow ones on threads are lent
             to candidates beside that, at most one for each thread.
         max_turns (`int`, *optional*):
-            An episode ends when an agent has taken so many decisions. `None` leaves it to the environment.
+            Most decisions of an agent in an episode, which ends there. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):
             Threads on which environments are stepped, beside each other and the engine: for environments that wait,
             for a sandbox, a search, a game server. One that takes 10 ms or more for a step, and can be restored to a
@@ -47,12 +47,12 @@ class MultiAgentGRPOConfig(GRPOConfig):
             in a process of its own.
         env_timeout (`float`, *optional*):
             Seconds that one call of an environment may take, on threads (`num_threads`); then it has failed, and its
-            instance is played anew, and dropped after the third time. Its thread cannot be ended: it is left alone
+            instance is restarted, and dropped after the third failure. Its thread cannot be ended: it is abandoned
             and counted, and training stops when more than 32 have not come back. Reward functions have no limit.
         crash_reward (`float`, *optional*):
             What an agent gets for a reply that crashes its environment twice, in a state in which another reply does
             not: a number below any return, or crashing pays. The reply's branch ends there. `None`: a crash is the
-            environment's failure, whatever the reply; its instance is played anew, then dropped, and never scored.
+            environment's failure, whatever the reply; its instance is restarted, then dropped, and never scored.
         history (`str` or `dict[str, str]`, *optional*, defaults to `"none"`):
             `"none"`: an agent's prompt is what it observes now. `"conversation"`: it is its own earlier prompts and
             replies of the episode, followed by what it observes now, user, assistant, user, ...; in tokens, exactly
@@ -61,7 +61,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             observations have a `"followup"` has that said to an agent that remembers, instead of the `"text"`. An
             agent that observes several `"messages"` has no history but those, and raises a `ValueError` otherwise.
         max_conversation_length (`int`, *optional*):
-            Most tokens of a prompt that goes on with a conversation. One that would be longer is begun anew from the
+            Most tokens of a prompt that goes on with a conversation. One that would be longer is restarted from the
             present observation; `rollout/conversations_begun_anew` counts them. `None`: the model's context
             (`vllm_max_model_length`, where it is set) less `max_completion_length`. Set it where a vLLM server was
             started for less.
@@ -76,13 +76,13 @@ class MultiAgentGRPOConfig(GRPOConfig):
             name), such as `{"format": 2.0, "progress": 0.0}`; 1 where none is given. Parts are logged unweighed.
         max_resamples (`int`, *optional*, defaults to `0`):
             Dynamic sampling as in DAPO: where the trainer's `filters` leave less than a generation's rows hold, or an
-            environment's failure dropped some, further rows are played, so many times at most and at most a
-            generation's rows each time; what is more than enough is cut off. The rows are the next ones of the data
-            set, so that the data passes faster than `epoch` says. `0`: never.
+            environment's failure dropped some, further rows are played, at most `max_resamples` times and at most a
+            generation's rows each time; what exceeds a full generation is cut off. The rows are the next ones of the
+            data set, so that the data passes faster than `epoch` says. `0`: never.
         alternate_every (`int`, *optional*):
-            The policies take turns to learn, for so many generations each, in the order of the agents that they play;
-            the others play meanwhile, and answer each prompt once. `None`: all learn from every generation. For
-            another order give the trainer a `schedule`.
+            The policies are trained in turn, for this number of generations each, in the order of the agents that they
+            play; the others are frozen meanwhile, and answer each prompt once. `None`: all are trained on every
+            generation. For another order give the trainer a `schedule`.
         log_rollouts (`bool`, *optional*, defaults to `False`):
             Write every training rollout to `output_dir/rollouts`, with all candidates, their rewards and advantages;
             `pettingllms view output_dir/rollouts` makes a page of them. A resumed run goes on in the same files.
@@ -104,8 +104,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
         max_tokens_per_microbatch (`int`, *optional*):
             Most tokens that go through the model together on each process, padding and shared prompts as they are
             passed through it. Passes are of sequences of like length, each weighs as ever, and on all processes they
-            are equally many. `None`: what `per_device_train_batch_size` of the longest sequences have where prompts
-            are shared, else so many rows.
+            are equally many. `None`: the tokens of `per_device_train_batch_size` of the longest sequences where
+            prompts are shared, else `per_device_train_batch_size` rows.
         num_generations_eval (`int`, *optional*, defaults to `1`):
             How many episodes an evaluation plays of each row. `None`: `num_generations`, TRL's default.
         role_sampling (`dict[str, dict]`, *optional*):
@@ -168,7 +168,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
         default=0, metadata={"help": "How many times at most further rows are played for what was filtered out."}
     )
     alternate_every: int | None = field(
-        default=None, metadata={"help": "Policies take turns to learn, for so many generations each. None: all learn."}
+        default=None, metadata={"help": "Policies are trained in turn, for N generations each. None: all at once."}
     )
     env_timeout: float | None = field(
         default=None, metadata={"help": "Seconds that a call of an environment may take, on threads. None: no limit."}
@@ -256,8 +256,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
         if self.env_timeout is not None and not (self.env_timeout > 0 and self.num_threads > 0):
             raise ValueError(
                 f"env_timeout={self.env_timeout} with num_threads={self.num_threads}, expected seconds above 0, and "
-                "threads: without them nobody is there to look at the clock while an environment is at work. Set "
-                "num_threads, or leave env_timeout out."
+                "threads: without them nothing can interrupt a call of the environment. Set num_threads=8, say, or "
+                "leave "
+                "env_timeout out."
             )
         if self.crash_reward is not None and not math.isfinite(self.crash_reward):
             raise ValueError(f"crash_reward={self.crash_reward}, expected a finite number, or None to drop instances")

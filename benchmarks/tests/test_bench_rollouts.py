@@ -79,7 +79,7 @@ def test_what_an_environment_works_goes_by_in_the_job_that_works_it_and_candidat
     threads, seen = SimulatedThreads(clock, 2), []
     threads.submit(0, lambda: (seen.append(threads.now()), clock.work(3.0), seen.append(threads.now())))
     assert seen == [0.0, 3.0]
-    assert (threads.at_once, SimulatedThreads(clock, 2, in_turn=True).at_once) == (2, 1)
+    assert (threads.num_workers, SimulatedThreads(clock, 2, in_turn=True).num_workers) == (2, 1)
 
 
 def test_with_a_thread_for_each_candidate_a_decision_takes_its_longest_step_and_not_their_sum() -> None:

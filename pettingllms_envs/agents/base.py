@@ -152,11 +152,12 @@ class Scripted:
 
 
 def from_file(file: Path) -> Scripted:
-    """Replies of a file: a JSON list of texts, or else a reply a line. The n-th is that to the episode's n-th prompt;
-    after the last they begin anew.
+    """An agent that gives the replies of a file: a JSON list of strings, or one reply per line.
+
+    The n-th reply answers the episode's n-th prompt; after the last one the list starts over.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The file has no replies.
         OSError: There is no such file.
     """
     text = file.read_text("utf-8")

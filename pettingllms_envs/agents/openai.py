@@ -87,8 +87,8 @@ class Endpoint:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected seconds, more than 0. Raise it.")
         if self.key_env is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", self.key_env):
             raise ValueError(
-                "key_env is not shown here, lest it be the key itself; expected the name of an environment variable, "
-                "in capitals. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
+                "key_env is not shown here, since it may be the key itself; expected the name of an environment "
+                "variable, in capitals. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
             )
         if re.match(r"https?://[^/?#]*@", self.base_url):
             raise ValueError(
@@ -192,7 +192,7 @@ class ChatApi:
                     "unreachable",
                     f"{self._url} did not answer in {tries} tries and {endpoint.patience:g} s, the last time with "
                     f"{told.trouble}"
-                    + (f"; it asks to be left alone for {told.wait:g} s" if told.wait > endpoint.patience else ""),
+                    + (f"; it asks to wait {told.wait:g} s" if told.wait > endpoint.patience else ""),
                 )
             if tries >= WARN_AFTER_TRIES:
                 self._notices.tell(f"{self._url} does not answer: {told.trouble}. It is tried again.")
@@ -247,7 +247,7 @@ class ChatApi:
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """Why a try failed, and how many seconds the server asks to be left alone."""
+    """Why a try failed, and how many seconds the server asks to wait before the next one."""
 
     trouble: str
     wait: float = 0.0

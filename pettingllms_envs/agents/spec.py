@@ -171,7 +171,8 @@ def option(name: str, value: str) -> Any:
             raise ValueError
         except ValueError:
             what = "a whole number" if NUMBERS[name] is int else "a number"
-            raise ValueError(f"{name} is {value!r}; expected {what}. Mend it.") from None
+            example = "7" if NUMBERS[name] is int else "0.7"
+            raise ValueError(f"{name} is {value!r}; expected {what}. Write {name}={example}.") from None
     if name == "extra":
         try:
             found = json.loads(value)
@@ -193,7 +194,7 @@ def from_identity(identity: Mapping[str, Any]) -> AgentSpec:
 
 
 def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, AgentSpec]:
-    """Who plays each agent.
+    """The agent that plays each of an environment's agents, from what is written on the command line.
 
     Args:
         texts: As they are written; one without a role is for those that no other names.

@@ -40,7 +40,7 @@ OPTIONS = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The environment, who plays, on what, how it is sampled, and where the records go."""
+    """Add the options of `bench`: environment, agents, problems, sampling, and where records are written."""
     add_environment(parser)
     add_agents(parser)
     what = parser.add_argument_group("what is played")
@@ -52,14 +52,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
     what.add_argument("--samples", type=int, default=1, metavar="K", help="episodes on each problem (1)")
     what.add_argument("--seed", type=int, default=0, metavar="N", help="of all replies (0)")
-    what.add_argument("--episode-tokens", type=int, metavar="N", help="nobody is asked again after so many")
+    what.add_argument("--episode-tokens", type=int, metavar="N", help="end an episode after N tokens")
     what.add_argument("--max-steps", type=int, default=1000, metavar="N", help="an episode is cut there (1000)")
     add_running(parser)
 
 
 def add_agents(parser: argparse.ArgumentParser) -> None:
-    """Who plays, and the options of those agents that are models."""
-    who = parser.add_argument_group("who plays")
+    """Add the options that choose the agents, and those of agents that are models."""
+    who = parser.add_argument_group("agents")
     who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="for every role, or ROLE=AGENT ...")
     who.add_argument("--team", metavar="FOLDER", help="of trainer.save_model(); --agents ROLE=AGENT replaces a role")
     who.add_argument("--model", metavar="M", help="as the server calls it; without --agents it plays every role")
@@ -127,10 +127,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] | None = None) -> dict[str, Any]:
-    """Who plays each agent, models with the options that hold for all.
+    """The spec of each agent; models get the options that hold for all of them.
 
     Raises:
-        ValueError: An agent cannot be read, or a role is nobody's.
+        ValueError: An agent cannot be parsed, or a role has no agent.
     """
     from pettingllms_envs.agents.spec import AgentSpec, assign
     from pettingllms_envs.evaluation import teams

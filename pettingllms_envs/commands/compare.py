@@ -99,7 +99,7 @@ def show(console: Console, comparison: Any) -> None:
     say(console, f"\np: two-sided, {exact}by {test}.{of}")
     say(console, "needed: problems that would show a difference of this size, if it is real, four times in five.")
     if comparison.budgets:
-        heads = ["success within so many tokens an episode", *labels.values()]
+        heads = ["success within N tokens per episode", *labels.values()]
         budgets = [
             (f"{budget:,}", *(f"{100 * by_run[name]:.1f}%" for name in comparison.success))
             for budget, by_run in comparison.budgets.items()

@@ -1,7 +1,7 @@
 """Ask about teams: mix the roles of several runs, replace a role, or let one agent play alone at the same budget.
 
-    pettingllms crossplay RUN RUN...            who plays the role (rows) with whose partners (columns)
-    pettingllms crossplay RUN --ablate          each role played by the oracle, by nobody, by others (--partners)
+    pettingllms crossplay RUN RUN...            run of the role (rows) against run of its partners (columns)
+    pettingllms crossplay RUN --ablate          each role replaced by the oracle, by nobody, by others (--partners)
     pettingllms crossplay RUN --solo            one agent alone, as many calls and tokens
 
 RUN is a folder of `pettingllms bench`, or NAME=FOLDER. Every cell is such a folder, too, below --output.

@@ -55,7 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     copy.add_argument("--revision", metavar="R", help="branch, tag or commit (the commit that main is at)")
     copy.add_argument("--split", action="append", default=[], metavar="SPLIT", help="only this one; may be repeated")
     copy.add_argument("--output", type=Path, metavar="FOLDER", help="the folder to be (./ID, with __ for /)")
-    copy.add_argument("--limit", type=_count, metavar="N", help="at most so many problems of each split")
+    copy.add_argument("--limit", type=_count, metavar="N", help="at most N problems of each split")
     copy.set_defaults(what=_prepare)
 
     check = commands.add_parser("check", help="copies of test problems in a training set; exit status 1 if any")

@@ -34,7 +34,7 @@ class Left(Exception):
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The environment, the instance, who plays, and where to record."""
+    """Add the options of `play`: environment, instance, agents, and where to record."""
     add_environment(parser)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the instance (0)")
     parser.add_argument("--split", metavar="S", help="train, validation or test")

@@ -17,7 +17,7 @@ PYTHON3 = 3
 """The number of the language; 1 is Python 2, whose programs are nobody's golden solutions here."""
 
 MAX_WRONG = 32
-"""So many wrong programs of a problem are kept, the first ones."""
+"""Wrong programs of a problem that are kept, the first ones."""
 
 
 def read(row: Row) -> CodeProblem:

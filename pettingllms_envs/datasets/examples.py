@@ -33,7 +33,7 @@ _LONGEST = 2000
 """No statement shows an input of more characters."""
 
 _READ = 20_000
-"""So many characters of a statement are searched for examples; the search is quadratic at worst."""
+"""Characters of a statement that are searched for examples; the search is quadratic at worst."""
 
 
 def public_first(tests: Sequence[_Test], statement: str) -> tuple[tuple[_Test, ...], int]:

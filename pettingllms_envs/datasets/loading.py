@@ -20,7 +20,7 @@ from pettingllms_envs.datasets.sources import Source, find_source, verify
 
 
 LOOKED_AT = 20
-"""Rows: where none of a file's first so many has the columns of the layout, the file has another one."""
+"""Rows at the start of a file that are checked: if none has the columns of a layout, the file has another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def load(
         revision: The Hub's commit, instead of the `@` in `data`.
         on_bad: `"skip"`: malformed rows are listed in `bad`; `"raise"`: the first one is an error.
         include_unjudged: Whether problems are taken that no comparison can judge; their `unjudged` says why.
-        limit: Stop after so many problems; the rows after them are not read.
+        limit: Stop after this number of problems; the rows after them are not read.
 
     Raises:
         ValueError: There is no such data or split, its layout is unknown, columns are missing, a file is damaged or
@@ -114,7 +114,7 @@ def load(
             if on_bad == "raise":
                 raise ValueError(
                     f"row {entry.index} of {entry.file}: {outcome}; expected the layout {source.layout.name!r}."
-                    " Mend the row, or skip such rows with on_bad='skip'."
+                    " Fix the row, or skip such rows with on_bad='skip'."
                 )
             bad.append(Bad(entry.file, entry.index, str(outcome)))
         elif isinstance(outcome, LeftOut):
@@ -128,7 +128,7 @@ def load(
     if bad and not problems:
         raise ValueError(
             f"{source.name} has no problem in the layout {source.layout.name!r}; its row {bad[0].index}:"
-            f" {bad[0].reason}. Name its own layout, or mend the rows."
+            f" {bad[0].reason}. Choose the layout that the rows have (layout=...), or fix the rows."
         )
     return Loaded(
         problems=tuple(problems),

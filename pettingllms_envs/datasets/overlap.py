@@ -19,7 +19,7 @@ RUN = 3
 """Words in a run. Thirteen, as in GPT-3's check of web pages, would miss one copy in two whose wording was edited."""
 
 FEWEST_SHARED = 10
-"""Near copies share so many runs at least: with fewer, what all problems say would pass for a copy."""
+"""Fewest runs that near copies share: with fewer, phrases common to all problems would count as a copy."""
 
 COMMON = 0.01
 """A run that more than this share of the test statements have, and more than ten of them, does not count."""

@@ -49,7 +49,7 @@ class Manifest:
         source: The id on the Hub, or the path.
         revision: The Hub's commit; `""` of a local file.
         layout: The name of the rows' layout.
-        limit: At most so many problems of each split were asked for; None for all.
+        limit: Most problems of each split that were requested; None for all.
         package: The version of pettingllms that wrote it.
         splits: By name.
     """

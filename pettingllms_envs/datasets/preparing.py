@@ -1,7 +1,7 @@
 """Writes a prepared folder (see `prepared.py`): whole or not at all, and the same bytes of the same rows.
 
-All is written into a hidden folder beside the output, which then gets its name. A kill leaves only that folder; the
-next run removes it and begins anew, with what was downloaded still in the Hub's cache.
+Everything is written into a hidden folder next to the output, which is then renamed. A killed run leaves only that
+folder; the next run removes it and starts over, with the downloads still in the Hub's cache.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def prepare(
         source: What to copy.
         output: The folder to be; it must not exist.
         splits: Which; empty for all that the source offers.
-        limit: At most so many problems of each split.
+        limit: Most problems of each split.
         told: Is told how far it is.
 
     Raises:

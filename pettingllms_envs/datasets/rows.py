@@ -1,7 +1,7 @@
-"""A row as a data set has it, and how its columns are read: each is of its kind, or the row is refused with a reason.
+"""Reads the columns of a data set's row: a column of the wrong type rejects the row, with a reason.
 
-Rows come from strangers' files. Nothing in one is evaluated, imported or unpickled; JSON inside a column is read as
-JSON, with numbers as large as the sandbox can compare.
+Rows come from third-party files. Nothing in them is evaluated, imported or unpickled; JSON inside a column is parsed
+as JSON, with numbers as large as the sandbox can compare.
 """
 
 from __future__ import annotations

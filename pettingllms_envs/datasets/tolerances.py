@@ -81,7 +81,7 @@ _WITHIN = re.compile(
     re.I,
 )
 _REACH, _BEFORE, _WORDS = 120, 60, 4
-"""So many characters after "error", or before it, with at most so many words between, the number is looked for."""
+"""Characters after and before "error", and words between, within which the number is searched for."""
 
 _VAGUE = re.compile(
     r"\bat least (?:\d+|two|three|four|five|six|seven|eight|nine|ten) (?:decimals|fraction(?:al)? digits"

@@ -1,4 +1,4 @@
-"""One episode of any PettingZoo AEC environment whose observations are text, ours or a stranger's, as a row."""
+"""Plays one episode of a PettingZoo AEC environment with text observations, ours or third-party, and records it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class RunLimits:
     """What holds for every episode of a run.
 
     Args:
-        seed: Of the run; each reply has a seed of its own that follows from it.
-        max_steps: An episode that takes longer is cut: a stranger's may never end.
+        seed: Of the run; the seed of each reply is derived from it.
+        max_steps: An episode is truncated after this many steps, since a third-party environment may never end.
         episode_tokens: Prompt and completion tokens of all agents after which nobody is asked again, or None.
     """
 
@@ -81,7 +81,7 @@ def episode(
         env: Any AEC environment. Of ours `state_hash`, the scopes of the rewards and the outcome are recorded, too.
         instance: The problem.
         sample: Which of the episodes on this instance it is, from 0.
-        agents: Who plays, by the name of the agent.
+        agents: The player of each agent, by the agent's name.
         rules: Of the run.
         stopped: Called before every reply.
 

@@ -1,4 +1,4 @@
-"""What an environment shows of itself: prompts, states, parts of rewards, answers; a stranger's what it has."""
+"""Reads what an environment exposes: prompts, states, reward parts, answers; of a third-party one, what it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A benchmark: an environment, its problems and who plays, as values; from those alone a run is played."""
+"""A benchmark as values: an environment, its problems and its agents, which determine the whole run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pettingllms_envs.suggestions import did_you_mean
 
 DEFAULT_LIMIT = 200
 MOST_PROBLEMS = 100_000
-"""Of a data set that does not say how many it has: so many are looked through."""
+"""Most problems that are looked through of a data set that does not say how many it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Bench:
 
     Args:
         env: Name of the environment with its version.
-        settings: It is made with.
-        agents: Who plays, by the name of the agent.
+        settings: Arguments it is made with.
+        agents: The spec of each agent, by the agent's name.
         chosen: The problems.
         samples: Episodes on each problem.
         rules: What holds for every episode.
@@ -172,7 +172,7 @@ def choose(
         settings: It was made with.
         split: `"test"`, where there are splits, if None.
         options: Further reset options.
-        limit: At most so many; all that are known, if None, else `DEFAULT_LIMIT`.
+        limit: Most problems; None is all that are known, else `DEFAULT_LIMIT`.
 
     Raises:
         ValueError: The environment has no such option.
@@ -249,14 +249,14 @@ def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:
 
 
 def roles_of(env: Any) -> dict[str, str]:
-    """The role of each agent, `{"planner_0": "planner"}`; a stranger's agent is a role of its own."""
+    """The role of each agent, `{"planner_0": "planner"}`; in a third-party environment every agent is its own role."""
     named = getattr(getattr(env.unwrapped, "workflow", None), "roles", None)
     known = {f"{role.name}_0": role.name for role in named} if named is not None else {}
     return {agent: known.get(agent, agent) for agent in env.possible_agents}
 
 
 def words_of(env: Any) -> str | None:
-    """All settings of one of our environments in its own words; None for a stranger's."""
+    """All settings of one of our environments as text; None for a third-party environment."""
     workflow = getattr(env.unwrapped, "workflow", None)
     return None if workflow is None else repr((workflow, getattr(env.unwrapped, "alpha", None)))
 

@@ -97,8 +97,8 @@ class Comparison:
             is 0 in the mean but not as likely above as below, so the tests are as exact as these are few.
         success: Mean, low and high of each run on them.
         pairs: Every two runs, in the order given.
-        budgets: Success of each run within so many tokens an episode, by their number; empty where a run's tokens were
-            not counted.
+        budgets: Success of each run within a number of tokens per episode, by that number; empty if a run's tokens
+            were not counted.
     """
 
     num_problems: int
@@ -241,7 +241,7 @@ def _pair(first: str, second: str, shares: Mapping[str, Sequence[Fraction]], con
 
 
 def _budgets(runs: Sequence[Run], common: set[str]) -> dict[int, dict[str, float]]:
-    """Success within so many tokens an episode, for four numbers of tokens: the quartiles of what all episodes took.
+    """Success within N tokens per episode, for four values of N: the quartiles of what all episodes took.
 
     An episode that took more is counted as a failure, whatever it came to: the run would not have got there.
     """

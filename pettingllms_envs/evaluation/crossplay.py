@@ -68,7 +68,7 @@ def ablation(bench: Bench, partners: Mapping[str, AgentSpec]) -> dict[tuple[str,
 
 
 def solo(bench: Bench, role: str | None = None, *, episode_tokens: int | None = None) -> Bench:
-    """One agent alone, on the same problems, with as many calls as the team had, and so many tokens.
+    """One agent alone, on the same problems, with as many calls as the team had, and a given number of tokens.
 
     Args:
         bench: The team's.

@@ -60,8 +60,8 @@ def of_roles(
 
     Args:
         header: The run's `run.json`.
-        rows: Its rows, read anew at each call.
-        num_replies: At most so many of each role are replaced, one in an episode.
+        rows: Reads its rows; called several times.
+        num_replies: Most replies of each role that are replaced, one in an episode.
         seed: Which ones.
 
     Returns:
@@ -149,7 +149,7 @@ def _replies_of(rows: Iterable[Row]) -> dict[str, list[str]]:
 
 
 def _sample(rows: Iterable[Row], number: int, rng: random.Random) -> list[Row]:
-    """So many rows, each equally likely, in one pass; without their candidates."""
+    """A uniform sample of `number` rows, taken in one pass; without their candidates."""
     stream = (_thin(row) for row in rows)
     kept = list(islice(stream, number))
     for seen, row in enumerate(stream, number + 1):

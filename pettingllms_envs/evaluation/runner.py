@@ -26,8 +26,8 @@ from pettingllms_envs.episodes.schema import EpisodeRow
 
 
 MOST_ERRORS_IN_A_ROW = 20
-"""A run whose last so many episodes were all errors (or as many as are played at once, if those are more) is ended:
-its server is gone, or its environment broken."""
+"""A run is stopped after this many errors in a row, or as many as episodes are played concurrently, if that is more:
+its server is gone, or its environment is broken."""
 
 LOCK = ".lock"
 
@@ -166,7 +166,7 @@ def run(
 
     Args:
         plan: What to play.
-        agents: Who plays, by the name of the agent.
+        agents: The player of each agent, by the agent's name.
         folder: Where rows are kept.
         concurrency: Episodes at once.
         on_row: Told of each row, those that were there first.

@@ -1,8 +1,7 @@
 """Intervals and tests for success rates, and how samples of one problem are counted. Pure; needs numpy alone.
 
-Two things keep these honest. Samples of one problem are not independent, so a problem is what is drawn anew, never a
-sample. And two runs on the same problems are compared problem by problem, which is far sharper than two intervals
-side by side.
+Two things keep these honest. Samples of one problem are not independent, so problems are resampled, never samples. And
+two runs on the same problems are compared problem by problem, which is far sharper than two intervals side by side.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def majority(answers: Sequence[Hashable], right: Sequence[bool]) -> float:
 
 
 def bootstrap(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
-    """Percentile interval of the mean of values, one for each problem, drawn anew with replacement.
+    """Percentile interval of the mean of values, one for each problem, resampled with replacement.
 
     For values of a bounded range, such as differences of shares. With few problems it is somewhat narrow, as every
     bootstrap is, and of means with heavy tails it holds far too seldom: see `studentized_bootstrap`. Where all values
@@ -236,8 +235,8 @@ def paired_interval(both: int, first: int, second: int, neither: int, confidence
 def difference_interval(differences: Sequence[float], confidence: float = 0.95) -> Interval:
     """Interval of the mean of differences in [-1, 1], one for each problem, by the bootstrap.
 
-    Where all are 0 there is nothing to draw; then at most so many problems differ as Wilson's interval of none of them
-    allows, each by at most 1.
+    Where all are 0 there is nothing to resample; then the number of problems that differ is bounded by Wilson's
+    interval of none of them, and each differs by at most 1.
     """
     if not any(differences):
         most = wilson(0, len(differences), confidence)[1]
@@ -274,7 +273,7 @@ def _flips_of_integers(values: Sequence[int]) -> float:
 
 
 def _percentiles(values: NDArray[np.float64], size: int, confidence: float, seed: int) -> Interval:
-    """Percentiles of the mean of so many of the values, drawn with replacement."""
+    """Percentiles of the mean of `size` values, drawn with replacement."""
     rng = np.random.default_rng(seed)
     means: list[NDArray[np.float64]] = []
     for _ in range(0, DRAWS, 500):  # in portions: those of many problems would fill the memory

@@ -209,10 +209,10 @@ def _weights(team: Team, policy: Mapping[str, Any], base: str | None) -> tuple[s
 
 
 def notes(specs: Iterable[AgentSpec], env: str) -> list[str]:
-    """What has to be said of teams that were trained on another environment, a line each.
+    """One line for each team that was trained on another environment than the one it plays here.
 
     Args:
-        specs: Who plays.
+        specs: The agents.
         env: Name of the environment.
     """
     teams = dict.fromkeys(spec.options[KIND] for spec in specs if KIND in spec.options)

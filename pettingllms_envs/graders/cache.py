@@ -55,10 +55,11 @@ class _Call(Generic[V]):
 
 
 def remembered(size: int) -> Callable[[Callable[P, V]], Callable[P, V]]:
-    """`functools.lru_cache` for threads: who asks what another is just finding out waits for it.
+    """`functools.lru_cache` for threads: a call that another thread is computing waits for its result.
 
-    Arguments are positional. What raises is not remembered, and whoever waited for it tries for itself. In a fork,
-    what was under way in the parent is begun anew: the thread that would have ended it is not there.
+    Arguments are positional. Exceptions are not cached: a thread that waited for a call that raised makes the call
+    itself. In a fork, calls that were running in the parent are repeated, since the thread that computed them is not
+    there.
     """
 
     def of(function: Callable[P, V]) -> Callable[P, V]:

@@ -32,7 +32,7 @@ LEAST_MEMORY = 1 << 30
 """Bytes. The sandbox counts address space, of which a Python program reserves more than it uses."""
 MOST_MEMORY = 4 << 30
 TOTAL = 20
-"""All tests of a program together may use so many times the seconds of one."""
+"""All tests of a program together may use this multiple of the seconds of one."""
 SHOWN = 400
 """Characters of an input or output that is shown in a prompt."""
 KEPT = 4096

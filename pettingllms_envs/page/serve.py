@@ -1,4 +1,4 @@
-"""Shows a run's page on this machine, made anew when the run has grown, so that a run can be watched."""
+"""Serves a run's page on this machine and rebuilds it when the run has grown, so that a run can be watched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def server(file: Path, made: Callable[[], str], port: int = 0) -> ThreadingHTTPS
     """A server of one page, for this machine alone; `serve_forever()` runs it.
 
     Args:
-        file: What the page is made from; it is made anew when this file has changed.
+        file: What the page is made from; the page is rebuilt when this file has changed.
         made: Makes the page.
         port: 0 takes a free one, `server_address[1]`.
 

@@ -23,7 +23,7 @@ class ToolExecutor:
     Args:
         limits: Of time, memory and output.
         imports: Packages that the programs may import, such as `("numpy", "sympy")`; see `Sandbox`.
-        max_shown: What is printed beyond so many characters is cut out of the middle.
+        max_shown: Most characters of printed output that are kept; the rest is cut out of the middle.
     """
 
     limits: Limits = field(default_factory=lambda: Limits(cpu=2.0, output=1 << 16))

@@ -1,7 +1,7 @@
-"""The layers that can hold a program, which of them this machine allows, and what to do where it allows too few.
+"""The layers that can isolate a program, which of them this machine allows, and what to do where it allows too few.
 
-Which layers hold is found out by starting a server with them (`Sandbox.start`): here are the candidates, best first,
-and the table that is shown when none of them works.
+Which layers work is determined at runtime by starting a server with them (`Sandbox.start`). This module has the
+candidates, best first, and the table that is shown when none of them works.
 """
 
 from __future__ import annotations

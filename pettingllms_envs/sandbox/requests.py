@@ -1,4 +1,4 @@
-"""From a caller's arguments to what a slot runs, with every mistake of the caller's refused at the door. Pure."""
+"""Validates a caller's arguments and turns them into what a slot runs. Pure."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 One breadth-first search in moves from the solved positions, taking moves back: a step away, or a box pulled along. It
 reaches exactly the positions that can be solved, so what it does not reach is dead. All cells in which the player can
-be at one distance with the boxes in one place are one int, a wave, and one shift moves them all.
+be at one distance with the boxes in one place form a front, stored as one int, so that one shift moves them all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_PLACEMENTS: Final = 10_000  # of the boxes in a room; its table takes some 1
 # tens of thousands of tuples would keep Python's garbage collector busy.
 Table = dict[int, list[int]]
 
-_CELLS = 32  # where the cells of a wave begin
+_CELLS = 32  # where the cells of a front begin
 _DISTANCE = (1 << _CELLS) - 1
 
 

@@ -20,7 +20,7 @@ from pettingllms_envs.tasks.sudoku_solver import (
 )
 
 
-# Guesses after which a search begins anew: most need 30, and a few would take 10,000 times as long.
+# Guesses after which a search is restarted: most need 30, and a few would take 10,000 times as long.
 MAX_GUESSES = 40
 
 
@@ -96,7 +96,7 @@ def _filled(rng: random.Random, size: int) -> tuple[str, list[int]]:
 
 
 def _thinned(rng: random.Random, size: int, solution: str, kept: list[int], most: int) -> list[int]:
-    """The cells without those that can be spared, in random order, until at most so many are left, if possible."""
+    """The cells without those that can be spared, in random order, until at most `most` are left, if possible."""
     for cell in rng.sample(kept, len(kept)):
         if len(kept) <= most:
             break

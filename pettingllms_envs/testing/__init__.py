@@ -1,4 +1,4 @@
-"""The conformance suite: one call for any AEC environment with text observations, ours or a stranger's.
+"""The conformance suite: one call checks any AEC environment with text observations, ours or third-party.
 
     >>> from functools import partial
     >>> import pettingllms_envs
@@ -53,7 +53,7 @@ from pettingllms_envs.testing.rewards import check_floors, check_oracle, check_r
 
 __all__ = ["CHECKS", "Report", "Result", "check", "conforms"]
 
-MOST_WORDS = 300  # of a stranger's error message that are reported, in characters
+MOST_WORDS = 300  # characters of an environment's error message that are reported
 
 CHECKS: Mapping[str, Callable[[Case], str]] = {
     "pettingzoo": check_pettingzoo,
@@ -99,7 +99,7 @@ def check(
         floor: Most success, and greatest share of the oracle's return, in [0, 1], that a policy which knows nothing
             may have on average.
         blind: Replies written without a look at the state, beside those that the task declares itself.
-        max_steps: An episode is followed for at most so many steps.
+        max_steps: Most steps for which an episode is followed.
         only: Names of `CHECKS` to run, by default all.
 
     Raises:

@@ -213,7 +213,7 @@ def _drawing(case: Case) -> Callable[[], Any]:
 
 
 def _rest(env: Any, whole: Episode, i: int) -> list[dict[str, Any]]:
-    """What is seen from step i on when the episode's own replies are played."""
+    """The views from step i on when the episode's own replies are played."""
     seen = [view(env)]
     for reply in whole.replies[i:]:
         if not env.agents:

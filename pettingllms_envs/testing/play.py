@@ -62,7 +62,7 @@ class Episode(NamedTuple):
 
     Args:
         start: How it was reset.
-        replies: What was played, with None for the farewell of an agent whose episode is over.
+        replies: What was played, with None for the dead step of an agent whose episode is over.
         seen: What `look` returned after the reset and after each reply.
         team: The sum of the team's parts of the rewards (before alpha) where the environment's snapshots have them;
             else the mean over the agents of their rewards' sum.
@@ -109,13 +109,13 @@ def episode(
 
 
 def over(env: Any) -> bool:
-    """Whether the episode is over for the agent that is to act, which can only say farewell."""
+    """Whether the agent that is to act is terminated or truncated, so that only a dead step is left."""
     agent = env.agent_selection
     return bool(env.terminations[agent] or env.truncations[agent])
 
 
 def advance(env: Any, reply: str) -> None:
-    """One step: the reply, or a farewell where that is due, or nothing when all have left."""
+    """One step: the reply, or a dead step where the agent is done, or nothing when no agents are left."""
     if env.agents:
         env.step(None if over(env) else reply)
 

@@ -90,7 +90,7 @@ def _legal_replies(case: Case) -> list[str]:
 
 
 def _spliced(reply: str, place: int, cut: int, piece: str) -> str:
-    """The reply with a piece put in at a place, and so many of its characters left out after it."""
+    """The reply with a piece inserted at a place and `cut` characters removed after it."""
     start = place % (len(reply) + 1)
     return reply[:start] + piece + reply[start + cut :]
 

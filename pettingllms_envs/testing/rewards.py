@@ -260,7 +260,7 @@ def _expect_sound_pay(env: Any) -> None:
         if not math.isfinite(reward):
             raise Failed(f"the reward of {agent} is {reward}; expected a finite number")
         if parts is None or alpha is None or len(env.agents) < len(env.possible_agents):
-            continue  # not told, or after a farewell, when the parts of the last step are still shown
+            continue  # not given, or after a dead step, when the parts of the last step are still shown
         due = _due(parts, agent, alpha)
         if abs(reward - due) > TOLERANCE:
             raise Failed(f"the reward of {agent}: expected alpha * team + local = {due:g} of {parts}, got {reward:g}")

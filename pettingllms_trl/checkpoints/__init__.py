@@ -1,1 +1,1 @@
-"""What a run leaves on disk and on the Hub: checkpoints, saved teams, model cards."""
+"""Saves and restores a run: checkpoints, saved teams, and model cards for the Hub."""

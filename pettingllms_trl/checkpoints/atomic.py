@@ -1,13 +1,13 @@
-"""Checkpoint folders that are whole or not there: written aside, flushed, listed with checksums, then renamed.
+"""Atomic checkpoint folders: written to a temporary folder, flushed, listed with checksums, then renamed.
 
     out/
-      checkpoint-20/                          whole: manifest.json has the size and the CRC-32 of every file
-      checkpoint-30.corrupt/                  did not verify; kept to be looked at, never resumed from
-      _tmp-checkpoint-40-7012/checkpoint-40/  being written by process 7012, which holds the lock beside it
+      checkpoint-20/                          complete: manifest.json has the size and the CRC-32 of every file
+      checkpoint-30.corrupt/                  failed verification; kept for inspection, never resumed from
+      _tmp-checkpoint-40-7012/checkpoint-40/  being written by process 7012, which holds the lock next to it
 
-A process killed at any moment leaves the older checkpoints as they were and at most a temporary folder, which the next
-run sweeps away. What the disk does to a checkpoint later, a flipped bit or a lost page, is found before anything is
-loaded from it: safetensors and torch.load notice a truncated file, but not a changed byte.
+A process killed at any moment leaves the older checkpoints unchanged and at most a temporary folder, which the next
+run removes. Later damage on the disk, a flipped bit or a lost page, is detected before anything is loaded: safetensors
+and torch.load notice a truncated file, but not a changed byte.
 
 The names of temporary folders begin with `_`, which transformers keeps out of its uploads to the Hub.
 """
@@ -41,19 +41,19 @@ class CorruptCheckpoint(RuntimeError):
 
 
 class NoManifest(CorruptCheckpoint):
-    """A folder that was not saved by this package, so that nothing can be said of it."""
+    """A folder that was not saved by this package, so that it cannot be verified."""
 
 
 @contextmanager
 def staged(final: Path, *, about: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder to write a checkpoint into; at the end of the block it is put in its place, in one step.
+    """A temporary folder to write a checkpoint into, which replaces `final` atomically at the end of the block.
 
-    The folder already bears its final name, inside a temporary one. If the block raises, the temporary folder is
-    removed and what stood at `final` still does; otherwise `final` is replaced.
+    The folder already has its final name, inside a temporary one. If the block raises, the temporary folder is removed
+    and `final` is unchanged.
 
     Args:
-        final: Where the checkpoint is to be. Parents are made.
-        about: What the manifest shall say besides the files: the step, versions of packages. JSON.
+        final: The checkpoint's path. Its parents are created.
+        about: Further content of the manifest: the step, versions of packages. JSON.
     """
     temporary = _temporary(final)
     folder = temporary / final.name
@@ -71,10 +71,10 @@ def staged(final: Path, *, about: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def verify(folder: Path) -> None:
-    """Read every file of a checkpoint and compare it with the manifest. Files that it does not list are passed over.
+    """Read every file of a checkpoint and compare it with the manifest. Files that it does not list are ignored.
 
     Raises:
-        NoManifest: There is none.
+        NoManifest: There is no manifest.
         CorruptCheckpoint: The manifest or a file is not what was saved.
         ValueError: The manifest is of another format than this version writes.
     """
@@ -101,12 +101,12 @@ def checkpoints(output_dir: Path) -> list[Path]:
 def newest(output_dir: Path) -> Path | None:
     """The newest checkpoint that verifies, or `None` where nothing was ever saved.
 
-    One that does not verify is renamed `checkpoint-<step>.corrupt`, with a warning that says why, and the next older
-    one is tried. One without a manifest was not saved by this package: it is passed over, and resumed from only where
-    it is asked for by its path.
+    A checkpoint that fails verification is renamed `checkpoint-<step>.corrupt`, with a warning that says why, and the
+    next older one is tried. A checkpoint without a manifest was not saved by this package: it is skipped, and used
+    only if its path is given.
 
     Raises:
-        CorruptCheckpoint: There are checkpoints, but none verifies; so that a run never starts anew unasked.
+        CorruptCheckpoint: There are checkpoints, but none verifies; so that a run never restarts from scratch unasked.
     """
     sweep(output_dir)
     passed_over = [f"{path} was found corrupt before" for path in sorted(output_dir.glob("checkpoint-*.corrupt*"))]
@@ -127,13 +127,13 @@ def newest(output_dir: Path) -> Path | None:
         raise CorruptCheckpoint(
             f"no checkpoint in {output_dir} can be resumed from, expected at least one that verifies:\n  "
             + "\n  ".join(passed_over)
-            + "\nName one by its path to use it nevertheless, or move these away to start anew."
+            + "\nName one by its path to use it nevertheless, or move these away to start from scratch."
         )
     return None
 
 
 def sweep(output_dir: Path) -> None:
-    """Clear away what dead processes left half done; a save that had only to be put in its place is put there."""
+    """Remove temporary folders of dead processes; a complete checkpoint in one of them is moved to its place first."""
     for temporary in sorted(output_dir.glob(f"{_TEMPORARY}checkpoint-*")):
         if _is_locked(temporary):
             continue
@@ -146,13 +146,13 @@ def sweep(output_dir: Path) -> None:
 
 
 def rotate(output_dir: Path, *, saved: Path, keep: int | None, protected: Collection[Path] = ()) -> None:
-    """Delete the checkpoints of the lowest steps until `keep` are left, once the one just saved is proved whole.
+    """Delete the oldest checkpoints until `keep` are left, after verifying the one just saved.
 
     Args:
-        output_dir: Where they are.
+        output_dir: The folder with the checkpoints.
         saved: The one just saved; always kept.
         keep: How many to keep, `None` or 0: all.
-        protected: Others to be kept: the best so far.
+        protected: Others that are always kept, such as the best so far.
 
     Raises:
         CorruptCheckpoint: `saved` does not verify. Nothing was deleted.
@@ -160,19 +160,19 @@ def rotate(output_dir: Path, *, saved: Path, keep: int | None, protected: Collec
     if not keep:
         return
     present = checkpoints(output_dir)
-    spared = {saved, *protected}
-    doomed = [path for path in present if path not in spared][: max(len(present) - keep, 0)]
-    if doomed:
+    kept = {saved, *protected}
+    obsolete = [path for path in present if path not in kept][: max(len(present) - keep, 0)]
+    if obsolete:
         verify(saved)
-    for path in doomed:
-        # Renamed first: one that is half deleted must not pass for one that went bad.
+    for path in obsolete:
+        # Renamed first, so that a half-deleted checkpoint is not taken for a corrupt one.
         temporary = _temporary(path)
         path.rename(temporary / "discarded")
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _temporary(final: Path) -> Path:
-    """A new, empty folder beside a checkpoint's place, named after it and this process."""
+    """A new, empty folder next to a checkpoint's path, named after it and this process."""
     temporary = final.parent / f"{_TEMPORARY}{final.name}-{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)  # a dead process may have had the same number
     temporary.mkdir(parents=True)
@@ -180,7 +180,7 @@ def _temporary(final: Path) -> Path:
 
 
 def _seal(folder: Path, about: Mapping[str, Any]) -> None:
-    """Flush all that was written to the disk, then list it in the manifest, which is written last."""
+    """Flush all files to the disk, then list them in the manifest, which is written last."""
     written = sorted(folder.rglob("*"))
     for path in written:
         _flush(path)
@@ -197,7 +197,7 @@ def _seal(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def _put(folder: Path, final: Path) -> None:
-    """Rename a sealed folder to its final name; what has that name is kept beside it until that is done."""
+    """Rename a sealed folder to its final name; an existing folder of that name is kept until this has succeeded."""
     replaced = folder.with_name("replaced")
     if final.exists():
         final.rename(replaced)
@@ -219,7 +219,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise CorruptCheckpoint(f"{folder}: {MANIFEST} is no JSON ({error})") from None
-    # With its own checksum right, the rest of it need not be doubted.
+    # Its own checksum covers the rest of it.
     if not isinstance(content, dict) or content.pop("crc32", None) != _crc32(json.dumps(content)):
         raise CorruptCheckpoint(f"{folder}: {MANIFEST} does not match its own CRC-32")
     if content["format"] != FORMAT:
@@ -243,7 +243,7 @@ def _crc32_of(path: Path) -> str:
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file, or the list of names in a folder, is on the disk."""
+    """Wait until a file, or a folder's list of names, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -256,7 +256,7 @@ def _flush(path: Path) -> None:
 
 
 def _free(path: Path) -> Path:
-    """The path, or where it is taken the first of `path.2`, `path.3`, ... that is not."""
+    """The path or, if it exists, the first of `path.2`, `path.3`, ... that does not."""
     free, number = path, 1
     while free.exists():
         number += 1
@@ -266,12 +266,12 @@ def _free(path: Path) -> Path:
 
 @contextmanager
 def _locked(temporary: Path) -> Iterator[None]:
-    """Hold the lock of a temporary folder. The kernel lets go of it when the process dies, however it dies.
+    """Hold the lock of a temporary folder. The kernel releases it when the process dies, for whatever reason.
 
-    A process number would not do: containers give the same few numbers again and again.
+    A process id would not suffice: containers reuse the same few ids.
     """
     with (temporary / _LOCK).open("a") as lock:
-        with suppress(OSError):  # a file system without locks: `sweep` will leave the folder alone
+        with suppress(OSError):  # on a file system without locks `sweep` does not touch the folder
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 

@@ -1,13 +1,13 @@
-"""`Checkpointer`: whole checkpoints, exact resumption, and signals that save first.
+"""`Checkpointer`: atomic checkpoints, exact resumption, and a checkpoint when a signal stops the run.
 
-| what happens                           | what the run does                                                          |
-|----------------------------------------|----------------------------------------------------------------------------|
-| `kill -9`, full disk, power cut        | older checkpoints stay whole; `train(resume_from_checkpoint=True)` goes on |
-| a checkpoint goes bad on the disk      | it is refused by name and the next older one is used                       |
-| SIGTERM, or Ctrl-C                     | ends the optimizer step, saves, returns from `train()`; a second one kills |
-| weights not finite                     | refuses to save them                                                       |
+| event                            | what the run does                                                                |
+|----------------------------------|----------------------------------------------------------------------------------|
+| `kill -9`, full disk, power cut  | older checkpoints stay intact; `train(resume_from_checkpoint=True)` continues    |
+| a checkpoint is damaged on disk  | the error names it, and the next older one is used                               |
+| SIGTERM, or Ctrl-C               | finishes the step, saves, returns from `train()`; a second signal kills          |
+| weights not finite               | raises an error instead of saving them                                           |
 
-A resumed run is bit-equal to one never interrupted (on CPU), also where the checkpoint lies inside a generation.
+A resumed run equals an uninterrupted one bit for bit (on CPU), even if the checkpoint lies inside a generation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pettingllms_trl.records import Stateful
 
 
 FORMAT = 3
-"""Of a checkpoint's `place_0.pt`. Another one cannot be read."""
+"""Format of a checkpoint's `place_0.pt`; others cannot be read."""
 _PACKAGES = ("pettingllms", "trl", "transformers", "peft", "accelerate", "torch")
 
 
@@ -42,7 +42,7 @@ class Checkpointer:
     Args:
         args: The trainer's.
         accelerator: The trainer's.
-        parts: By name; their states are saved and given back.
+        parts: Stateful parts of the trainer, by name.
     """
 
     def __init__(self, args: MultiAgentGRPOConfig, accelerator: Accelerator, parts: Mapping[str, Stateful]) -> None:
@@ -51,30 +51,30 @@ class Checkpointer:
         self.stopped_by: str | None = None
         self.saved_step: int | None = None
         self.staging: Path | None = None
-        """The folder in which a checkpoint is being made."""
+        """The folder in which a checkpoint is being written."""
 
     # ---- A run ----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """A call of `train()`, in which signals are caught."""
+        """Catch signals during a call of `train()`."""
         self.saved_step = self.stopped_by = None
         with StopSignals() as self._signals:
             yield
 
     def received_signal(self) -> str | None:
-        """The signal that a process has received, the same on all of them: they stop at the same step."""
+        """The signal that any process has received; all processes get the same answer and stop at the same step."""
         assert self._signals is not None
         received = gather_object([self._signals.received])
         self.stopped_by = next((signal for signal in received if signal is not None), None)
         return self.stopped_by
 
     def verified(self, resume_from_checkpoint: str | bool | None) -> str | None:
-        """The checkpoint to resume from, read to its last byte, on all processes; `None` for a new run.
+        """The verified checkpoint to resume from, the same on all processes; `None` for a new run.
 
         Raises:
-            ValueError: There is none.
-            CorruptCheckpoint: The one that was named is damaged.
+            ValueError: There is no checkpoint.
+            CorruptCheckpoint: The given checkpoint is damaged.
         """
         found = [self._verified(resume_from_checkpoint) if self._args.process_index == 0 else None]
         broadcast_object_list(found)
@@ -110,7 +110,7 @@ class Checkpointer:
 
     @contextmanager
     def staged(self, final: Path, *, step: int) -> Iterator[Path]:
-        """A staged folder of the main process, for all processes; it takes its place when all of it is on the disk."""
+        """A temporary folder into which all processes write a checkpoint; it is renamed once all of it is on disk."""
         about = {"step": step, "packages": {name: importlib.metadata.version(name) for name in _PACKAGES}}
         with ExitStack() as main:
             shared = [main.enter_context(atomic.staged(final, about=about)) if self._args.should_save else final]
@@ -121,18 +121,18 @@ class Checkpointer:
             finally:
                 self.staging = None
             self._accelerator.wait_for_everyone()  # before the main process counts the files
-        self._accelerator.wait_for_everyone()  # until the checkpoint is in its place
+        self._accelerator.wait_for_everyone()  # until the checkpoint has its final name
         self.saved_step = step
 
     def save_state(self, folder: Path, *, micro_step: int, generation: Any) -> None:
-        """Write where in a generation training stands, and the state of all parts.
+        """Write the place within a generation and the state of all parts.
 
         Tensors, numbers and strings only, so that it loads with `weights_only=True`.
 
         Args:
             folder: The checkpoint's.
-            micro_step: Within the generation; 0 between generations.
-            generation: Its batches, where training stands inside one.
+            micro_step: Micro-step within the generation; 0 between generations.
+            generation: The generation's batches, if the checkpoint lies inside one.
         """
         state = {
             "format": FORMAT,
@@ -144,10 +144,7 @@ class Checkpointer:
         torch.save(state, folder / self._file)
 
     def check_finite(self, model: nn.Module, *, step: int) -> None:
-        """
-        Raises:
-            FloatingPointError: A weight that is trained is not finite.
-        """
+        """Raise `FloatingPointError` if a trained weight is not finite."""
         trained = [(name, _local(p)) for name, p in model.named_parameters() if p.requires_grad]
         bad = sorted(set(gather_object([name for name, p in trained if not torch.isfinite(p).all()])))
         if bad:
@@ -158,7 +155,7 @@ class Checkpointer:
             )
 
     def rotate(self, run_dir: Path, *, saved: Path, best: str | None) -> None:
-        """Remove the checkpoints that `save_total_limit` does not keep."""
+        """Delete the checkpoints that `save_total_limit` does not keep."""
         protected = () if best is None else [Path(best)]
         atomic.rotate(run_dir, saved=saved, keep=self._args.save_total_limit, protected=protected)
 
@@ -169,7 +166,7 @@ class Checkpointer:
         return f"place_{self._args.process_index}.pt"
 
     def load_state(self, checkpoint: Path) -> tuple[int, Any] | None:
-        """Give all parts their states back.
+        """Restore the state of all parts.
 
         Returns:
             The micro-step within the generation, and the generation's batches. `None`: the checkpoint has no state.
@@ -179,12 +176,12 @@ class Checkpointer:
                 processes.
         """
         path = checkpoint / self._file
-        if not path.is_file():  # of fewer processes; but for a generation's batches it is the same on all
+        if not path.is_file():  # saved by fewer processes; apart from a generation's batches all have the same state
             path = checkpoint / "place_0.pt"
         if not path.is_file():
             warnings.warn(
-                f"{checkpoint} has no {path.name}: training goes on from its weights, but not bit for bit, for the "
-                "place within a generation and what the credit remembers are not known.",
+                f"{checkpoint} has no {path.name}: training continues from its weights, but not bit for bit, because "
+                "the place within a generation and the state of the credit scheme are unknown.",
                 stacklevel=2,
             )
             return None

@@ -1,6 +1,6 @@
-"""The model card of a team: who plays what, how it was trained, what it reached, how to load it.
+"""The model card of a team: the policy of each agent, how it was trained, what it reached, how to load it.
 
-TRL's assumes one model, with weights at the root.
+TRL's model card assumes one model, with weights at the root.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pettingllms_trl.policies.routing import Policy, Routing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A share of episodes that succeeded in an evaluation.
+    """The success rate of an evaluation.
 
     Args:
-        name: Of the data that was played, such as `"eval"`.
-        share: From 0 to 1.
-        num: Episodes.
-        step: The optimizer step after which it was.
+        name: Name of the evaluation data, such as `"eval"`.
+        share: Share of successful episodes, from 0 to 1.
+        num: Number of episodes.
+        step: The optimizer step after which it was measured.
     """
 
     name: str
@@ -44,8 +44,8 @@ def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, 
 
     Args:
         history: `trainer.state.log_history`.
-        num_episodes: How many an evaluation plays, by what its metrics begin with, such as `"eval"`. One that lost
-            some to an environment's failures is left out: its success is of other instances.
+        num_episodes: Episodes of an evaluation, by the prefix of its metrics, such as `"eval"`. An evaluation in which
+            instances were dropped is left out, since its success rate is over other instances.
     """
     found: dict[str, Result] = {}
     for entry in history:
@@ -67,18 +67,18 @@ def team_card(
     results: Sequence[Result] = (),
     note: str = "",
 ) -> str:
-    """A README with the Hub's metadata.
+    """The text of a model card, with the Hub's metadata.
 
     Args:
-        name: Of the repository.
+        name: Name of the repository.
         environment: Name of the environment that the team was trained on.
-        routing: Who is played by what.
-        sources: For each policy with weights the id or path of the model that it is, or whose adapter it is. Paths
-            are not named, since nobody else has them.
-        tags: Of the Hub's search.
-        settings: Of the environment and of the training, by name.
-        results: Of evaluations.
-        note: What has to be said of the data that the team was trained and evaluated on, in a sentence.
+        routing: The policy of each agent.
+        sources: For each policy with weights, the id or path of its model or of its adapter's base. Paths are not
+            shown, since they exist only on this machine.
+        tags: Tags for the Hub's search.
+        settings: Settings of the environment and of the training, by name.
+        results: Results of evaluations.
+        note: A sentence about the data that the team was trained and evaluated on.
     """
     ids = {policy: source for policy, source in sources.items() if source and not Path(source).is_dir()}
     bases = list(dict.fromkeys(ids[policy.name] for policy in routing.trained if policy.name in ids))
@@ -122,7 +122,7 @@ def team_card(
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table and an empty line, or nothing if it has no rows."""
+    """A table followed by an empty line, or nothing if there are no rows."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *lines, ""] if lines else []
 
@@ -137,7 +137,7 @@ def _what(policy: Policy, source: str | None) -> str:
     frozen = "" if policy.is_trained else ", not trained"
     of = f" of `{source}`" if source else ""
     if policy.api is not None:
-        return "an API partner"
+        return "a model behind an API"
     if policy.adapter is not None:
         return f"the LoRA adapter `{policy.adapter}`{frozen}"
     return f"the base model{frozen}" if policy.is_base else f"a full model{of}{frozen}"

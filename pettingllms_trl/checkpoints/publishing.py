@@ -1,4 +1,4 @@
-"""A team's folder: a card for people, `team.json` for programs, and what an upload of a checkpoint takes along."""
+"""Writes the model card and `team.json` of a saved team, and prepares its folder for an upload to the Hub."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pettingllms_trl.policies.team import Team
 
 
 class Publisher:
-    """What a saved team says of itself.
+    """Describes a saved team.
 
     Args:
         team: Its policies.
         args: The trainer's.
         envs: The environments that it is trained on, by name.
-        environment: What they are called together.
-        label: What the data are, where that must be said: a note.
-        remembering: The agents that hold a conversation.
+        environment: One name for all of them.
+        label: A note about the data, if the environments have one.
+        agents_with_history: The agents with `history="conversation"`.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class Publisher:
         *,
         environment: str,
         label: Mapping[str, Any] | None,
-        remembering: Sequence[str],
+        agents_with_history: Sequence[str],
     ) -> None:
         self._team, self._args, self._envs = team, args, envs
-        self._environment, self._remembering = environment, remembering
+        self._environment, self._agents_with_history = environment, agents_with_history
         self._note = f"The data are {label['note']}." if label and label["note"] else ""
 
     def facts(self, *, step: int, chat_template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Who plays what, as `team.json` has it."""
+        """The policy of each agent and how it is loaded, as in `team.json`."""
         team, routing = self._team, self._team.routing
         configs = {name: team.weights_of(name).config for name in team.profiles}
         root = "adapter" if isinstance(team.model, PeftModel) else "model"
@@ -62,12 +62,12 @@ class Publisher:
                 for agent, override in team.overrides.items()
                 if routing.of_agent[agent] in configs
             },
-            remembering=dict.fromkeys(self._remembering, "conversation"),
+            histories=dict.fromkeys(self._agents_with_history, "conversation"),
             root=root if team.is_plain else None,
         )
 
     def settings(self, *, step: int) -> dict[str, Any]:
-        """What made the team: of the environment, where it says so, and of the training."""
+        """The settings of the environments, as far as they declare them, and of the training."""
         named = {
             f"env {of} {name}" if of else f"env {name}": value
             for of, pool in self._envs.items()
@@ -78,7 +78,7 @@ class Publisher:
         return {**named, **trained, "steps done": step}
 
     def add_note(self, card: Path) -> None:
-        """Say below TRL's card what the data are, where that must be said."""
+        """Append the note about the data, if there is one, to TRL's model card."""
         if self._note:
             text = card.read_text("utf-8")
             card.write_text(f"{text}\n**Trained on `{self._environment}`. {self._note}**\n", encoding="utf-8")
@@ -93,15 +93,15 @@ class Publisher:
         log_history: Sequence[Mapping[str, Any]],
         num_evaluated: Mapping[str, int],
     ) -> None:
-        """A card that says which policy plays whom, and how to load it.
+        """Write a model card with the policy of each agent and how to load it.
 
         Args:
-            card: Where to.
-            name: Of the team; `None`: that of its folder.
-            tags: For the Hub.
-            step: How many optimizer steps were done.
-            log_history: As transformers keeps it.
-            num_evaluated: Episodes of an evaluation by what its metrics begin with.
+            card: The file to write.
+            name: Name of the team; `None`: that of its folder.
+            tags: Tags for the Hub.
+            step: Number of optimizer steps done.
+            log_history: `trainer.state.log_history`.
+            num_evaluated: Episodes of an evaluation, by the prefix of its metrics.
         """
         text = team_card(
             name=name or card.parent.name,
@@ -120,12 +120,12 @@ class Publisher:
 
 
 def write_team_file(folder: Path, facts: Mapping[str, Any]) -> None:
-    """`team.json` of a saved team."""
+    """Write `team.json` of a saved team."""
     (folder / TEAM).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def copy_policies(policies: Sequence[str], checkpoint: Path, output_dir: Path) -> None:
-    """From a checkpoint to the folder that is uploaded: the policies with folders of their own, and `team.json`."""
+    """Copy the folders of policies and `team.json` from a checkpoint to the folder that is uploaded."""
     for policy in policies:
         shutil.copytree(checkpoint / policy, output_dir / policy, dirs_exist_ok=True)
     if (checkpoint / TEAM).is_file():

@@ -122,7 +122,7 @@ class RolloutRecorder:
         """Append the rows of a generation for this optimizer step.
 
         The first call leaves out what an earlier run in this folder wrote for this step and later ones: a resumed run
-        plays them again, and a new one begins anew.
+        plays them again, and a new one starts with an empty log.
         """
         file = self._folder / "episodes.jsonl"
         if not self._is_open:

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C while training: the first is noted, so that the step can end and be saved; the second ends it."""
+"""Graceful stop on SIGTERM and Ctrl-C: the first lets the step finish and be saved, the second ends the process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Self
 
 
 class StopSignals:
-    """While it is entered, the first SIGTERM or SIGINT is only noted, and the second does what it did before.
+    """A context manager that records the first SIGTERM or SIGINT and restores the previous handlers for the second.
 
-    Outside the main thread, where Python allows no handlers, and for signals that are ignored, it changes nothing.
+    It does nothing outside the main thread, where Python allows no handlers, and for signals that are ignored.
     """
 
-    ECHO = 1.0
-    """Seconds: a launcher passes on a signal that its process group got, too; that is no second one."""
+    GRACE_SECONDS = 1.0
+    """Seconds within which a repeated signal is ignored: a launcher may forward one that the whole group received."""
 
     def __init__(self) -> None:
         self.received: str | None = None
@@ -42,6 +42,6 @@ class StopSignals:
             self.received, self._at = signal.Signals(number).name, time.monotonic()
             # Past Python's buffers, which the signal may have interrupted.
             os.write(2, f"\n{self.received}: ends this step, saves and stops; once more to stop at once\n".encode())
-        elif time.monotonic() - self._at > self.ECHO:
+        elif time.monotonic() - self._at > self.GRACE_SECONDS:
             self.__exit__()
             signal.raise_signal(number)

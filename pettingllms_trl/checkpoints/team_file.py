@@ -1,12 +1,12 @@
-"""`team.json`: who plays what, in a team's folder, for programs. `pettingllms bench --team FOLDER` reads it.
+"""`team.json`: the policies of a saved team and their agents, read by `pettingllms bench --team FOLDER`.
 
     {"format": 1, "environment": "plan_path_v0", "step": 200,
      "agents": {"drafter_0": {"policy": "drafter", "history": "none", "sampling": {"temperature": 1.0, ...}}, ...},
      "policies": {"drafter": {"kind": "adapter", "folder": "drafter", "base": "Qwen/Qwen3-1.7B", "revision": null},
                   ...}}
 
-`folder` is below the team's; null where the weights are not in it. `base` is the model that an adapter stands on, or
-the model that plays without being saved.
+`folder` is relative to the team's; null if the weights are not in it. `base` is the base model of an adapter, or a
+model that is used but not saved.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def team_facts(
     routing: Routing,
     bases: Mapping[str, tuple[str, str | None]],
     sampling: Mapping[str, Mapping[str, Any]],
-    remembering: Mapping[str, str],
+    histories: Mapping[str, str],
     root: str | None = None,
 ) -> dict[str, Any]:
-    """What `team.json` says.
+    """The content of `team.json`.
 
     Args:
         environment: Name of the environment that the team was trained on.
-        step: Optimizer steps that were done.
-        routing: Who is played by what.
-        bases: For each policy with weights the id or path of the model that it is or stands on, and its revision.
-        sampling: Of each agent, as `sampling_of` has it.
-        remembering: `history` of the agents that hold a conversation.
-        root: `"model"` or `"adapter"`, where the trainer's model is saved in the team's folder itself; else None.
+        step: Number of optimizer steps done.
+        routing: The policy of each agent.
+        bases: For each policy with weights, the id or path and the revision of its model or of its adapter's base.
+        sampling: Sampling settings of each agent, see `sampling_of`.
+        histories: `history` of the agents that have one.
+        root: `"model"` or `"adapter"` if the trainer's model is saved in the team's folder itself, else None.
     """
     return {
         "format": FORMAT,
@@ -50,7 +50,7 @@ def team_facts(
         "agents": {
             agent: {
                 "policy": policy,
-                "history": remembering.get(agent, "none"),
+                "history": histories.get(agent, "none"),
                 "sampling": dict(sampling.get(agent, {})),
             }
             for agent, policy in routing.of_agent.items()
@@ -78,12 +78,12 @@ def _policy(policy: Policy, base: tuple[str, str | None], root: str | None) -> d
 
 
 def sampling_of(args: Any, override: SamplingOverrides, chat_template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """How an agent's replies are sampled in training, under the names of `pettingllms bench`.
+    """The sampling settings of an agent in training, under the names of `pettingllms bench`.
 
     Args:
         args: The trainer's.
-        override: Of the agent.
-        chat_template_kwargs: What every template is given.
+        override: The agent's sampling overrides.
+        chat_template_kwargs: Arguments of every chat template.
     """
     names = {"max_completion_length": "max_tokens"}
     fields = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length")

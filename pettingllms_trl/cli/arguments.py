@@ -1,6 +1,6 @@
 """The arguments of the commands: every field from a YAML file (`--config`) or from the command line, which wins.
 
-TRL's own parser and dataclasses, plus what TRL cannot know: the environment and who plays in it. In the YAML file
+TRL's own parser and dataclasses, plus what TRL cannot know: the environment and its policies. In the YAML file
 `env` is TRL's mapping of environment *variables*; the environment to be played is `env_id`.
 """
 
@@ -214,7 +214,8 @@ def import_packages(names: Sequence[str]) -> None:
             importlib.import_module(name)
         except ImportError as error:
             raise ImportError(
-                f"imports names {name!r}: {error}; expected a package that is installed. Install it, or mend the name."
+                f"imports names {name!r}: {error}; expected a package that is installed. Install it, or correct the "
+                "name in imports."
             ) from error
 
 
@@ -236,7 +237,8 @@ def function(field_name: str, path: str) -> Any:
         ) from error
     if not callable(found):
         raise ValueError(
-            f"{field_name} names {path!r}; expected the path of a function, such as my_module.my_function. Mend it."
+            f"{field_name} names {path!r}; expected the path of a function, such as {field_name}: "
+            "my_module.my_function."
         )
     return found
 
@@ -286,12 +288,15 @@ def _check_config(argv: Sequence[str], known: Sequence[str], lists: Sequence[str
         config = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:
         raise ValueError(
-            f"--config is {str(path)!r}: {error.strerror}; expected the path of a YAML file. Mend the path."
+            f"--config is {str(path)!r}: {error.strerror}; expected the path of a readable YAML file, such as "
+            "--config run.yaml."
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"--config is {str(path)!r}: {error}; expected YAML. Mend the file.") from error
+        raise ValueError(f"--config is {str(path)!r}: {error}; expected YAML. Fix the file.") from error
     if not isinstance(config, dict):
-        raise ValueError(f"{path} has a {type(config).__name__}; expected lines such as `env_id: ...`. Mend the file.")
+        raise ValueError(
+            f"{path} has a {type(config).__name__}; expected lines such as `env_id: ...`. Write one option per line."
+        )
     if not isinstance(config.get("env", {}), dict):
         raise ValueError(
             f"{path} has env: {config['env']!r}; TRL expected a mapping of environment variables there. The "

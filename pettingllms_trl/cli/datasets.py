@@ -10,7 +10,7 @@ from trl import ScriptArguments
 
 from pettingllms_trl.cli.arguments import TeamArguments
 from pettingllms_trl.rollout.env_checks import env_maker
-from pettingllms_trl.rollout.env_pool import COLUMN, MakeEnv
+from pettingllms_trl.rollout.env_pool import ENVIRONMENT_COLUMN, MakeEnv
 
 
 Rows: TypeAlias = Dataset | IterableDataset
@@ -42,7 +42,7 @@ def _maker(env_id: str, env_kwargs: Mapping[str, Any]) -> MakeEnv:
         make_env().close()
     except TypeError as error:
         raise TypeError(
-            f"env_kwargs is {dict(env_kwargs)}: {error}; expected settings of {env_id}. Mend or remove them."
+            f"env_kwargs is {dict(env_kwargs)}: {error}; expected settings of {env_id}. Correct or remove them."
         ) from error
     except ValueError as error:
         raise ValueError(
@@ -106,9 +106,9 @@ def in_turns(
     if rows is None:
         return None
     names = list(levels)
-    columns: dict[str, list[Any]] = {COLUMN: [names[i % len(names)] for i in range(len(rows))]}
+    columns: dict[str, list[Any]] = {ENVIRONMENT_COLUMN: [names[i % len(names)] for i in range(len(rows))]}
     if any(levels.values()):
-        of_name = ((i // len(names), levels[name]) for i, name in enumerate(columns[COLUMN]))
+        of_name = ((i // len(names), levels[name]) for i, name in enumerate(columns[ENVIRONMENT_COLUMN]))
         columns["level"] = [own[turn % len(own)] if own else None for turn, own in of_name]
     return Dataset.from_dict({**columns, **rows.to_dict()})
 
@@ -143,5 +143,5 @@ def loaded(given: ScriptArguments, split: str) -> Rows:
     except (FileNotFoundError, ConnectionError, ValueError) as error:
         raise ValueError(
             f"dataset_name is {given.dataset_name!r}, split {split!r}: {error}; expected a data set of the Hub or a "
-            "folder with files such as train.jsonl. Mend the name, or give train_seeds instead."
+            "folder with files such as train.jsonl. Correct dataset_name, or give train_seeds instead."
         ) from error

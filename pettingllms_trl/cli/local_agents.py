@@ -157,7 +157,7 @@ class Gathering:
     Args:
         answer: Answers some prompts, in whatever order; each gets its reply or an error. Once the event is set nobody
             waits for them any more.
-        most: So many at once.
+        most: Most prompts in a batch.
     """
 
     def __init__(self, answer: Callable[[Sequence[Prompt], threading.Event], None], most: int) -> None:

@@ -145,7 +145,9 @@ def only(
     known = list(dict.fromkeys(map(role_of, routing.of_agent)))
     for role in roles:
         if role not in known:
-            raise ValueError(f"roles names {role!r}; expected some of {', '.join(known)}. Mend it, or leave it out.")
+            raise ValueError(
+                f"roles names {role!r}; expected some of {', '.join(known)}. Name one of them, or leave roles out."
+            )
     of_agent = {agent: policy for agent, policy in routing.of_agent.items() if role_of(agent) in roles}
     policies = tuple(policy for policy in routing.policies if policy.name in of_agent.values())
     return Routing(policies, of_agent), [d for d in demonstrations if role_of(d.role) in roles]

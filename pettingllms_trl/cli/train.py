@@ -46,7 +46,7 @@ class TrainArguments(arguments.TeamArguments):
         adapters (`str`, *optional*):
             Folder with a folder for each adapter, as `pettingllms sft` and `save_model` leave it, to start from.
         num_trees (`int`, *optional*, defaults to `0`):
-            With `log_completions`, print so many of a logged step's episodes as trees.
+            With `log_completions`, the number of a logged step's episodes that are printed as trees.
         train_seeds (`list[int]`, *optional*):
             First seed, and the one after the last.
         train_split (`str`, *optional*):
@@ -78,7 +78,7 @@ class TrainArguments(arguments.TeamArguments):
         default=None, metadata={"help": "Folder with a folder for each adapter, to start from."}
     )
     num_trees: int = field(
-        default=0, metadata={"help": "With `log_completions`, print so many of a step's episodes as trees."}
+        default=0, metadata={"help": "With `log_completions`, how many of a step's episodes are printed as trees."}
     )
     train_seeds: list[int] | None = field(
         default=None, metadata={"help": "First seed, and the one after the last: 0 10000, or '[0, 10000]'."}

@@ -1,7 +1,7 @@
-"""Credit: decisions to advantages. A scheme is one pure function, and the trainer is blind to which.
+"""Credit schemes: compute advantages from decisions. A scheme is one pure function; the trainer does not know which.
 
-A scheme says which number a candidate is judged by, against which peers, from which baseline, on which scale. So it
-is a few lines over `values.py` (the number) and `grouping.py` (peers, baseline, scale):
+A scheme chooses the number by which a candidate is judged, its peers, the baseline and the scale. So it is a few lines
+over `values.py` (the number) and `grouping.py` (peers, baseline, scale):
 
 | scheme           | number                  | peers                      | baseline, scale        | sampling |
 |------------------|-------------------------|----------------------------|------------------------|----------|
@@ -16,15 +16,15 @@ is a few lines over `values.py` (the number) and `grouping.py` (peers, baseline,
 | `rae`            | reward; return (1)      | the role's past            | running mean, none     | both     |
 
 Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
-A scheme that is judged by the step's reward cannot teach a role that is paid at later steps only:
-docs/delayed_rewards.md has measured which can.
+A scheme that uses the step's reward cannot train a role that is paid only at later steps: docs/delayed_rewards.md has
+measured which schemes can.
 
 To add one, write a function of a sequence of `Decision` that returns, for each, one number per candidate, and give it
 to the trainer as `credit=`. Options of those above are set by `functools.partial`, `credit=partial(gigpo, gamma=1.0)`,
 or, as in a configuration file, by name: `credit={"gigpo": {"gamma": 1.0}}`.
 
-Beside them: `filters.py` says which groups are worth training on (`filters=`), `reward_weights.py` what a step's
-reward is worth once its parts are weighed anew (`alpha`, `reward_parts`).
+See also `filters.py`, which selects the groups worth training on (`filters=`), and `reward_weights.py`, which changes
+the weights of a reward's parts (`alpha`, `reward_parts`).
 """
 
 from pettingllms_trl.credit.filters import (

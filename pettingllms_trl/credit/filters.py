@@ -127,8 +127,8 @@ def rows_to_play(decisions: Sequence[Decision], kept: Kept, *, num_played: int, 
     DAPO's dynamic sampling (arXiv:2503.14476) fills the batch with prompts that teach something. It has one group a
     prompt; here a row has one for each decision of its episode, some of which are kept. So a row counts by the share
     of its decisions that stay: if r rows have n decisions and k were kept, `f = r k / n` rows are filled, and at the
-    same rate `(num_wanted - f) * num_played / f` more are needed, rounded up; at most `num_wanted` are asked for at a
-    time, and so many where none was kept. Call it again after they are played, until it says 0.
+    same rate `(num_wanted - f) * num_played / f` more are needed, rounded up; at most `num_wanted` at a time, which is
+    also the answer if none was kept. Call it again after they are played, until it returns 0.
 
     Args:
         decisions: Of all rows played so far for this batch. Rows count by `Decision.instance`, which must tell the

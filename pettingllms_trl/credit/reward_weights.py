@@ -1,8 +1,8 @@
-"""A step's reward with its named parts weighed anew (`reward_parts`), and the team's part by another `alpha`.
+"""Changes the weights of a reward's named parts (`reward_parts`) and of the team's part (`alpha`).
 
-Which candidate goes on, and what an episode returns, depend on the weights. So the rollout weighs rewards as soon as a
-step is played, for every agent (`weigh`); `weigher` checks the user's weights on one step before any training, and
-`reweighed` is for what was played before.
+Which candidate is chosen, and what an episode returns, depend on the weights. So the rollout computes every agent's
+reward right after a step (`weigh`); `weigher` checks the user's weights on one step before any training, and
+`reweighed` applies other weights to decisions that were played before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Completion, Decision
-from pettingllms_trl.rollout.branching import Branch, RewardWeigher, play_branches, start_of, weighed
+from pettingllms_trl.rollout.branching import Branch, RewardWeigher, play_branches, snapshot_of, weighed
 
 
 def weigh(
@@ -76,14 +76,14 @@ def reweighed(
     alpha: float | None = None,
     team: Collection[str] | None = None,
 ) -> list[Decision]:
-    """The decisions with each candidate's reward weighed anew, to judge by other weights what was played already.
+    """The decisions with each candidate's reward recomputed, to apply other weights to what was already played.
 
-    The candidate that went on stays the one that did, though by the new weights another may be the best. What an agent
-    was paid at the steps of others is not in its decisions, so the returns are unknown: they are NaN, continuations
-    are gone, and the schemes that need them say so.
+    The chosen candidate stays the same, though another may be the best by the new weights. What an agent was paid at
+    the steps of others is not in its decisions, so the returns are unknown: they are NaN, continuations are removed,
+    and the schemes that need them raise an error.
 
     Args:
-        decisions: As they were played.
+        decisions: The decisions as they were played.
         parts: The weight of each part by name; 1 where none is given.
         alpha: As in [`weigh`].
         team: As in [`weigh`].
@@ -105,7 +105,7 @@ def reweighed(
 
 
 def check_weights(weights: Mapping[str, float], alpha: float | None, *, known: Collection[str]) -> None:
-    """Refuse a weight that cannot be meant, before any training.
+    """Validate the weights of reward parts before any training.
 
     Args:
         weights: By the name of a part.
@@ -129,17 +129,17 @@ def check_weights(weights: Mapping[str, float], alpha: float | None, *, known: C
 def weigher(
     envs: Sequence[AECEnv], *, alpha: float | None, weights: Mapping[str, float] | None, functions: Collection[str]
 ) -> RewardWeigher | None:
-    """What weighs the rewards of a run, or `None` where they stay as the environment gives them.
+    """The function that computes the rewards of a run, or `None` if they stay as the environment gives them.
 
     Args:
-        envs: Of each kind one, just reset; an empty reply is played in it.
+        envs: One environment of each kind, just reset; an empty reply is played in it.
         alpha: Weight of the team's parts; `None` leaves them as they are.
-        weights: Of parts by name; 1 where none is given.
+        weights: Weights of parts by name; 1 where none is given.
         functions: Names of the user's reward functions, whose rewards are parts, too.
 
     Raises:
-        ValueError: A part is unknown, a weight cannot be meant, the environment weighs the team's rewards by itself or
-            does not say which they are, or its parts do not add up to its rewards.
+        ValueError: A part is unknown, a weight is not a finite number, the environment was made with an alpha of its
+            own or does not say which parts are the team's, or its parts do not add up to its rewards.
     """
     if alpha is None and not weights:
         return None
@@ -147,7 +147,7 @@ def weigher(
     steps: list[tuple[AECEnv, str, Branch]] = []
     for env in envs:
         agent = env.agent_selection
-        (branch,) = play_branches(env, agent, [Completion(ids=(), text="")], start_of(env))
+        (branch,) = play_branches(env, agent, [Completion(ids=(), text="")], snapshot_of(env))
         steps.append((env, agent, branch))
     known = [name for env, _, branch in steps for name in _known_parts(env, branch, functions)]
     check_weights(weights, alpha, known=list(dict.fromkeys(known)))
@@ -171,7 +171,7 @@ def weigher(
 
 
 def _known_parts(env: AECEnv, branch: Branch, functions: Collection[str]) -> list[str]:
-    """The parts that the environment declares; where it declares none, those of the step that was played."""
+    """The parts that the environment declares or, if it declares none, those of the step that was played."""
     declared = env.metadata.get("reward_ranges")
     if declared is None:
         declared = [name for parts in branch.parts.values() for name in parts]

@@ -1,4 +1,4 @@
-"""Policies: which weights decide for which agent, and how these weights read prompts, sample, are saved and loaded."""
+"""Policies: which weights act for which agent, how they encode prompts and sample, and how they are saved."""
 
 from pettingllms_trl.policies.routing import Policy, Routing, route
 

@@ -1,13 +1,13 @@
-"""Several LoRA adapters on one base model: attached, routed, copied.
+"""Attaches several LoRA adapters to one base model, switches between them, and copies them as KL references.
 
-Routing is by `set_adapter`, which also freezes every other adapter; PEFT would then leave them out of the optimizer
-and drop their gradients without a word (huggingface/peft#2763), so gradients are switched on again at once. Between a
-forward and its backward pass no adapter is switched: with checkpointing, the latter runs the former again.
+Routing uses `set_adapter`, which also freezes every other adapter; PEFT would then leave them out of the optimizer and
+silently drop their gradients (huggingface/peft#2763), so gradients are enabled again right away. No adapter is
+switched between a forward and its backward pass, since with gradient checkpointing the latter runs the former again.
 
-`ModuleCache` keeps what a walk through a model's modules finds, for an optimizer step. A walk takes as long as a small
-model's own arithmetic, and a pass needs several: which layers carry adapters, whose attention is to be told of a
-layout, whether all modules are in training mode. All is forgotten after every step, so that a callback may put other
-modules in.
+`ModuleCache` keeps the results of traversing a model's modules for the duration of an optimizer step. A traversal
+takes as long as a small model's own arithmetic, and a pass needs several: which layers carry adapters, which attention
+layers need the packed layout, whether all modules are in training mode. The cache is cleared after every step, so that
+a callback may replace modules.
 """
 
 from __future__ import annotations
@@ -39,38 +39,39 @@ TRAINING = attrgetter("training")
 
 
 class ModuleCache:
-    """Walks through models, each once until it is forgotten."""
+    """Caches the results of traversing models, until it is invalidated."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[nn.Module, Callable[..., Any]], Any] = {}
 
     def of(self, model: nn.Module, find: Callable[[nn.Module], Found]) -> Found:
-        """What `find` finds in a model, now or before."""
+        """The result of `find` for a model, computed at most once."""
         key = (model, find)
         if key not in self._found:
             self._found[key] = find(model)
         found: Found = self._found[key]
         return found
 
-    def forget(self) -> None:
-        """All that was found: from here on models may have changed."""
+    def invalidate(self) -> None:
+        """Forget all results, since models may have changed."""
         self._found.clear()
 
 
 def modules_of(model: nn.Module) -> tuple[nn.Module, ...]:
-    """The model and all that is in it."""
+    """The model and all its submodules."""
     return tuple(model.modules())
 
 
 @contextmanager
 def training(model: nn.Module, modules: tuple[nn.Module, ...]) -> Iterator[None]:
-    """A model in training mode, whose `train()`, where it has nothing to do, does nothing.
+    """Put a model into training mode and make further calls of `train()` cheap inside the block.
 
-    transformers calls it before every pass, and it goes through all modules.
+    transformers calls `train()` before every pass, which traverses all modules. Here it does nothing if all modules
+    are in training mode already.
 
     Args:
-        model: Any.
-        modules: As `modules_of` gave them.
+        model: Any model.
+        modules: The result of `modules_of`.
     """
     plain = model.train
 
@@ -96,13 +97,13 @@ def attach_adapters(
     *,
     trained: Sequence[str] | None = None,
 ) -> PeftModel:
-    """The model with an adapter of each name: those that a given `PeftModel` already carries are kept.
+    """The model with an adapter of each name; adapters that a given `PeftModel` already has are kept.
 
     Args:
-        model: A base model, or a `PeftModel` whose adapters bear these names.
+        model: A base model, or a `PeftModel` whose adapters have these names.
         adapters: At least one name.
-        config: Of the adapters to be made. `None`: rank 16, alpha 32, every linear layer but the head.
-        trained: Those that are to be trained. `None`: all.
+        config: Configuration of new adapters. `None`: rank 16, alpha 32, every linear layer but the head.
+        trained: Names of the adapters to train. `None`: all.
 
     Raises:
         ValueError: A name is that of one of the model's modules, or an adapter is on the model's head.
@@ -133,22 +134,21 @@ def attach_adapters(
 
 
 def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
-    """Route the next forward pass through `adapter`, and keep the gradients of all trained ones switched on."""
+    """Route the next forward pass through `adapter`, and keep the gradients of all trained adapters enabled."""
     model.set_adapter(adapter, inference_mode=adapter not in trained)
     if trained:
         model.set_requires_grad(list(trained), True)
 
 
 class Switch:
-    """`activate` for pass after pass of one model, where PEFT goes through all its modules and all adapters' weights.
+    """A faster `activate` for many switches of one model, where PEFT traverses all modules and all adapters' weights.
 
-    Which weights have gradients does not depend on which adapter is active, so a name in each layer is all that
-    differs. `activate` does it the first time, where something else has changed since, and where layers are of a kind
-    that does more.
+    Which weights have gradients does not depend on the active adapter, so only a name in each layer changes. It falls
+    back to `activate` the first time, after any other change, and for layers that override `set_adapter`.
 
     Args:
-        model: None of its layers are replaced as long as this is used.
-        trained: Names of the adapters that are.
+        model: A model whose layers are not replaced while this is in use.
+        trained: Names of the trained adapters.
     """
 
     def __init__(self, model: PeftModel, trained: Sequence[str]) -> None:
@@ -175,7 +175,7 @@ class Switch:
         self._gradients = [(p, p.requires_grad) for p in own.values()]
 
     def _is_as_it_was(self) -> bool:
-        """Whether nobody has frozen or merged anything since."""
+        """Whether nothing was frozen or merged since the last `activate`."""
         return (
             bool(self._gradients)
             and all(p.requires_grad is before for p, before in self._gradients)
@@ -185,7 +185,7 @@ class Switch:
 
 @contextmanager
 def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> Iterator[None]:
-    """Forward passes inside go through another adapter, or through the bare base; afterwards all is as it was."""
+    """Route forward passes inside the block through another adapter, or through the base without any."""
     before = model.active_adapters[0]
     try:
         if adapter is None:
@@ -199,7 +199,7 @@ def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> 
 
 
 def keep_reference(model: PeftModel, adapter: str) -> str:
-    """Add a frozen copy of an adapter as it is now. Returns the copy's name."""
+    """Add a frozen copy of an adapter's current weights. Returns the copy's name."""
     name = REFERENCE + adapter
     config = copy.deepcopy(model.peft_config[adapter])
     if isinstance(config, LoraConfig):

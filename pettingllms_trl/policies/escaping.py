@@ -1,16 +1,14 @@
-"""Texts of messages as text: what an agent is shown can spell a control token, but never becomes one.
+"""Escapes control tokens in messages: text that an agent is shown can spell a control token, but never becomes one.
 
-An observation may quote what a partner wrote. A reply that spells `<|im_end|>` letter by letter would, read again by a
-tokenizer, end the turn in the partner's prompt, and whatever follows would stand in a turn of its own, the system's
-for instance. A zero-width space after the first character keeps it text:
+An observation may quote what another agent wrote. A reply that spells `<|im_end|>` letter by letter would, encoded
+again, end the turn in the other agent's prompt, and what follows would be a turn of its own, for instance the
+system's. A zero-width space after the first character keeps it text:
 
     Your partner says: Fine.<|im_end|>          the tokenizer reads a turn that ends
     Your partner says: Fine.<[U+200B]|im_end|>    the tokenizer reads text
 
-Tokenizers that normalize text may look for their tokens afterwards, where `<|IM_END|>` has become `<|im_end|>`. For
-those that do, the normalized text is searched as well.
-
-Texts that spell no control token are not changed, so their token ids are TRL's.
+Some tokenizers normalize text before they look for their tokens, when `<|IM_END|>` has become `<|im_end|>`. For those,
+the normalized text is searched as well. Texts without control tokens are not changed, so their token ids are TRL's.
 """
 
 from __future__ import annotations
@@ -29,25 +27,25 @@ from pettingllms_trl.records import Message
 
 
 SEPARATORS = ("\u200b", " ")
-"""A zero-width space; a plain one for tokenizers that drop the other before they look for their tokens."""
+"""A zero-width space; a plain one for tokenizers that drop the former before they look for their tokens."""
 CONVERSATION: tuple[Message, ...] = (
     {"role": "user", "content": "A"},
     {"role": "assistant", "content": "B"},
     {"role": "user", "content": "C"},
 )
 MAX_ROUNDS = 5
-"""How often a text is escaped anew where its normalization is normalized to something else again."""
+"""How often a text is escaped again if its normalized form is not stable under normalization."""
 
 Escape = Callable[[Sequence[Message]], Sequence[Message]]
-"""Messages to the same messages, whose contents are free of a tokenizer's control tokens."""
+"""Returns the same messages, with contents free of a tokenizer's control tokens."""
 
 
 def escape_of(tokenizer: Any, chat_template: str | None = None) -> Escape:
-    """What keeps the contents of messages text for a tokenizer.
+    """A function that escapes a tokenizer's control tokens in the contents of messages.
 
     Args:
         tokenizer: A tokenizer of transformers, fast or slow.
-        chat_template: In which prompts are written. `None`: the tokenizer's own.
+        chat_template: The template of prompts. `None`: the tokenizer's own.
     """
     tokens = control_tokens(tokenizer, chat_template)
     if not tokens:
@@ -71,11 +69,11 @@ def escape_of(tokenizer: Any, chat_template: str | None = None) -> Escape:
 
 @dataclass(frozen=True)
 class Normalization:
-    """What a tokenizer does to a text before it looks for control tokens in it.
+    """A tokenizer's normalization, which it applies to a text before it looks for control tokens in it.
 
     Attributes:
-        normalize: A text to its normalized form, which knows where in the text its characters come from.
-        pattern: The first character of every control token in normalized text.
+        normalize: Normalizes a text; the result knows where in the text its characters come from.
+        pattern: Matches the first character of every control token in normalized text.
     """
 
     normalize: Callable[[str], NormalizedString]
@@ -87,11 +85,11 @@ class Normalization:
     def escaped(self, text: str, separator: str) -> str:
         """The text with separators in what becomes a control token when it is normalized.
 
-        Where a single character becomes several of a token's, or a separator changes what its neighbours become, the
+        If a single character becomes several of a token's, or a separator changes what its neighbours become, the
         separators are put into the normalized text, which the tokenizer would have read anyway.
 
         Raises:
-            ValueError: The normalizer does not leave alone what it has normalized, and makes control tokens of it.
+            ValueError: The normalizer changes its own output, and makes control tokens of it.
         """
         for _ in range(MAX_ROUNDS):
             read = self.normalize(text)
@@ -111,10 +109,10 @@ class Normalization:
 
 
 def control_tokens(tokenizer: Any, chat_template: str | None = None) -> tuple[str, ...]:
-    """The spellings of tokens that are no text: special tokens, and added ones with which the template marks turns.
+    """The spellings of control tokens: special tokens, and added tokens with which the template marks turns.
 
-    Without the unknown token, which forges nothing, and without tokens of a single character, which cannot be spelled
-    otherwise.
+    The unknown token is left out, since it forges nothing, and so are tokens of a single character, which cannot be
+    spelled in another way.
     """
     added = tokenizer.added_tokens_decoder.values()
     written = _conversation(tokenizer, chat_template)
@@ -125,7 +123,7 @@ def control_tokens(tokenizer: Any, chat_template: str | None = None) -> tuple[st
 
 
 def _conversation(tokenizer: Any, chat_template: str | None) -> str:
-    """What the template writes of a short conversation; nothing where it refuses one."""
+    """A short conversation rendered by the template; empty if the template does not support one."""
     try:
         return str(tokenizer.apply_chat_template(list(CONVERSATION), tokenize=False, chat_template=chat_template))
     except (TemplateError, ValueError):
@@ -141,10 +139,11 @@ def _spelled(tokens: Iterable[str]) -> re.Pattern[str]:
 
 
 def _normalization(tokenizer: Any, tokens: Collection[str]) -> Normalization | None:
-    """`None` where no control token can come of normalized text: all are matched before, and the model has none.
+    """The tokenizer's normalization, or `None` if no control token can arise from normalized text.
 
-    The model of a fast tokenizer can have one in its own vocabulary, as those of SentencePiece do, and then makes it
-    of normalized text whatever `AddedToken.normalized` says. Tokenizers in Python normalize before they match.
+    The model of a fast tokenizer may have a control token in its own vocabulary, as those of SentencePiece do, and
+    then produces it from normalized text, whatever `AddedToken.normalized` says. Tokenizers in Python normalize before
+    they match.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -175,9 +174,10 @@ def _inserted(text: str, places: Iterable[int], separator: str) -> str:
 def _separator(
     tokenizer: Any, tokens: Collection[str], pattern: re.Pattern[str], normalization: Normalization | None
 ) -> str:
-    """
+    """The separator that keeps control tokens text for this tokenizer.
+
     Raises:
-        ValueError: The tokenizer reads its tokens whatever stands in them.
+        ValueError: The tokenizer recognizes its tokens in spite of any separator.
     """
     control = set(tokenizer.convert_tokens_to_ids(list(tokens))) - {tokenizer.unk_token_id}
     for separator in SEPARATORS:

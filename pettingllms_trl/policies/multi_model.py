@@ -1,8 +1,8 @@
-"""One model that is several: what a `Trainer` takes for its model where policies have full models of their own.
+"""`MultiPolicyModel`: several full models as the one model of a `Trainer`, for policies with weights of their own.
 
-The trainer keeps one optimizer, one checkpoint, one gradient for all; a forward pass goes to the model that is active.
+The trainer keeps one optimizer and one checkpoint for all; a forward pass goes to the active model.
 
-    team = TeamModel({"base": peft_model, "planner": qwen, "coder": llama})
+    team = MultiPolicyModel({"base": peft_model, "planner": qwen, "coder": llama})
     team.active = "planner"
     team(input_ids=...)  # qwen's; the others get no gradient
 """
@@ -21,11 +21,11 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 
 class MultiPolicyModel(PreTrainedModel):
-    """Models of any architecture, of which one at a time is active.
+    """Models of any architecture, one of which is active at a time.
 
     Args:
-        models: By name, at least one. The first is active, and the config is a copy of its config: what a trainer
-            asks it for (a model's type, a hub id) has no better answer.
+        models: By name, at least one. The first is active, and the config is a copy of its config, since a trainer
+            reads a single model type and Hub id from it.
     """
 
     config_class = PreTrainedConfig
@@ -70,7 +70,7 @@ class MultiPolicyModel(PreTrainedModel):
         return self.active_model.get_output_embeddings()
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:
-        """Each model to a folder of its name."""
+        """Save each model to a folder of its name."""
         model: Any
         for name, model in self.models.items():
             model.save_pretrained(Path(save_directory) / name, **kwargs)

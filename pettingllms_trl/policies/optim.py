@@ -1,4 +1,4 @@
-"""Learning rates and gradient clipping, policy by policy, in one optimizer."""
+"""A learning rate and gradient clipping for each policy, within one optimizer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def split_groups(
     """Split an optimizer's parameter groups by policy, each with its own learning rate.
 
     Args:
-        optimizer: Not yet prepared by accelerate.
+        optimizer: An optimizer not yet prepared by accelerate.
         trained: All policies whose parameters it has.
-        parameters_of: A policy to its parameters.
-        learning_rate: Of policies that have none of their own.
+        parameters_of: Returns a policy's parameters.
+        learning_rate: Learning rate of policies without one of their own.
     """
     groups = []
     for policy in trained:
@@ -41,11 +41,11 @@ def clip_by_policy(
 
     Args:
         trained: The policies.
-        parameters_of: A policy to its parameters.
-        max_grad_norm: Of policies that have none of their own.
+        parameters_of: Returns a policy's parameters.
+        max_grad_norm: Largest norm for policies without one of their own.
 
     Returns:
-        The norms before clipping, of the policies that something taught in this step.
+        The norms before clipping, of the policies with gradients in this step.
     """
     norms = {}
     for policy in trained:

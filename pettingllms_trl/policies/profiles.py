@@ -1,4 +1,7 @@
-"""How a policy reads and writes tokens. `GRPOTrainer` keeps one of each of these; a team has one for each policy."""
+"""Policy profiles: tokenizer, special tokens, generation config and beta of each policy.
+
+`GRPOTrainer` has one of each of these as attributes; a team has one for each policy.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ class PolicyProfile:
     """Attributes of `GRPOTrainer` while a policy is active.
 
     Args:
-        processing_class: Its tokenizer, or a processor that has it.
-        tokenizer: With the chat template in which its prompts are written.
-        eos_token_ids: Each ends a completion.
+        processing_class: The policy's tokenizer, or a processor that contains it.
+        tokenizer: The tokenizer, with the chat template of its prompts.
+        eos_token_ids: Token ids that end a completion.
         generation_config: The trainer's, with the special tokens of this tokenizer.
         beta: Weight of the KL divergence.
-        ref_model: What it is taken to; `None`: nothing, or what TRL finds by itself.
-        router_aux_loss_coef: Of the load balance of a mixture of experts, 0 for other models.
-        aux_loss_enabled: Whether that is in the loss.
+        ref_model: The reference of the KL divergence; `None`: none, or the one that TRL determines.
+        router_aux_loss_coef: Weight of a mixture of experts' load-balancing loss, 0 for other models.
+        aux_loss_enabled: Whether that loss is used.
     """
 
     processing_class: Any
@@ -45,12 +48,12 @@ def tokenizer_of(
     """A policy's tokenizer: the one it was given, else its model's.
 
     Args:
-        policy: One with weights.
-        default: Of the trainer's model.
-        load: From an id or path.
+        policy: A policy with weights.
+        default: The tokenizer of the trainer's model.
+        load: Loads a tokenizer from an id or path.
 
     Raises:
-        ValueError: Its model is an object that does not say where it is from.
+        ValueError: Its model is an object without the id or path it was loaded from.
     """
     if policy.tokenizer is not None:
         return load(policy.tokenizer) if isinstance(policy.tokenizer, str) else policy.tokenizer
@@ -66,7 +69,7 @@ def tokenizer_of(
 
 
 def check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises `ValueError` where an agent's messages cannot be written as a prompt."""
+    """Raise `ValueError` for a tokenizer without a chat template."""
     if tokenizer.chat_template is None:
         raise ValueError(
             "the tokenizer has no chat template, so an agent's messages cannot be written as a prompt. Use a chat "
@@ -75,13 +78,13 @@ def check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def eos_token_ids(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """What ends a completion: the tokenizer's own, and those that the model declares, such as an end of turn."""
+    """Token ids that end a completion: the tokenizer's, and those that the model declares, such as an end of turn."""
     declared = model.generation_config.eos_token_id
     declared = [] if declared is None else [declared] if isinstance(declared, int) else list(declared)
     return declared if tokenizer.eos_token_id in declared else [tokenizer.eos_token_id, *declared]
 
 
-def agree(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def set_special_tokens(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Give a model the special tokens of its tokenizer, as `GRPOTrainer` and `Trainer` do for their one model."""
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -96,8 +99,10 @@ def generation_config(
     """TRL's generation settings with the special tokens of another tokenizer.
 
     Args:
-        args: The trainer's, of which `generation_kwargs` override all else.
-        kwargs: What TRL made of `args` for its one model.
+        args: The trainer's; its `generation_kwargs` override all else.
+        kwargs: TRL's generation settings for its one model.
+        tokenizer: The other tokenizer.
+        eos_token_ids: Token ids that end a completion.
     """
     special = {
         "pad_token_id": tokenizer.pad_token_id,
@@ -108,9 +113,10 @@ def generation_config(
 
 
 def router_loss(model: PreTrainedModel | PeftModel, coefficient: float | None) -> tuple[float, bool]:
-    """The coefficient of a mixture of experts' load balance, and whether it is in the loss.
+    """The coefficient of a mixture of experts' load-balancing loss, and whether that loss is used.
 
     Args:
+        model: Any model.
         coefficient: `args.router_aux_loss_coef`; `None`: the model's own.
     """
     config = model.config.get_text_config()

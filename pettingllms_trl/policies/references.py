@@ -1,7 +1,7 @@
-"""References that follow their policies (`sync_ref_model`, TR-DPO, arXiv:2404.09656), each its own.
+"""Moving KL references: each follows its policy (`sync_ref_model`, TR-DPO, arXiv:2404.09656).
 
-TRL moves one, of a full model, and a run that is resumed starts from the first one again. Here every policy with
-weights of its own has a reference of its own, and a checkpoint holds where they are.
+TRL moves the reference of its one full model, and a resumed run starts from the initial one again. Here every policy
+with its own weights has its own reference, and checkpoints save them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from pettingllms_trl.policies.routing import Routing
 
 
 def check_moving(routing: Routing, args: MultiAgentGRPOConfig, *, has_adapter: bool) -> None:
-    """Refuse references that cannot follow.
+    """Validate `sync_ref_model`.
 
     Args:
-        has_adapter: The trainer's model is, or becomes, one with an adapter that PEFT named.
+        routing: The policy of each agent.
+        args: The trainer's.
+        has_adapter: Whether the trainer's model has, or gets, an adapter with PEFT's default name.
 
     Raises:
-        ValueError: There are none, or they are adapters.
+        ValueError: There are no references, or they are adapters.
     """
     if not args.sync_ref_model:
         return
@@ -44,11 +46,11 @@ def check_moving(routing: Routing, args: MultiAgentGRPOConfig, *, has_adapter: b
 
 
 class MovingReferences:
-    """The references of all trained policies with a KL term, where they follow.
+    """The moving references of all trained policies with a KL term.
 
     Args:
         references: A full model for each of these policies.
-        weights_of: A policy's name to its weights of now.
+        weights_of: Returns a policy's current weights, by its name.
         alpha: How far a reference moves towards them, TR-DPO's mixup alpha.
         saves: Whether this process writes checkpoints; on the others the state is empty.
     """
@@ -65,7 +67,7 @@ class MovingReferences:
         self._alpha, self._saves = alpha, saves
 
     def move(self) -> None:
-        """Once, every reference a step towards its policy."""
+        """Move every reference one step towards its policy."""
         for name, reference in self._references.items():
             SyncRefModelCallback.sync_target_model(self._weights_of(name), reference, self._alpha)
 
@@ -74,7 +76,7 @@ class MovingReferences:
         return {name: reference.state_dict() for name, reference in self._references.items()} if self._saves else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there; other processes than the first are sent what it has."""
+        """Restore the references; the first process sends its state to the others."""
         for name, reference in self._references.items():
             if name in state:
                 reference.load_state_dict(state[name])
@@ -89,6 +91,6 @@ class MovesReferences(TrainerCallback):
         self._references = references
 
     def on_step_end(self, args: MultiAgentGRPOConfig, state: Any, control: Any, **kwargs: Any) -> None:
-        """Called by transformers."""
+        """Move the references; called by transformers."""
         if state.global_step % args.ref_model_sync_steps == 0:
             self._references.move()

@@ -1,9 +1,9 @@
-"""What a chat template puts between a reply and the next one: the end of the turn, the new message, the next prompt.
+"""Bridges a conversation to its next turn: appends what the chat template puts between a reply and the next one.
 
-The template is asked to write a short conversation in which the reply is a mark, and what follows the mark is encoded.
-So it does not matter what the template does to earlier turns (Qwen3's drops their thinking, others add a system
-message): these stay as they were sampled. The reply's own tokens are never touched: if it ended as the template ends a
-turn, that is not written a second time; if it was cut off, it is closed so.
+The template renders a short conversation with a marker as the reply, and what follows the marker is encoded. So it
+does not matter how the template changes earlier turns (Qwen3's drops their thinking, others add a system message):
+these stay as they were sampled. The reply's own tokens never change: if it ended with the template's end of turn, that
+is not added again; if it was truncated, the end of turn is appended.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SECOND: Message = {"role": "user", "content": "QUESTION-a2b8e4"}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TurnBridge:
-    """Goes on with a conversation in tokens; see `pettingllms_trl.rollout.prompts.Follow`.
+    """Extends a conversation by a message, in tokens; see `pettingllms_trl.rollout.prompts.Follow`.
 
     Args:
-        render: Messages to the text of a prompt, by the chat template.
-        encode: Text to token ids, adding none.
-        special: Token ids that stand for no text: with one of them a turn can end.
+        render: Renders messages to the text of a prompt with the chat template.
+        encode: Encodes text to token ids, without adding special ones.
+        special: Special token ids, with which a turn can end.
         longest: Most tokens of a prompt.
     """
 
@@ -39,27 +39,28 @@ class TurnBridge:
     special: Collection[int]
     longest: int | None = None
 
-    def __call__(self, spoken: Sequence[int], message: Message) -> tuple[int, ...] | None:
-        """The ids so far, the reply included, and a message: to the prompt's. `None`: more than `longest`."""
-        between = self.encode(self._after_the_mark([FIRST, REPLY, message]))
-        ids = (*spoken, *between[self._num_said(spoken, between) :])
+    def __call__(self, previous_ids: Sequence[int], message: Message) -> tuple[int, ...] | None:
+        """The next prompt's ids, from those so far, reply included, and a message; `None` if over `longest`."""
+        bridge = self.encode(self._after_the_mark([FIRST, REPLY, message]))
+        ids = (*previous_ids, *bridge[self._num_already_sampled(previous_ids, bridge) :])
         return None if self.longest is not None and len(ids) > self.longest else ids
 
-    def _num_said(self, spoken: Sequence[int], between: Sequence[int]) -> int:
-        """With how many of the tokens that end a turn the reply has ended itself: mostly 1, or 0 if it was cut off."""
-        end = list(takewhile(self.special.__contains__, between))
-        said = range(min(len(end), len(spoken)), 0, -1)
-        return next((n for n in said if list(spoken[-n:]) == end[:n]), 0)
+    def _num_already_sampled(self, previous_ids: Sequence[int], bridge: Sequence[int]) -> int:
+        """How many of the tokens that end a turn the reply ends with: usually 1, or 0 if it was truncated."""
+        end = list(takewhile(self.special.__contains__, bridge))
+        lengths = range(min(len(end), len(previous_ids)), 0, -1)
+        return next((n for n in lengths if list(previous_ids[-n:]) == end[:n]), 0)
 
     def _after_the_mark(self, messages: list[Message]) -> str:
         return self.render(messages).partition(MARK)[2]
 
     def check(self, policy: str) -> None:
-        """
+        """Validate that conversations can be extended with this template.
+
         Raises:
-            ValueError: The template is not one whose conversations can be gone on with; it says why.
+            ValueError: They cannot. The message says why.
         """
-        why = self._objection()
+        why = self._reason_unsupported()
         if why:
             raise ValueError(
                 f"history='conversation' for policy {policy!r}, whose chat template {why}. Expected one that writes "
@@ -67,7 +68,7 @@ class TurnBridge:
                 "template (processing_class.chat_template), or leave history='none'."
             )
 
-    def _objection(self) -> str:
+    def _reason_unsupported(self) -> str:
         try:
             text = self.render([FIRST, REPLY, SECOND])
             longer = self._after_the_mark([FIRST, {**REPLY, "content": "Nothing."}, FIRST, REPLY, SECOND])

@@ -1,4 +1,4 @@
-"""Which policy decides for which agent. No weights here: `weights.py` has those.
+"""Resolves the user's `policies=` to a policy for each agent. Holds no weights: see `weights.py`.
 
 | `policies=`                                    | meaning                                                           |
 |------------------------------------------------|-------------------------------------------------------------------|
@@ -44,18 +44,18 @@ Api = Callable[[list[Message]], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What decides for one or several agents. With neither `adapter`, `model` nor `api`: the trainer's model itself.
+    """A policy of one or several agents. With neither `adapter`, `model` nor `api` it is the trainer's model itself.
 
     Args:
         adapter: Name of a LoRA adapter on the trainer's model; also the policy's name.
-        model: Id, path or object of a full model of its own, perhaps of another architecture. An object that several
-            policies are given is copied for each.
-        api: A function from messages to a reply, such as a `chat_api.ChatApi`. It is called `args.num_threads` at a
-            time; what it raises ends the run, so let it retry what is worth retrying. Never trained.
-        name: Of the policy in metrics and its folder on disk, where it is no adapter. Empty: the agent or role that
+        model: Id, path or object of a full model of its own, possibly of another architecture. An object that is given
+            to several policies is copied for each.
+        api: A function from messages to a reply, such as an OpenAI-compatible client (`engines/api.py`). Up to
+            `args.num_threads` calls run concurrently. An exception ends the run, so retry inside. Never trained.
+        name: Name of the policy in metrics and of its folder, unless it is an adapter. Empty: the agent or role that
             it was first given to.
-        tokenizer: Of this policy, with its chat template: an object, id or path. `None`: that of its model.
-        trainable: `False`: a frozen partner. It has no gradient and no optimizer state, plays without dropout, and
+        tokenizer: The policy's tokenizer, with its chat template: an object, id or path. `None`: that of its model.
+        trainable: `False` freezes the policy: it has no gradient and no optimizer state, plays without dropout, and
             its decisions are never trained on.
         learning_rate: Peak learning rate. `None`: `args.learning_rate`. The scheduler acts on both.
         max_grad_norm: Largest gradient norm. `None`: `args.max_grad_norm`.
@@ -98,7 +98,10 @@ class Policy:
                     "Leave one of them out."
                 )
             if value < 0 or (setting == "max_grad_norm" and value == 0):
-                raise ValueError(f"a Policy has {setting}={value}, expected a positive number. Mend it.")
+                raise ValueError(
+                    f"a Policy has {setting}={value}, expected a positive number. Change it, or leave it out for "
+                    f"args.{setting}."
+                )
         if self.api is not None and self.tokenizer is not None:
             raise ValueError("a Policy has an api and a tokenizer, but an api is given text. Leave the tokenizer out.")
         if not self.name and self.model is None and self.api is None:
@@ -116,7 +119,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Who is played by what.
+    """The policies of a run, and which agent uses which.
 
     Args:
         policies: The distinct policies, each with its name, in the order of the agents that first use them.
@@ -132,7 +135,7 @@ class Routing:
 
     @property
     def partners(self) -> tuple[str, ...]:
-        """Agents whose policy is not trained."""
+        """Agents whose policy is frozen or an API."""
         trained = {policy.name for policy in self.trained}
         return tuple(agent for agent, name in self.of_agent.items() if name not in trained)
 
@@ -156,7 +159,7 @@ class Routing:
 
     @property
     def uses_model(self) -> bool:
-        """Whether any policy is the trainer's model or stands on it."""
+        """Whether any policy is the trainer's model or an adapter on it."""
         return bool(self.adapters) or self.base is not None
 
 
@@ -173,14 +176,14 @@ def route(
     `Policy` objects without a name are two policies, even if their settings are equal.
 
     Args:
-        policies: A layout, or a table by agent or role.
-        agents: Of the environment.
-        model: What `"full"` makes copies of.
-        tokenizer: Of `model`.
+        policies: The name of a layout, or a mapping by agent or role.
+        agents: The environment's agents.
+        model: The model that `"full"` copies.
+        tokenizer: The tokenizer of `model`.
 
     Raises:
-        ValueError: An unknown layout, an agent or role that the environment does not have, an agent left out, one
-            name for two policies, a name that cannot be carried, or adapters on a base that is trained itself.
+        ValueError: An unknown layout, an agent or role that the environment does not have, an agent without a policy,
+            one name for two policies, an invalid name, or adapters on a base that is itself trained.
     """
     table = _table(policies, agents, model, tokenizer)
     _check_keys(table, agents)
@@ -233,7 +236,10 @@ def _table(
         return {role: role for role in roles}
     if policies == "full":
         if model is None:
-            raise ValueError("policies='full' trains a copy of the model for each role, but model is None. Give one.")
+            raise ValueError(
+                "policies='full' trains a copy of the model for each role, but model is None. Set "
+                "model='Qwen/Qwen3-0.6B', say."
+            )
         return {role: Policy(name=role, model=model, tokenizer=tokenizer) for role in roles}
     raise ValueError(
         f"policies={policies!r}, expected 'shared', 'lora', 'full', or a dict from agents or roles to adapters or "

@@ -1,9 +1,9 @@
-"""How the requests of single roles differ from the configuration: in temperature, nucleus, length, stop words.
+"""Sampling overrides of single agents or roles (`role_sampling`): temperature, nucleus, length, stop words.
 
     MultiAgentGRPOConfig(..., role_sampling={"planner": {"temperature": 0.7, "stop": ["\\n\\n"]}})
 
-The loss divides a policy's logits by one temperature: that at which its tokens were sampled, or the update would not
-be of the policy that played. Agents who share a policy that is trained therefore share the temperature, too.
+The loss divides a policy's logits by the temperature at which its tokens were sampled; otherwise it would update
+another policy than the one that played. Agents that share a trained policy therefore share the temperature, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def of_agents(overrides: Mapping[str, SamplingOverrides], agents: Sequence[str])
     """Each agent's overrides: its own, else those of its role, else none.
 
     Raises:
-        ValueError: Overrides for nobody.
+        ValueError: An override names no agent or role.
     """
     known = {*agents, *map(role_of, agents)}
     for name in overrides:
@@ -39,7 +39,7 @@ def of_agents(overrides: Mapping[str, SamplingOverrides], agents: Sequence[str])
 
 
 def temperatures(of_agent: Mapping[str, SamplingOverrides], routing: Routing, default: float) -> dict[str, float]:
-    """What the loss divides the logits of each policy by that has weights here.
+    """The sampling temperature of each policy with weights here, by which the loss divides its logits.
 
     Raises:
         ValueError: Agents of one trained policy sample at different temperatures.
@@ -62,16 +62,16 @@ def temperatures(of_agent: Mapping[str, SamplingOverrides], routing: Routing, de
 
 
 def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routing) -> None:
-    """Refuse overrides that the run cannot meet.
+    """Validate the sampling overrides.
 
     Args:
         args: The trainer's.
-        overrides: As `parse` gave them.
-        routing: Who is played by what.
+        overrides: The result of `parse`.
+        routing: The policy of each agent.
 
     Raises:
-        ValueError: They are for nobody or for an API, ask for two temperatures of one trained policy, or have stop
-            words where completions that do not end with the model's own token are left out of the loss.
+        ValueError: Overrides name no agent, or one behind an API, give two temperatures to one trained policy, or have
+            stop words while completions without an end-of-sequence token are masked out of the loss.
     """
     own = of_agents(overrides, list(routing.of_agent))
     temperatures(own, routing, args.temperature)
@@ -98,8 +98,8 @@ def before_stop(text: str, stop: Sequence[str]) -> str:
 
 
 def up_to_stop(ids: Sequence[int], stop: Sequence[str], decode: Decode) -> Sequence[int]:
-    """The ids up to the first after which the text has a stop word, that one included: where a sampler that looks for
-    the words after every token would have ended."""
+    """The ids up to and including the first after which the text contains a stop word: where a sampler that checks
+    after every token would have stopped."""
 
     def stops(number: int) -> bool:
         text = decode(ids[:number])

@@ -1,12 +1,12 @@
-"""Which policies learn in which generation: all of them, in turns, or as a function of the user's says.
+"""Schedules: which policies are trained in which generation, such as one after the other.
 
     schedule = Alternate(("drafter", "planner"), every=5)  # five generations each, the drafter first
 
-A schedule is a function from the number of a generation, counted from 0, to the names of the policies that learn from
-it. It follows from the number alone, so a resumed run goes on where it was. The others play with the weights that they
-have now, and answer each prompt once, as a frozen partner does: nobody learns from a choice among their candidates.
-They have no gradient, so that neither weights nor the optimizer's moments move, nor does weight decay shrink them. A
-learning-rate scheduler goes by optimizer steps, whoever learns in them.
+A schedule is a function from the number of a generation, counted from 0, to the names of the policies that are trained
+on it. It depends on that number alone, so a resumed run continues it. The other policies play with their current
+weights and answer each prompt once, like frozen agents, since no policy learns from their candidates. They get no
+gradient, so that neither their weights nor the optimizer's moments change, nor does weight decay shrink them. The
+learning-rate scheduler counts optimizer steps, whichever policy is trained in them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pettingllms_trl.policies.routing import Policy
 
 
 Schedule = Callable[[int], Collection[str]]
-"""The number of a generation, from 0, to the names of the policies that learn from it."""
+"""From the number of a generation, counted from 0, to the names of the policies that are trained on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternate:
-    """Policies take turns.
+    """Trains one policy after the other, in turn.
 
     Args:
         order: Names of policies, in the order of their turns.
         every: Generations of a turn.
 
     Raises:
-        ValueError: There is nobody, or a turn has no generation.
+        ValueError: `order` is empty, or `every` is less than 1.
     """
 
     order: Sequence[str]
@@ -45,18 +45,20 @@ class Alternate:
             raise ValueError(f"every is {self.every}; expected a number of generations of at least 1.")
 
     def __call__(self, generation: int) -> tuple[str, ...]:
-        """Whose turn it is."""
+        """The policy that is trained on this generation."""
         return (self.order[generation // self.every % len(self.order)],)
 
 
 def learners(schedule: Schedule, generation: int, trained: Sequence[str]) -> tuple[str, ...]:
-    """Who learns from a generation, in the order of `trained`.
+    """The policies that are trained on a generation, in the order of `trained`.
 
     Args:
+        schedule: The schedule.
+        generation: Number of the generation, from 0.
         trained: Names of the policies that are trained at all.
 
     Raises:
-        ValueError: The schedule names nobody, or one that is not trained.
+        ValueError: The schedule names no policy, or one that is not trained.
     """
     names = schedule(generation)
     if isinstance(names, str) or not names or any(name not in trained for name in names):
@@ -80,7 +82,7 @@ def learning(schedule: Schedule | None, generation: int, trained: Sequence[Polic
 
 
 def check_windows(gradient_accumulation_steps: int, micro_steps_per_generation: int) -> None:
-    """Refuse optimizer steps that reach over generations of different learners.
+    """Validate that no optimizer step spans two generations, which may train different policies.
 
     Raises:
         ValueError: A generation's micro-steps are not a whole number of optimizer steps.

@@ -1,15 +1,15 @@
-"""`Team`: the weights of all policies of a run, and which of them forward passes go to.
+"""`Team`: owns the weights of all policies of a run, and routes forward passes to one of them.
 
 | what                            | how                                                                              |
 |---------------------------------|----------------------------------------------------------------------------------|
 | one Trainer, one optimizer      | a `PeftModel` with adapters, or a `MultiPolicyModel` of full models              |
 | tokenizer, special tokens, beta | attributes of `GRPOTrainer`, set when a policy becomes active (`profiles.py`)    |
-| temperature                     | of a role's sampling, and of the loss's logits with it (`sampling.py`)           |
-| KL reference                    | of a fresh adapter the base, of any other policy a frozen copy of its weights    |
-| learning rate, clipping         | each policy's own (`optim.py`)                                                   |
-| folder                          | `<dir>/<policy>/`, loaded alone by `from_pretrained`, with its tokenizer         |
+| temperature                     | the same for a role's sampling and for the loss's logits (`sampling.py`)         |
+| KL reference                    | the base for a new adapter, a frozen copy of the weights for other policies      |
+| learning rate, clipping         | one for each policy (`optim.py`)                                                 |
+| folder                          | `<dir>/<policy>/`, which `from_pretrained` loads alone, with its tokenizer       |
 
-Where one model plays all (`policies="shared"`), all of this is TRL's own, and its weights are at the root.
+With one model for all agents (`policies="shared"`) all of this is TRL's own, and its weights are at the root.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from pettingllms_trl.role_sampling import parse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForTRL:
-    """What TRL's constructor is given.
+    """Arguments for TRL's constructor.
 
     Args:
         model, processing_class, peft_config, quantization_config: Its arguments.
-        hidden: Fields of the configuration that are not left to it, and what it finds in their place.
+        hidden: Fields of the configuration that TRL must not see, with the values that it sees instead.
     """
 
     model: Any
@@ -57,10 +57,13 @@ class ForTRL:
 
 
 class Team:
-    """See the head of this file. Made before TRL's trainer; `prepare` gives what that is made of, `attach` takes it.
+    """The policies of a run and their weights.
+
+    It is created before TRL's trainer: `prepare` returns the arguments of TRL's constructor, and `attach` takes the
+    trainer that TRL has made.
 
     Args:
-        routing: Who is played by what.
+        routing: The policy of each agent.
         args: The trainer's.
     """
 
@@ -68,14 +71,14 @@ class Team:
         self.routing = routing
         self.policies: dict[str, Policy] = {policy.name: policy for policy in routing.policies}
         self.is_plain = not (routing.adapters or routing.full)
-        """Whether one model plays all."""
+        """Whether one model plays all agents."""
         self.overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
         self.temperatures = sampling.temperatures(self.overrides, routing, args.temperature)
-        self.walks = ModuleCache()
+        self.module_cache = ModuleCache()
         self.profiles: Mapping[str, PolicyProfile] = {}
-        """Of each policy with weights here."""
+        """The profile of each policy with weights here."""
         self.active = ""
-        """The policy that forward passes go to."""
+        """Name of the policy that forward passes go to."""
         self._args = args
         self._betas = {policy.name: args.beta if policy.beta is None else policy.beta for policy in routing.trained}
         self._tokenizer_from: Callable[[str], PreTrainedTokenizerBase]
@@ -94,10 +97,9 @@ class Team:
         peft_config: PeftConfig | None,
         quantization_config: Any,
     ) -> ForTRL:
-        """Load what TRL does not, and put adapters and models together.
+        """Load the models that TRL does not load, and assemble adapters and models.
 
-        Args:
-            model: As in [`MultiAgentGRPOTrainer`], as are the others.
+        The arguments are those of [`MultiAgentGRPOTrainer`].
         """
         routing, args = self.routing, self._args
         _check_settings(routing, args, processing_class)
@@ -117,8 +119,8 @@ class Team:
             hidden["temperature"] = self.temperatures[BASE]
         else:
             if any(isinstance(each, str) for each in (model, *(policy.model for policy in routing.full))):
-                hidden["model_init_kwargs"] = None  # models are loaded with them here; TRL would say it ignores them
-            # Seeded before adapters are drawn, or equal seeds start from different ones (huggingface/trl#6688).
+                hidden["model_init_kwargs"] = None  # used here to load models; TRL would warn that it ignores them
+            # Seeded before adapters are initialized, or equal seeds would differ (huggingface/trl#6688).
             set_seed(args.seed)
             assembled = weights.assemble(
                 routing,
@@ -146,18 +148,18 @@ class Team:
         of_trl: PolicyProfile,
         generation_kwargs: dict[str, Any],
     ) -> None:
-        """Take the trainer that TRL has made.
+        """Attach the team to the trainer that TRL has made.
 
         Args:
-            wrapped: The trainer's model, which accelerate may put others around.
+            wrapped: Returns the trainer's model, which accelerate may have wrapped.
             accelerator: The trainer's.
-            of_trl: What TRL derived from its model and tokenizer.
-            generation_kwargs: As TRL gives them to `generate`.
+            of_trl: The profile that TRL derived from its model and tokenizer.
+            generation_kwargs: TRL's arguments of `generate`.
         """
         self._wrapped, self._accelerator = wrapped, accelerator
         model = wrapped()
         if isinstance(model, MultiPolicyModel):
-            # TRL has put a fused head on the container, which would scale every model's logits as the first one's.
+            # TRL has put a fused head on the container, which would use the first model's temperature for all.
             del model.forward
             for name, each in model.models.items():
                 _fuse(each, self.temperatures.get(name) or self._args.temperature, "log_probs", "entropy")
@@ -185,7 +187,7 @@ class Team:
         model = weights.weights_of(self._wrapped(), policy)
         eos_token_ids = profiles.eos_token_ids(model, tokenizer)
         if policy.tokenizer is None or policy.adapter is None:  # an adapter's own is not its base's
-            profiles.agree(model, tokenizer)
+            profiles.set_special_tokens(model, tokenizer)
         coefficient, enabled = profiles.router_loss(model, self._args.router_aux_loss_coef)
         return PolicyProfile(
             processing_class=tokenizer,
@@ -201,16 +203,16 @@ class Team:
 
     @property
     def model(self) -> weights.Model:
-        """The trainer's model without what accelerate puts around one, for which it looks in every module."""
+        """The trainer's model without accelerate's wrappers. Unwrapping traverses all modules, so it is avoided."""
         model = self._wrapped()
         is_bare = isinstance(model, PreTrainedModel | PeftModel)
         return model if is_bare else self._accelerator.unwrap_model(model)
 
     def activate(self, name: str) -> PolicyProfile:
-        """Forward passes go to this policy from now on. Returns how it reads and writes tokens."""
+        """Route forward passes to this policy from now on. Returns its profile."""
         self.active = name
         model, policy = self.model, self.policies[name]
-        weights.route_to(model, policy, lambda carrier: self.walks.of(carrier, self._switch_of))
+        weights.route_to(model, policy, lambda carrier: self.module_cache.of(carrier, self._switch_of))
         if self._heads and policy.adapter is not None:
             weights.weights_of(model, policy).get_base_model().forward = self._heads[self.temperatures[name]]
         return self.profiles[name]
@@ -219,16 +221,16 @@ class Team:
         return Switch(model, self.routing.trained_adapters)
 
     def weights_of(self, name: str) -> weights.Model:
-        """The model of a policy; of adapters, the one that carries them."""
+        """The model of a policy; for an adapter, the model that carries it."""
         return weights.weights_of(self.model, self.policies[name])
 
     def parameters_of(self, policy: Policy) -> list[nn.Parameter]:
-        """What is trained of a policy."""
+        """The trainable parameters of a policy."""
         return weights.parameters_of(self.model, policy)
 
     @contextmanager
     def in_eval_mode(self) -> Iterator[None]:
-        """The trainer's model without dropout meanwhile."""
+        """Temporarily put the trainer's model into evaluation mode, without dropout."""
         wrapped = self._wrapped()
         training = wrapped.training
         wrapped.eval()
@@ -239,7 +241,7 @@ class Team:
 
     @contextmanager
     def as_frozen(self, policy: Policy) -> Iterator[None]:
-        """A frozen policy plays without dropout; one that is the base, without the adapters of others."""
+        """Play a frozen policy: without dropout and, if it is the base, without the adapters of others."""
         with self.in_eval_mode():
             if policy.is_base and self.routing.adapters:
                 with acting_as(self.weights_of(policy.name), None, self.routing.trained_adapters):
@@ -250,7 +252,7 @@ class Team:
     # ---- References -----------------------------------------------------------------------------------------------
 
     def _make_references(self) -> dict[str, Callable[..., Any]]:
-        """What TRL takes each policy's KL divergence to: a function of a batch that it calls as a model."""
+        """The reference model of each policy's KL divergence, as TRL calls it."""
         ready: dict[tuple[int, float], Any] = {}
         taken: set[int] = set()
         references: dict[str, Callable[..., Any]] = {}
@@ -259,7 +261,7 @@ class Team:
                 references[name] = partial(self._forward_as, name, reference)
                 continue
             key = (id(reference), self.temperatures[name])
-            if key not in ready:  # shared, but by policies of two temperatures
+            if key not in ready:  # a reference may be shared by policies with different temperatures
                 own = copy.deepcopy(reference) if id(reference) in taken else reference
                 ready[key] = self._make_ready(own, self.temperatures[name])
                 taken.add(id(reference))
@@ -267,7 +269,7 @@ class Team:
         return references
 
     def _make_ready(self, reference: PreTrainedModel, temperature: float) -> Any:
-        """A copy of a full model, prepared as TRL's constructor does its reference."""
+        """Prepare the copy of a full model as TRL's constructor prepares its reference."""
         if self._args.disable_dropout:
             disable_dropout_in_model(reference)
         _fuse(reference, temperature, "log_probs")
@@ -283,15 +285,15 @@ class Team:
             return self._wrapped()(**inputs)
 
     def _make_heads(self) -> dict[float, Callable[..., Any]]:
-        """The forward of the model that adapters share, for each temperature that they sample at; none where it is
-        everywhere that of the configuration, for which TRL has made it."""
+        """The forward method of the model that adapters share, for each sampling temperature; empty if all use that
+        of the configuration, for which TRL has made it."""
         standing = [policy for policy in self.routing.policies if policy.adapter is not None]
         temperatures = {self.temperatures[policy.name] for policy in standing}
         if temperatures <= {self._args.temperature}:
             return {}
         base = weights.weights_of(self._wrapped(), standing[0]).get_base_model()
         heads = {}
-        for temperature in sorted(temperatures):  # each on top of those before, which it leaves unasked
+        for temperature in sorted(temperatures):  # each wraps the previous one, which it does not call
             add_fused_lm_head(
                 base,
                 temperature=temperature,
@@ -308,8 +310,8 @@ def _fuse(model: Any, temperature: float, *outputs: str) -> None:
 
 
 @contextmanager
-def instead(args: MultiAgentGRPOConfig, **values: Any) -> Iterator[None]:
-    """Other arguments for a while: to hide from TRL's constructor what is not left to it."""
+def override_args(args: MultiAgentGRPOConfig, **values: Any) -> Iterator[None]:
+    """Temporarily change arguments, to hide from TRL's constructor the settings that are handled here."""
     before = {name: getattr(args, name) for name in values}
     for name, value in values.items():
         setattr(args, name, value)

@@ -1,12 +1,12 @@
-"""Each policy's weights: put together for the trainer, found again, written to a folder of their own and read back.
+"""Assembles the policies' weights into the trainer's model, finds each policy's weights in it, saves and loads them.
 
-| policies                              | the trainer's model                                       |
-|---------------------------------------|-----------------------------------------------------------|
-| the model itself (and APIs)           | as it was given; TRL's constructor does it all            |
-| adapters, the base without any        | a `PeftModel` with an adapter for each                    |
+| policies                              | the trainer's model                                              |
+|---------------------------------------|------------------------------------------------------------------|
+| the model itself (and APIs)           | as given; TRL's constructor prepares it                          |
+| adapters, the base without any        | a `PeftModel` with an adapter for each                           |
 | any with a full model of its own      | a `MultiPolicyModel`: those models, and "base" where it is used  |
 
-Models and tokenizers of the Hub or of a folder are loaded as TRL's constructor loads its own.
+Models and tokenizers are loaded from the Hub or a folder in the same way as by TRL's constructor.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from pettingllms_trl.policies.routing import BASE, Policy, Routing
 def load_model(
     args: MultiAgentGRPOConfig, own: Any, quantization_config: Any, source: str, is_base: bool, *, several: bool
 ) -> PreTrainedModel:
-    """A model of the Hub or a folder, as TRL loads one; `own` is the trainer's, whose revision is no other model's."""
+    """Load a model as TRL does; `own` is the trainer's model, the only one to which `revision` applies."""
     kwargs = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
     if source != own:
         kwargs.pop("revision", None)
     if is_base and quantization_config is not None:
         kwargs["quantization_config"] = quantization_config
-    if several:  # or the first would be spread over all devices
+    if several:  # otherwise the first would be spread over all devices
         kwargs.setdefault("device_map", None)
     if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):  # as TRL; "auto" fails there
         kwargs["device_map"] = None
@@ -46,12 +46,12 @@ def load_model(
 
 
 def source_of(model: Any) -> str:
-    """The id or path that a model is, or was loaded from."""
+    """The id or path of a model, or the one it was loaded from."""
     return model if isinstance(model, str) else get_config_model_id(model.config)
 
 
 def load_tokenizer(args: MultiAgentGRPOConfig, own: Any, source: str) -> PreTrainedTokenizerBase:
-    """A tokenizer of the Hub or a folder, as TRL loads one; `own` is the trainer's model, as for `load_model`."""
+    """Load a tokenizer as TRL does; `own` is the trainer's model, as for `load_model`."""
     revision = (args.model_init_kwargs or {}).get("revision") if source == own else None
     return AutoTokenizer.from_pretrained(
         source,
@@ -64,24 +64,24 @@ def load_tokenizer(args: MultiAgentGRPOConfig, own: Any, source: str) -> PreTrai
 
 Model: TypeAlias = PreTrainedModel | PeftModel
 Reference: TypeAlias = PreTrainedModel | str | None
-"""The weights a policy started with: a model; an adapter beside its own; `None`: the base without any adapter."""
+"""A policy's initial weights: a full model, the name of a frozen adapter, or `None` for the base without adapters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assembled:
-    """A model for the trainer, and the reference of each policy that is to have one, by its name."""
+    """The trainer's model, and the references of policies with a KL term, by the policy's name."""
 
     model: Model
     references: Mapping[str, Reference]
 
 
 def check(routing: Routing, model: str | Model | None, peft_config: PeftConfig | None, quantization: Any) -> None:
-    """Refuse what cannot be put together, before anything is loaded.
+    """Validate the model and the configurations before anything is loaded.
 
     Raises:
         TypeError: A model is neither an id, a path nor a `PreTrainedModel`.
-        ValueError: The model is missing or used by nobody, a frozen adapter is not there, or a configuration is of
-            adapters that nobody has.
+        ValueError: The model is missing or unused, a frozen adapter does not exist, or there is a configuration for
+            adapters that no policy has.
     """
     for policy in routing.full:
         if isinstance(policy.model, PeftModel) or not isinstance(policy.model, str | PreTrainedModel):
@@ -130,15 +130,15 @@ def assemble(
     with_reference: Collection[str],
     share_references: bool = True,
 ) -> Assembled:
-    """Load what is named, copy what several policies were given, attach adapters; frozen models get no gradients.
+    """Load models, copy those that several policies share, attach adapters, and freeze what is not trained.
 
     Args:
-        routing: As `check` let it pass; with an adapter or a full model.
-        model: The trainer's: the base of adapters.
-        peft_config: Of adapters to be made.
-        load: `(id or path, is_base)` to a model.
-        with_reference: Names of policies whose starting weights are kept.
-        share_references: Those that start from the same full model share one copy.
+        routing: A routing that `check` accepted, with an adapter or a full model.
+        model: The trainer's model: the base of adapters.
+        peft_config: Configuration of new adapters.
+        load: Loads a model from `(id or path, is_base)`.
+        with_reference: Names of policies whose initial weights are kept.
+        share_references: Whether policies that start from the same full model share one reference.
     """
     taken: set[int] = set()
 
@@ -150,7 +150,7 @@ def assemble(
         return again(source, source, is_base=is_base) if repeated else source
 
     def again(source: str | Model, model: Model, *, is_base: bool) -> Model:
-        """A copy of a model as it started; one that ZeRO-3 has spread over the processes cannot be copied."""
+        """A copy of a model's initial weights; a model that ZeRO-3 has partitioned is loaded again instead."""
         if not any(hasattr(p, "ds_id") for p in model.parameters()):
             return copy.deepcopy(model)
         if isinstance(source, str):
@@ -191,17 +191,19 @@ def assemble(
 
 
 def weights_of(model: Model, policy: Policy) -> Model:
-    """The model that a policy is, or whose adapter it is."""
+    """The model of a policy, or the one that carries its adapter."""
     if not isinstance(model, MultiPolicyModel):
         return model
     return model.models[BASE if policy.model is None else policy.name]
 
 
 def route_to(model: Model, policy: Policy, switch_of: Callable[[PeftModel], Switch]) -> None:
-    """Send the next forward passes to a policy's weights.
+    """Route the next forward passes to a policy's weights.
 
     Args:
-        switch_of: Of a model with adapters.
+        model: The trainer's.
+        policy: The policy.
+        switch_of: Returns the adapter switch of a model.
     """
     if isinstance(model, MultiPolicyModel):
         model.active = BASE if policy.model is None else policy.name
@@ -220,7 +222,7 @@ def parameters_of(model: Model, policy: Policy) -> list[nn.Parameter]:
 
 
 def _of_adapter(model: Model, adapter: str) -> set[int]:
-    """Ids of an adapter's tensors: what PEFT holds under its name, in a dict of adapters in each layer."""
+    """Ids of an adapter's tensors, which PEFT keeps under its name in a dict in each layer."""
     held = [m[adapter] for m in model.modules() if isinstance(m, nn.ModuleDict | nn.ParameterDict) and adapter in m]
     return {id(p) for each in held for p in (each.parameters() if isinstance(each, nn.Module) else [each])}
 
@@ -228,10 +230,13 @@ def _of_adapter(model: Model, adapter: str) -> set[int]:
 def save(
     model: Model, policies: Sequence[Policy], folder: Path, state_dict: Mapping[str, torch.Tensor] | None = None
 ) -> None:
-    """Each policy to `folder/<name>`, from where `from_pretrained` or `PeftModel.from_pretrained` loads it alone.
+    """Save each policy to `folder/<name>`, from where `from_pretrained` or `PeftModel.from_pretrained` loads it.
 
     Args:
-        state_dict: Of `model`, where its parameters are spread over processes. `None`: its own.
+        model: The trainer's.
+        policies: The policies to save.
+        folder: Where to.
+        state_dict: State of `model`, if its parameters are partitioned over processes. `None`: its own.
     """
     for policy in policies:
         weights, place = weights_of(model, policy), folder / policy.name
@@ -244,10 +249,10 @@ def save(
 
 
 def restore(model: Model, policies: Sequence[Policy], folder: Path) -> None:
-    """Read back what `save` wrote, into the same model.
+    """Load what `save` wrote into the same model.
 
     Raises:
-        ValueError: A policy has no weights there, or of another kind. None was read.
+        ValueError: A policy has no weights there, or weights of another kind. Nothing was loaded then.
     """
     for policy in policies:
         kind = "config.json" if policy.adapter is None else "adapter_config.json"
@@ -263,7 +268,7 @@ def restore(model: Model, policies: Sequence[Policy], folder: Path) -> None:
     for policy in policies:
         weights, place = weights_of(model, policy), folder / policy.name
         if policy.adapter is None:
-            # Through from_pretrained, which knows shards, tied weights and names that changed.
+            # Through from_pretrained, which handles shards, tied weights and renamed parameters.
             saved = type(weights).from_pretrained(place, dtype=weights.dtype)
             weights.load_state_dict(saved.state_dict())
         else:
@@ -275,6 +280,6 @@ def _frozen(model: Model) -> Model:
 
 
 def _part(state_dict: Mapping[str, torch.Tensor], model: Model, weights: Model) -> dict[str, torch.Tensor]:
-    """Those of a model's tensors that are a part's, by the names they have there."""
+    """The entries of a model's state dict that belong to one of its parts, by their names in that part."""
     prefix = next(f"{name}." if name else "" for name, module in model.named_modules() if module is weights)
     return {name.removeprefix(prefix): value for name, value in state_dict.items() if name.startswith(prefix)}

@@ -1,4 +1,7 @@
-"""Rollouts: from rows of the data set and an engine to episodes with all their candidates. Loads no model library."""
+"""Rollouts: plays rows of the data set with an engine and returns episodes with all their candidates.
+
+Loads no model library.
+"""
 
 from pettingllms_trl.rollout.play import Rollout, merge, play
 

@@ -1,9 +1,9 @@
-"""Whether an environment can be branched: checked with a few steps when a trainer is made that branches it.
+"""Checks with a few steps, when a trainer is created, that its environments can be branched.
 
 A branch that is not exact gives candidates wrong rewards without any error: a copy that restarts the game, a client
-whose copy talks to the same session, a wrapper that is not put back. So a short episode is played, and at each of its
-decisions the environment is branched as in training and compared with what it was before, and with what the same reply
-led to when it was first played.
+whose copy talks to the same session, a wrapper that is not restored. So a short episode is played, and at each of its
+decisions the environment is branched as in training and compared with its state before, and with the state that the
+same reply led to the first time.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from pettingllms_trl.rollout.env_state import SavedState, View, is_other, look, 
 
 
 ATTEMPTS = 8
-"""Episodes that are tried where, with `crash_reward`, a reply may crash the environment."""
+"""Episodes that are tried if replies crash the environment and there is a `crash_reward`."""
 REPLIES = ("0", "1", "a", "")
-"""What agents reply in every second episode, the others being of samples of their action spaces."""
+"""Replies of every second episode; those of the others are sampled from the action spaces."""
 SAMPLES, NUMBERS, WORDS = 3, 4, 8
-"""How many replies are tried for one that makes a difference: samples, numbers and words that the agent is shown."""
+"""How many replies are tried to find one that changes the state: samples, and numbers and words of the observation."""
 REPLAYS = 2
-"""How often a reply is played again: a state that is shared with its snapshot shows the second time."""
+"""How often a reply is replayed: a state that is shared with its snapshot only shows the second time."""
 FRESH = 5
-"""Fresh environments that tell chance from a state that is not put back."""
+"""Fresh environments that are compared, to distinguish randomness from a state that is not restored."""
 
 EPISODES = 'sampling="parallel" (with credit="grpo", or another that compares episodes)'
 
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """What environments are branched for.
+    """Why environments are branched.
 
     Args:
-        settings: The settings that need it, as they are: `sampling='tree'`.
-        remedy: What to set in their place.
+        settings: The settings that need it, with their values: `sampling='tree'`.
+        remedy: What to set instead.
         crash_reward: As in [`MultiAgentGRPOConfig`].
     """
 
@@ -57,13 +57,13 @@ class Branching:
     def of(
         cls, *, sampling: str, num_continuations: int, crash_reward: float | None, trains: bool = True
     ) -> Branching | None:
-        """`None` where no environment is branched: evaluation, and training with `sampling="parallel"` alone."""
-        instead = {
+        """`None` if no environment is branched: in evaluation, and in training with `sampling="parallel"` alone."""
+        remedies = {
             f"sampling={sampling!r}": EPISODES if trains and sampling == "tree" else "",
             f"num_continuations={num_continuations}": "num_continuations=0" if trains and num_continuations else "",
             f"crash_reward={crash_reward}": "crash_reward=None" if crash_reward is not None else "",
         }
-        needed = {setting: other for setting, other in instead.items() if other}
+        needed = {setting: other for setting, other in remedies.items() if other}
         return cls(" and ".join(needed), " and ".join(needed.values()), crash_reward) if needed else None
 
 
@@ -72,31 +72,30 @@ class _NotBranched(Exception):
 
 
 class _Differs(_NotBranched):
-    """A reply led elsewhere when it was played again."""
+    """A reply led to another state when it was played again."""
 
 
 class _Crash(Exception):
-    """What an environment raised when it was stepped."""
+    """An error that an environment raised when it was stepped."""
 
 
-def check_branching(env: AECEnv, renew: Callable[[], AECEnv], branching: Branching) -> AECEnv:
-    """Play a short episode; check at each decision that a branch begins in its state, and moves nothing but itself.
+def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branching) -> AECEnv:
+    """Play a short episode and check at each decision that a branch starts in its state and changes nothing else.
 
-    A reply is a sample of the agent's action space: a `str` as it is, anything else (the number of a move) written as
-    one, since replies are text. Until two replies lead to different states, further samples are tried, and where they
-    are `str` the last numbers and words that the agent is shown. The environment is left as it was, and so are
-    Python's and NumPy's random numbers.
+    A reply is a sample of the agent's action space, converted to `str`, since replies are text. Until two replies lead
+    to different states, further samples are tried and, if they are `str`, the last numbers and words of the
+    observation. The environment and the random states of Python and NumPy are left unchanged.
 
-    Warns where no reply made a difference, and where fresh environments differ after the same replies: then chance
-    cannot be told from a branch that is not exact.
+    Warns if no reply made a difference, and if fresh environments differ after the same replies: then randomness
+    cannot be distinguished from a branch that is not exact.
 
     Args:
-        env: Just reset.
-        renew: Makes another one, just reset alike, where this one is not to be played on.
-        branching: What it is branched for. With a `crash_reward`, replies that crash it are passed over.
+        env: An environment, just reset.
+        replace: Makes another environment, reset the same way, if the given one cannot be used further.
+        branching: Why it is branched. With a `crash_reward`, replies that crash it are skipped.
 
     Returns:
-        An environment just reset: the one given, or a fresh one.
+        An environment just reset: the given one or a fresh one.
 
     Raises:
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.
@@ -108,15 +107,15 @@ def check_branching(env: AECEnv, renew: Callable[[], AECEnv], branching: Branchi
             try:
                 has_moved = _play(env, attempt, actions)
             except _NotBranched as error:
-                if isinstance(error, _Differs) and _is_random(renew, actions):
+                if isinstance(error, _Differs) and _is_random(replace, actions):
                     _warn(
                         f"the environment {name!r} leads elsewhere when the same replies are played again, even when "
-                        f"it is made anew and reset with the same seed, so whether it can be branched was not fully "
+                        f"it is newly made and reset with the same seed, so whether it can be branched was not fully "
                         f"checked, and the replies that {branching.settings} compares are not equally lucky. Draw all "
                         "random numbers from a generator that reset(seed) seeds and that its state includes, or set "
                         f"{branching.remedy}."
                     )
-                    return _renewed(env, renew)
+                    return _replaced(env, replace)
                 raise ValueError(
                     f"the environment {name!r} cannot be branched, which {branching.settings} needs: {error}. Set "
                     f"{branching.remedy}, or give the environment snapshot() and restore() (or the wrapper that keeps "
@@ -129,7 +128,7 @@ def check_branching(env: AECEnv, renew: Callable[[], AECEnv], branching: Branchi
                         "to a number below any return, which a reply that crashes the environment is then given; or "
                         "have the environment accept every text."
                     ) from crash.__cause__
-                env = _renewed(env, renew)
+                env = _replaced(env, replace)
             else:
                 if not has_moved:
                     _warn(
@@ -149,22 +148,22 @@ def _warn(message: str) -> None:
     warnings.warn(message, stacklevel=3)
 
 
-def _renewed(env: AECEnv, renew: Callable[[], AECEnv]) -> AECEnv:
-    with suppress(Exception):  # it may have crashed, and fail in this, too
+def _replaced(env: AECEnv, replace: Callable[[], AECEnv]) -> AECEnv:
+    with suppress(Exception):  # it may have crashed, and this may fail, too
         env.close()
-    return renew()
+    return replace()
 
 
 def _play(env: AECEnv, attempt: int, actions: list[str | None]) -> bool:
-    """An episode of a decision more than there are agents, so that all of them have acted before the last branch.
+    """Play an episode with one decision more than there are agents, so that all have acted before the last branch.
 
     Args:
-        env: Just reset.
-        attempt: From which the replies follow.
-        actions: To be filled with what is stepped, up to the error if one is raised.
+        env: An environment, just reset.
+        attempt: Determines the replies.
+        actions: Filled with the actions that are stepped, up to the error if one is raised.
 
     Returns:
-        Whether a reply was seen to make a difference.
+        Whether two replies led to different states.
     """
     first, view = _saved(env), view_of(env)
     now = env if first is not None else _copied(env, view)
@@ -184,7 +183,7 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """The state of an environment in which replies are played, and the random numbers that each of them then meets."""
+    """The state in which replies are played, and the random states that each of them starts with."""
 
     env: AECEnv
     view: View
@@ -199,7 +198,8 @@ class _Decision:
     def play(self, reply: str, *, is_first: bool = False, is_last: bool = False) -> AECEnv:
         """The environment after a reply.
 
-        As in training, it is not put back before the first reply, and, if it is copied, the last is played on itself.
+        As in training, it is not restored before the first reply, and an environment that is copied is itself stepped
+        with the last reply.
         """
         random.setstate(self.random)
         np.random.set_state(self.numpy_random)  # noqa: NPY002
@@ -219,7 +219,7 @@ class _Decision:
         return twin
 
     def replay(self, reply: str, expected: View, *, is_last: bool) -> AECEnv:
-        """The same where that reply was played before: it is to lead to the same."""
+        """Play a reply again, which must lead to the same state as before."""
         for k in range(REPLAYS):
             later = self.play(reply, is_last=is_last and k == REPLAYS - 1)
             _compare(
@@ -234,10 +234,10 @@ class _Decision:
 
 
 def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) -> tuple[AECEnv, bool]:
-    """The environment after one of the replies, and whether they make a difference.
+    """The environment after one of the replies, and whether the replies lead to different states.
 
-    They are played until one ends the episode or leads elsewhere than the first. A later reply that crashes the
-    environment is passed over.
+    They are played until one ends the episode or leads to another state than the first. A later reply that crashes the
+    environment is skipped.
     """
     decision = _Decision.of(env)
     ends: dict[str, View] = {}
@@ -263,14 +263,14 @@ def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) ->
     return later, has_ended or len(ends) > 1
 
 
-def _is_random(renew: Callable[[], AECEnv], actions: Sequence[str | None]) -> bool:
-    """Whether environments that are made and stepped alike, and never branched, differ."""
+def _is_random(replace: Callable[[], AECEnv], actions: Sequence[str | None]) -> bool:
+    """Whether environments that are made and stepped the same way, without branching, differ."""
     first: View | None = None
     before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
     for _ in range(FRESH):
         random.setstate(before)
         np.random.set_state(numpy_before)  # noqa: NPY002
-        env = renew()
+        env = replace()
         try:
             for action in actions:
                 env.step(action)
@@ -285,7 +285,7 @@ def _is_random(renew: Callable[[], AECEnv], actions: Sequence[str | None]) -> bo
 
 
 def _replies(env: AECEnv, attempt: int) -> list[str]:
-    """Different replies of the acting agent, the first to be played in any case."""
+    """Different replies of the acting agent; the first is always played."""
     samples = [_sample(env, seed=attempt + ATTEMPTS * k) for k in range(SAMPLES)]
     replies = [str(sample) for sample in samples]
     if attempt % 2:
@@ -330,7 +330,7 @@ def _step(env: AECEnv, reply: str | None) -> None:
 
 
 def _compare(env: AECEnv, expected: View, what: str, error: type[_NotBranched] = _NotBranched) -> None:
-    """Raise an error where an environment is not as it is expected to be."""
+    """Raise `error` if an environment's state is not the expected one."""
     found = look(env)
     for name, value in expected.items():
         if not data_equivalence(found.get(name), value, exact=True):
@@ -342,7 +342,7 @@ def _is_done(env: AECEnv, agent: str) -> bool:
 
 
 def _sample(env: AECEnv, *, seed: int) -> Any:
-    """A sample of the acting agent's action space; its own random numbers are not used."""
+    """A sample of the acting agent's action space, which leaves the space's random state unchanged."""
     try:
         space = copy.deepcopy(env.action_space(env.agent_selection))
         space.seed(seed)

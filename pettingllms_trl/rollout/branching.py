@@ -1,4 +1,4 @@
-"""What each candidate of a decision leads to, all of them played from the same state."""
+"""Branches of a decision: each candidate stepped from the same state, with its rewards and the state it reaches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pettingllms_trl.rollout.env_state import SavedState, save_state
 
 
 class RewardWeigher(Protocol):
-    """A step's reward, weighed anew, of its parts by name; `team` names those that all agents share, if known."""
+    """Computes a step's reward from its parts by name; `team` names those that all agents share, if known."""
 
     def __call__(
         self, reward: float, parts: Mapping[str, float], /, *, team: Collection[str] | None = None
@@ -24,21 +24,21 @@ class RewardWeigher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What a candidate led to: every agent's reward, the outcome so far, and the state it reached.
+    """The result of stepping one candidate: every agent's reward, the outcome so far, and the state it reached.
 
-    That state is saved, or, of an environment that cannot be put back, it is that of a copy. Where the candidate
-    `crashed` the environment, it is the state before.
+    The state is saved if the environment can be restored; otherwise the branch has its own copy of the environment. If
+    the candidate `crashed` the environment, it is the state before the step.
 
     Args:
         candidate: What was played, with the reward of the agent that acted.
-        rewards: Of the step, by agent.
-        outcome: The environment's account.
+        rewards: Rewards of the step, by agent.
+        outcome: The environment's `infos[agent]["outcome"]`.
         over: Whether the episode has ended.
-        saved: The state, of an environment that can be put back.
-        copy: The environment, of any other.
+        saved: The state, if the environment can be restored.
+        copy: The environment, if it cannot.
         parts: The rewards' named parts, by agent (`infos[agent]["rewards"]`), as the environment gave them.
-        team: Names of those that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
-        crashed: Whether the candidate is to blame for a crash, see `crashes.py`.
+        team: Names of the parts that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
+        crashed: Whether the candidate caused a crash, see `stepping.py`.
     """
 
     candidate: Candidate
@@ -52,7 +52,7 @@ class Branch:
     crashed: bool = False
 
     def resume(self, env: AECEnv) -> AECEnv:
-        """An environment in that state: the one given, put back, or the copy."""
+        """An environment in that state: the given one, restored, or the branch's copy."""
         if self.copy is not None:
             return self.copy
         assert self.saved is not None
@@ -64,17 +64,17 @@ class StateSnapshot(NamedTuple):
     """The state in which an agent decides."""
 
     saved: SavedState | None
-    """To be restored; `None` where the environment is copied instead."""
+    """The state to restore; `None` if the environment is copied instead."""
     digest: str | None
-    """Of the state; `None` where the environment has no `state_hash`."""
+    """Digest of the state; `None` if the environment has no `state_hash`."""
 
 
-def start_of(env: AECEnv, *, branches: bool = True) -> StateSnapshot:
-    """The state that an environment is in.
+def snapshot_of(env: AECEnv, *, branches: bool = True) -> StateSnapshot:
+    """Snapshot the current state of an environment.
 
     Args:
-        env: In an episode.
-        branches: Whether more than one reply may be played from it; if not, it need not be saved.
+        env: An environment in an episode.
+        branches: Whether several replies may be stepped from the state; if not, it need not be saved.
     """
     return StateSnapshot(save_state(env) if branches else None, _state_hash(env))
 
@@ -82,9 +82,9 @@ def start_of(env: AECEnv, *, branches: bool = True) -> StateSnapshot:
 def play_branches(
     env: AECEnv, agent: str, completions: Sequence[Completion], start: StateSnapshot
 ) -> Iterator[Branch]:
-    """Step each completion from the environment's present state, which is `start`; no branch sees another's.
+    """Step each completion from the environment's current state, which is `start`; branches do not affect each other.
 
-    An environment whose state is saved goes back and forth; any other is copied for all completions but the last.
+    An environment whose state was saved is restored before each step; any other is copied for all but the last.
     """
     if start.saved is not None:
         for k, completion in enumerate(completions):
@@ -98,10 +98,7 @@ def play_branches(
 
 
 def check_rewards(branch: Branch, agent: str) -> None:
-    """
-    Raises:
-        ValueError: The environment gave a reward that is not a finite number.
-    """
+    """Raise `ValueError` if a reward of the environment is not a finite number."""
     if not all(map(math.isfinite, branch.rewards.values())):
         said = branch.candidate.completion.text[:200]
         raise ValueError(
@@ -120,15 +117,15 @@ def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch
 
 
 def weighed(branch: Branch, agent: str, weigh: RewardWeigher) -> Branch:
-    """The branch with every agent's reward weighed anew; the parts stay as they were given.
+    """The branch with every agent's reward recomputed by `weigh`; the parts stay as they are.
 
     Args:
-        branch: With the rewards of all reward functions.
-        agent: Who acted; the parts of its reward are the candidate's.
-        weigh: Of one agent's reward.
+        branch: A branch with the rewards of all reward functions.
+        agent: The agent that acted; the parts of its reward are the candidate's.
+        weigh: Computes one agent's reward.
 
     Raises:
-        ValueError: The parts of an agent's reward do not add up to it, saying whose.
+        ValueError: The parts of an agent's reward do not add up to it. The message names the agent.
     """
     parts = {**branch.parts, agent: branch.candidate.parts}
     rewards = {}
@@ -148,7 +145,7 @@ def _state_hash(env: AECEnv) -> str | None:
 def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) -> Branch:
     env.step(completion.text)
     rewards = {name: float(reward) for name, reward in env.rewards.items()}
-    infos = env.infos  # read now: an agent that is done takes its info along when it leaves
+    infos = env.infos  # read now: the info of a terminated agent is removed after its dead step
     info = infos.get(agent, {})
     candidate = Candidate(
         completion=completion,
@@ -157,7 +154,7 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
         team=tuple(info.get("team_rewards", ())),
         state=_state_hash(env),
     )
-    terminations, truncations = env.terminations, env.truncations  # once: an environment may make them when asked
+    terminations, truncations = env.terminations, env.truncations  # once: these may be computed properties
     return Branch(
         candidate,
         rewards,

@@ -1,9 +1,9 @@
-"""A curriculum of levels: the next one is reached when the present one succeeds often enough. Pure; state is a value.
+"""A curriculum of levels: training moves to the next level when the current one succeeds often enough.
 
     curriculum = Curriculum(levels=(1, 2, 3, 4, 5), advance_at=0.7)
 
 The trainer writes a `level` into each row before it is played, tells the curriculum how the episodes ended, and saves
-its state with the checkpoint. Of several environments each has levels and a progress of its own (`Curricula`).
+its state with the checkpoint. With several environments, each has its own levels and progress (`Curricula`). Pure.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pettingllms_trl.records import Episode, Row
-from pettingllms_trl.rollout.env_pool import COLUMN, ONLY
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come: the index of its level, and how the latest episodes on it ended, oldest first."""
+    """A run's progress: the index of its level, and whether its latest episodes on it succeeded, oldest first."""
 
     index: int = 0
     latest: tuple[bool, ...] = ()
@@ -32,8 +32,8 @@ class Curriculum:
     Args:
         levels: Values of the reset option `field`, the easiest first.
         advance_at: Share of successes that reaches the next level, in (0, 1].
-        window: Over so many of the level's latest episodes.
-        review: Share of the rows that are played on a level reached before, in [0, 1).
+        window: Number of the level's latest episodes over which that share is taken.
+        review: Share of the rows that are played on an earlier level, in [0, 1).
         field: The environment's reset option.
 
     Raises:
@@ -57,7 +57,7 @@ class Curriculum:
             raise ValueError(f"review is {self.review}; expected a share of the rows in [0, 1).")
 
     def assign(self, rows: Sequence[Mapping[str, Any]], progress: Progress, seed: str) -> list[dict[str, Any]]:
-        """The rows, each with its level: the present one, or by chance one reached before; the seed decides."""
+        """The rows, each with its level: the current one or, at random by `seed`, an earlier one."""
         rng = random.Random(seed)
         assigned = []
         for row in rows:
@@ -87,10 +87,10 @@ class Curriculum:
 
 
 class Curricula:
-    """A curriculum for each environment that has one, and how far a run has come on each.
+    """The curricula of all environments that have one, and the run's progress on each.
 
     Args:
-        curricula: By the environment's name; where there is one environment, by the empty one.
+        curricula: By the environment's name, which is empty in a run with a single environment.
     """
 
     def __init__(self, curricula: Mapping[str, Curriculum]) -> None:
@@ -98,11 +98,11 @@ class Curricula:
         self.progress = dict.fromkeys(self.curricula, Progress())
 
     def assign(self, rows: Sequence[Mapping[str, Any]], seed: str) -> list[Mapping[str, Any]]:
-        """The rows in their order, those whose environment has a curriculum with their level."""
+        """The rows in their order, with a level where their environment has a curriculum."""
         assigned = list(rows)
         for name, curriculum in self.curricula.items():
-            own = [i for i, row in enumerate(rows) if name == ONLY or row[COLUMN] == name]
-            own_seed = seed if name == ONLY else f"{seed}/{name}"
+            own = [i for i, row in enumerate(rows) if name == DEFAULT_ENVIRONMENT or row[ENVIRONMENT_COLUMN] == name]
+            own_seed = seed if name == DEFAULT_ENVIRONMENT else f"{seed}/{name}"
             of_own = curriculum.assign([rows[i] for i in own], self.progress[name], own_seed)
             for i, row in zip(own, of_own, strict=True):
                 assigned[i] = row
@@ -115,11 +115,11 @@ class Curricula:
             self.progress[name] = curriculum.after(self.progress[name], rows, own)
 
     def state_dict(self) -> dict[str, Any]:
-        """Index and latest successes on each."""
+        """The index of the level and the latest successes, by environment."""
         return {name: [progress.index, list(progress.latest)] for name, progress in self.progress.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there; an environment that has a curriculum no more is left out."""
+        """Restore the progress; environments that no longer have a curriculum are ignored."""
         for name, (index, latest) in state.items():
             if name in self.progress:
                 self.progress[name] = Progress(index, tuple(latest))
@@ -128,25 +128,25 @@ class Curricula:
 def by_environment(
     curriculum: Curriculum | Mapping[str, Curriculum] | None, names: Collection[str]
 ) -> Mapping[str, Curriculum]:
-    """The user's `curriculum=` by environment; those without one play their rows as they are.
+    """The user's `curriculum=` by environment; environments without one play their rows unchanged.
 
     Args:
-        curriculum: One, or one by name.
-        names: Of the environments; the empty one where there is one alone.
+        curriculum: One curriculum, or one for each name.
+        names: The environments' names; the empty name in a run with a single environment.
 
     Raises:
-        ValueError: One curriculum for several environments, or one for an environment that there is not.
+        ValueError: One curriculum for several environments, or one for an unknown environment.
     """
     if curriculum is None:
         return {}
-    several = ONLY not in names
+    several = DEFAULT_ENVIRONMENT not in names
     if isinstance(curriculum, Curriculum):
         if several:
             raise ValueError(
                 f"one curriculum for the environments {', '.join(names)}, whose levels have nothing to do with each "
-                "other. Give one for each that shall have one: curriculum={name: Curriculum(...)}."
+                "other. Give one for each that needs one: curriculum={name: Curriculum(...)}."
             )
-        return {ONLY: curriculum}
+        return {DEFAULT_ENVIRONMENT: curriculum}
     unknown = [name for name in curriculum if name not in names]
     if unknown:
         known = ", ".join(names) if several else "one environment, which has no name; write curriculum=Curriculum(...)"

@@ -1,6 +1,6 @@
-"""The environment at the door: made, looked at, and refused in words before any model is loaded.
+"""Creates the environments and validates them, and the data set's rows, before any model is loaded.
 
-Or several environments, by the names that the rows have in the column `environment` (`env_pool.py`).
+With several environments, the rows name theirs in the column `environment` (`env_pool.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pettingllms_envs.observations import prompt_of
 from pettingllms_trl.records import Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
-from pettingllms_trl.rollout.env_pool import COLUMN, ONLY, EnvPool, MakeEnv, name_of
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, EnvPool, MakeEnv, name_of
 from pettingllms_trl.rollout.prompts import check_opening
 
 
@@ -28,13 +28,13 @@ Env = str | MakeEnv
 """A name as `pettingllms list` shows it, an id of PettingZoo's registry, or a function that makes an environment."""
 
 REGISTRY = "pettingllms_envs"
-"""The package that finds environments by their short names, its own and those of installed plug-ins. It comes with
-this one, and is imported where a name is looked up."""
+"""The package that resolves short names of environments, its own and those of installed plug-ins. It is imported only
+to look up a name."""
 SCRIPT = "'A script with prompts and reward functions' in docs/training.md"
 
 
 def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
-    """A function that makes the environment, or one for each name. Raises as `env_maker` does."""
+    """A function that makes the environment, or one for each name. Raises the same errors as `env_maker`."""
     if env is None:
         raise TypeError(
             "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes "
@@ -43,10 +43,10 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
         )
     if not isinstance(env, Mapping):
         return env_maker(env)
-    for name in env or [ONLY]:
+    for name in env or [DEFAULT_ENVIRONMENT]:
         if not isinstance(name, str) or name in ("", "None"):
             raise ValueError(
-                f"env has the names {list(env)}; expected texts, as the rows have them in their column {COLUMN!r}. "
+                f"env has the names {list(env)}; expected strings, as in the rows' column {ENVIRONMENT_COLUMN!r}. "
                 "Write env={'sokoban': ..., 'plan_path': ...}."
             )
     return {name: env_maker(each) for name, each in env.items()}
@@ -56,13 +56,13 @@ def env_maker(env: Env, **settings: Any) -> MakeEnv:
     """A function that makes the environment.
 
     Args:
-        env: `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` are the same one; an id of another package's is
-            known to PettingZoo once that package was imported.
-        settings: An environment of that name is made with.
+        env: `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. PettingZoo knows the
+            id of another package's environment once that package is imported.
+        settings: Arguments for an environment given by name.
 
     Raises:
         ValueError: There is no environment of that name.
-        TypeError: It is neither a name nor a function.
+        TypeError: `env` is neither a name nor a function.
     """
     if not isinstance(env, str):
         if not callable(env):
@@ -92,7 +92,7 @@ def _check_callable(env: MakeEnv) -> None:
     """Raise `TypeError` for a function that needs arguments, such as a reward function in the environment's place."""
     try:
         signature = inspect.signature(env)
-    except ValueError:  # of some that are written in C
+    except ValueError:  # some functions written in C have none
         return
     try:
         signature.bind()
@@ -107,18 +107,18 @@ def _check_callable(env: MakeEnv) -> None:
 def check_envs(
     make_env: MakeEnv | Mapping[str, MakeEnv], seed: int, datasets: Sequence[Any], branching: Branching | None = None
 ) -> dict[str, list[AECEnv]]:
-    """Make one environment of each name and look at it, at its rows' fields, and at what its agents observe.
+    """Make one environment of each name and validate it, its rows' fields, and its agents' observations.
 
-    Where environments are branched, each is branched in its first row's instance, see `branch_probe.py`.
+    If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`.
 
     Args:
-        make_env: As `env_makers` gave it.
-        seed: Where a row has none.
-        datasets: Of rows; `None` among them is left out. Of a stream only the first row is looked at.
-        branching: What environments are branched for, if they are.
+        make_env: The result of `env_makers`.
+        seed: Seed for rows without one.
+        datasets: Data sets of rows; `None` is ignored. Only the first row of a streamed one is checked.
+        branching: Why environments are branched, if they are.
 
     Returns:
-        The environments, each the first of its name's pool.
+        The environments, each the first of its pool.
     """
     datasets = [dataset for dataset in datasets if dataset is not None]
     if not isinstance(make_env, Mapping):
@@ -126,20 +126,23 @@ def check_envs(
         for dataset in datasets:
             columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
             _check_fields(env, [column for column in columns if column != "seed"])
-        stock = EnvPool(make_env, None, default_seed=seed)
-        return {ONLY: [_try(env, stock, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
+        env_pool = EnvPool(make_env, None, default_seed=seed)
+        return {DEFAULT_ENVIRONMENT: [_try(env, env_pool, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
     envs = {name: _made(make) for name, make in make_env.items()}
     first: dict[str, Row] = {}
     for dataset in datasets:
         for name, fields, row in _rows_by_name(dataset, make_env):
             _check_fields(envs[name], fields, name)
             first.setdefault(name, row)
-    stock = EnvPool(make_env, None, default_seed=seed)
-    return {name: [_try(env, stock, first.get(name, {COLUMN: name}), branching)] for name, env in envs.items()}
+    env_pool = EnvPool(make_env, None, default_seed=seed)
+    return {
+        name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name}), branching)]
+        for name, env in envs.items()
+    }
 
 
 def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
-    """The agents of all environments, each once: those of one name are played by one policy."""
+    """The agents of all environments, each name once: agents of the same name share a policy."""
     return list(dict.fromkeys(agent for pool in envs.values() for agent in pool[0].possible_agents))
 
 
@@ -156,31 +159,31 @@ def _made(make_env: MakeEnv) -> AECEnv:
 
 
 def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
-    """For each environment that rows are of: its name, the fields that some of them have, and the first of them."""
+    """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
     if not isinstance(dataset, Dataset):
         dataset = Dataset.from_list([dict(next(iter(dataset)))])
-    if COLUMN not in dataset.column_names:
-        name_of({}, known)  # refuses it
-    names = dataset[COLUMN][:]
+    if ENVIRONMENT_COLUMN not in dataset.column_names:
+        name_of({}, known)  # raises
+    names = dataset[ENVIRONMENT_COLUMN][:]
     first: dict[Any, int] = {}
     for i, name in enumerate(names):
         first.setdefault(name, i)
     for name in first:
-        name_of({COLUMN: name}, known)
+        name_of({ENVIRONMENT_COLUMN: name}, known)
     fields: dict[str, list[str]] = {name: [] for name in first}
     for column in dataset.column_names:
-        if column not in ("seed", COLUMN):
+        if column not in ("seed", ENVIRONMENT_COLUMN):
             for name in {name for name, value in zip(names, dataset[column][:], strict=True) if value is not None}:
                 fields[name].append(column)
     for name, i in first.items():
         yield name, fields[name], dataset[i]
 
 
-def _check_fields(env: AECEnv, fields: Sequence[str], name: str = ONLY) -> None:
-    """Raise `ValueError` for fields of rows that the environment says it does not take."""
+def _check_fields(env: AECEnv, fields: Sequence[str], name: str = DEFAULT_ENVIRONMENT) -> None:
+    """Raise `ValueError` for fields of rows that are not among the environment's reset options."""
     known = env.metadata.get("reset_options")
     unknown = [field for field in fields if field not in known] if known is not None else []
-    if unknown and name == ONLY:
+    if unknown and name == DEFAULT_ENVIRONMENT:
         raise ValueError(
             f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
             f"{', '.join(['seed', *known])}. Rename or remove the columns (dataset.remove_columns)."
@@ -192,12 +195,12 @@ def _check_fields(env: AECEnv, fields: Sequence[str], name: str = ONLY) -> None:
         )
 
 
-def _try(env: AECEnv, stock: EnvPool, row: Row, branching: Branching | None) -> AECEnv:
-    """The environment, reset to a row's instance and looked at; or a fresh one, where it has crashed in that."""
-    setup = stock.setup(row)
+def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) -> AECEnv:
+    """Reset the environment to a row's instance and validate it. Returns it, or a fresh one if it has crashed."""
+    reset_args = env_pool.reset_args(row)
 
     def reset(env: AECEnv) -> AECEnv:
-        env.reset(seed=setup.seed, options=setup.options)
+        env.reset(seed=reset_args.seed, options=reset_args.options)
         return env
 
     reset(env)
@@ -205,19 +208,19 @@ def _try(env: AECEnv, stock: EnvPool, row: Row, branching: Branching | None) -> 
         prompt_of(env.observe(agent), agent=agent)
     if branching is None:
         return env
-    return check_branching(env, lambda: reset(stock.take(setup.environment, fresh=True)), branching)
+    return check_branching(env, lambda: reset(env_pool.acquire(reset_args.environment, fresh=True)), branching)
 
 
-def check_openings(envs: Mapping[str, Sequence[AECEnv]], remembering: Collection[str]) -> None:
-    """Raise `ValueError` where an agent that is to remember its turns observes a whole dialogue at the reset."""
+def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:
+    """Raise `ValueError` if an agent with a history observes a whole dialogue after the reset."""
     for env in (pool[0] for pool in envs.values()):
         for agent in env.agents:
-            if agent in remembering:
+            if agent in agents_with_history:
                 check_opening(agent, prompt_of(env.observe(agent), agent=agent))
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:
-    """Raise `ValueError` for levels that the environment says it does not know."""
+    """Raise `ValueError` for levels that are not among the environment's."""
     known = env.metadata.get("reset_options")
     if known is None:
         return

@@ -1,12 +1,12 @@
-"""Environments for rows: of one kind, or of several that the rows' column `environment` tells apart.
+"""A pool of environments for rows: of one kind, or of several, named in the rows' column `environment`.
 
     EnvPool({"sokoban": make_sokoban, "plan_path": make_plan_path})
     {"environment": "sokoban", "seed": 7, "level": 2, "split": None}  # reset(seed=7, options={"level": 2})
 
-The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
-a field that is `None` is one that the row does not have.
+TRL's `environment_factory` routes by the same column. All rows of a data set have the same fields, so a field that is
+`None` counts as missing.
 
-An `EnvHandle` holds the environment in which an instance is played; where it fails, a new one takes its place.
+An `EnvHandle` holds the environment in which an instance is played and replaces it after a failure.
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ from pettingllms_trl.rollout.timeouts import CallTimer
 
 
 class EnvHandle:
-    """See the head of this file.
+    """The environment in which an instance is played.
 
     Args:
         env: Not reset yet, unless it is a copy of one that was.
-        setup: Of the instance.
+        reset_args: How the instance is reset.
     """
 
-    def __init__(self, env: AECEnv, setup: ResetArgs) -> None:
-        self.env, self.setup = env, setup
+    def __init__(self, env: AECEnv, reset_args: ResetArgs) -> None:
+        self.env, self.reset_args = env, reset_args
 
     def reset(self) -> None:
-        """Go to the beginning of the instance."""
-        self.env.reset(seed=self.setup.seed, options=self.setup.options)
+        """Reset the environment to the instance."""
+        self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
 
-    def renew(self, fresh: Callable[[str], AECEnv], calls: CallTimer) -> AECEnv:
-        """In the middle of a call that has failed: go to the beginning of the instance in a fresh environment."""
+    def replace(self, fresh: Callable[[str], AECEnv], calls: CallTimer) -> AECEnv:
+        """Replace the environment by a fresh one, reset to the instance, after a call of it has failed."""
         self.close(calls)
-        self.env = fresh(self.setup.environment)
-        calls.begin()
+        self.env = fresh(self.reset_args.environment)
+        calls.start()
         self.reset()
-        calls.next()
+        calls.restart()
         return self.env
 
     def close(self, calls: CallTimer) -> None:
         """Close an environment that has failed."""
-        calls.begin()
-        with suppress(Exception):  # it may fail in this, too
+        calls.start()
+        with suppress(Exception):  # this may fail, too
             self.env.close()
-        calls.end()
+        calls.stop()
 
 
 MakeEnv = Callable[[], AECEnv]
 
-COLUMN = "environment"
-ONLY = ""
-"""Name of the environment where there is one alone; `COLUMN` then means nothing."""
+ENVIRONMENT_COLUMN = "environment"
+DEFAULT_ENVIRONMENT = ""
+"""Name of the environment in a run with a single one, where `ENVIRONMENT_COLUMN` has no meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetArgs:
-    """How an instance begins.
+    """How an environment is reset to an instance.
 
     Args:
         environment: Name of the environment.
-        seed: It is reset with.
-        options: It is reset with.
+        seed: Argument of `reset`.
+        options: Argument of `reset`.
     """
 
     environment: str
@@ -78,12 +78,12 @@ class ResetArgs:
 
 
 class EnvPool:
-    """Makes environments, and keeps those that nobody plays in. Several threads may take and give at once.
+    """Creates environments on demand and reuses idle ones. Several threads may acquire and release at the same time.
 
     Args:
-        make_env: Makes one; or, by the name that rows have in `COLUMN`, one of each kind.
-        idle: Those made before, used first: a list, or a list for each name.
-        default_seed: Of rows without a seed.
+        make_env: Makes an environment; or such a function for each name in `ENVIRONMENT_COLUMN`.
+        idle: Environments made before, used first: a list, or a list for each name.
+        default_seed: Seed of rows without one.
     """
 
     def __init__(
@@ -93,44 +93,44 @@ class EnvPool:
         *,
         default_seed: int,
     ) -> None:
-        self._makers = make_env if isinstance(make_env, Mapping) else {ONLY: make_env}
-        given = idle if isinstance(idle, Mapping) else {ONLY: [] if idle is None else idle}
+        self._makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
+        given = idle if isinstance(idle, Mapping) else {DEFAULT_ENVIRONMENT: [] if idle is None else idle}
         self._idle = {name: given.get(name, []) for name in self._makers}
         self._default_seed = default_seed
-        self._making = threading.Lock()  # a user's function need not bear being called by several threads at once
+        self._making = threading.Lock()  # a user's function need not be thread-safe
 
-    def setup(self, row: Row) -> ResetArgs:
-        """How a row's instance begins. Raises `ValueError` where it names no environment that there is."""
-        name = ONLY if ONLY in self._makers else name_of(row, self._makers)
-        reserved = ("seed",) if name == ONLY else ("seed", COLUMN)
+    def reset_args(self, row: Row) -> ResetArgs:
+        """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
+        name = DEFAULT_ENVIRONMENT if DEFAULT_ENVIRONMENT in self._makers else name_of(row, self._makers)
+        reserved = ("seed",) if name == DEFAULT_ENVIRONMENT else ("seed", ENVIRONMENT_COLUMN)
         seed = row.get("seed")
         options = {field: value for field, value in row.items() if field not in reserved and value is not None}
         return ResetArgs(name, self._default_seed if seed is None else seed, options or None)
 
-    def take(self, name: str, *, fresh: bool = False) -> AECEnv:
-        """An environment of that name; a `fresh` one has never been played in."""
+    def acquire(self, name: str, *, fresh: bool = False) -> AECEnv:
+        """An idle environment of that name, or a new one; a `fresh` one has never been played in."""
         if not fresh:
-            with suppress(IndexError):  # rather than look first: another thread may take the last one
+            with suppress(IndexError):  # not checked first: another thread may take the last one
                 return self._idle[name].pop()
         with self._making:
             return self._makers[name]()
 
-    def give_back(self, name: str, env: AECEnv) -> None:
-        """Keep it until a row wants it."""
+    def release(self, name: str, env: AECEnv) -> None:
+        """Keep an environment for later rows."""
         self._idle[name].append(env)
 
 
 def name_of(row: Row, known: Mapping[str, Any]) -> str:
-    """Name of the environment that a row is of.
+    """Name of a row's environment.
 
     Raises:
-        ValueError: It names none, or one that is not known.
+        ValueError: The row names no environment, or an unknown one.
     """
-    name = row.get(COLUMN)
+    name = row.get(ENVIRONMENT_COLUMN)
     if name not in known:
         given = "has no" if name is None else f"has {name!r} for its"
         raise ValueError(
-            f"a row {given} {COLUMN}; expected one of {', '.join(map(repr, known))}, the names in env={{...}}. Add or "
-            f"mend the column {COLUMN!r}."
+            f"a row {given} {ENVIRONMENT_COLUMN}; expected one of {', '.join(map(repr, known))}, the names in "
+            f"env={{...}}. Add or correct the column {ENVIRONMENT_COLUMN!r}."
         )
     return str(name)

@@ -1,7 +1,8 @@
-"""The state of an environment, from which several replies are played: saved and put back, copied, and compared.
+"""Saves, restores, copies and compares the state of an environment, so that several replies can be played from it.
 
-An environment with `snapshot()` and `restore()` is put back, and with it what the wrappers around it hold. Any other
-environment is copied as a whole. What can be seen of a state (`view_of`) tells whether that was exact.
+An environment with `snapshot()` and `restore()` is restored, together with the attributes of the wrappers around it.
+Any other environment is copied as a whole. `view_of` reads what is observable of a state, to check that this was
+exact.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from pettingllms_envs.copying import deep_copy
 
 
 View = Mapping[str, Any]
-"""What can be seen of an environment's state, by name."""
+"""The observable parts of an environment's state, by name."""
 
 
 def view_of(env: AECEnv) -> View:
-    """What is to be seen of an environment's state, without what differs when it is looked at twice."""
+    """The observable state of an environment, without what differs when it is read twice."""
     first, second = look(env), look(env)
     return {name: value for name, value in first.items() if data_equivalence(second.get(name), value, exact=True)}
 
 
 def look(env: AECEnv) -> View:
-    """All that is to be seen of an environment's state."""
+    """All that is observable of an environment's state."""
     agents = read(lambda: list(env.agents))
     view: dict[str, Any] = {
         "agents": agents,
@@ -45,7 +46,7 @@ def look(env: AECEnv) -> View:
 
 
 def read(reader: Callable[[], Any]) -> Any:
-    """A copy of what is read; or what reading it raised, so that this is compared."""
+    """A copy of what is read, or the error that reading it raised, so that errors are compared, too."""
     try:
         return copy.deepcopy(reader())
     except Exception as error:  # noqa: BLE001  # the environment is not ours
@@ -53,17 +54,17 @@ def read(reader: Callable[[], Any]) -> Any:
 
 
 def is_other(view: View, first: View) -> bool:
-    """Whether two views differ in what both have."""
+    """Whether two views differ in a name that both have."""
     return any(not data_equivalence(view[name], first[name], exact=True) for name in view.keys() & first.keys())
 
 
 def told(error: Exception) -> str:
-    """An error in a line."""
+    """An error as one line."""
     return f"{type(error).__name__}: {error}"
 
 
 def short(value: Any) -> str:
-    """A value's `repr`, cut."""
+    """A value's `repr`, truncated."""
     said = repr(value)
     return said if len(said) <= 200 else f"{said[:200]}..."
 
@@ -75,13 +76,13 @@ PLAIN = frozenset({bool, bytes, float, int, str, type(None)})
 
 
 class SavedState(NamedTuple):
-    """A state to which an environment can be put back as often as needed, or another one made alike, once reset.
+    """A state to which an environment, or another one made the same way and reset, can be restored repeatedly.
 
     Args:
         snapshot: What the environment's `snapshot()` returned.
         wrappers: Attributes of the wrappers around that environment, the outermost wrapper first.
-        stand_ins: Stand for the wrappers and the environment itself where the attributes refer to them. Empty where
-            all attributes are plain values, which need no copying.
+        stand_ins: Placeholders for the wrappers and the environment itself where the attributes refer to them. Empty
+            if all attributes are plain values, which need no copying.
     """
 
     snapshot: Any
@@ -105,13 +106,13 @@ class SavedState(NamedTuple):
 
 
 def save_state(env: AECEnv) -> SavedState | None:
-    """The state that an environment is in; `None` where it can only be copied.
+    """Save the state of an environment; `None` if it can only be copied.
 
-    A wrapper's attributes are deep-copied. A wrapper with a `snapshot()` and `restore()` of its own is asked for them
-    instead; they then account for all that it wraps. With a wrapper that defines `__deepcopy__`, all is copied.
+    A wrapper's attributes are deep-copied, unless the wrapper has its own `snapshot()` and `restore()`, which then
+    cover all that it wraps. With a wrapper that defines `__deepcopy__`, the whole environment is copied.
 
     Raises:
-        Exception: The environment's, or that of an attribute of a wrapper that cannot be copied.
+        Exception: From the environment, or from an attribute of a wrapper that cannot be copied.
     """
     kind: Any = type(env)
     if _is_restorable(kind):
@@ -137,8 +138,8 @@ def save_state(env: AECEnv) -> SavedState | None:
 def _layers(env: AECEnv) -> list[Any]:
     """The wrappers around the environment that can be restored, the outermost first, and that environment.
 
-    Nothing where there is no such environment, or a wrapper that defines how it is copied. Methods are looked for in
-    classes: a wrapper has, by `__getattr__`, those of what it wraps.
+    Empty if there is no such environment, or if a wrapper defines how it is copied. Methods are looked up in classes,
+    since a wrapper's `__getattr__` gives it those of what it wraps.
     """
     layers: list[Any] = [env]
     innermost: Any = env.unwrapped
@@ -152,6 +153,6 @@ def _layers(env: AECEnv) -> list[Any]:
     return layers
 
 
-@lru_cache(maxsize=128)  # asked for every candidate
+@lru_cache(maxsize=128)  # called for every candidate
 def _is_restorable(kind: Any) -> bool:
     return hasattr(kind, "snapshot") and hasattr(kind, "restore")

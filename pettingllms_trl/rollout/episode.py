@@ -1,4 +1,4 @@
-"""An environment in the middle of an episode: it waits for an agent's completions, plays each, and goes on."""
+"""Runs one episode: prompts the acting agent, steps its candidates, and goes on from the best one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pettingllms_trl.rollout.branching import (
     StateSnapshot,
     add_rewards,
     check_rewards,
-    start_of,
+    snapshot_of,
     weighed,
 )
 from pettingllms_trl.rollout.env_pool import EnvHandle, ResetArgs
@@ -28,24 +28,24 @@ from pettingllms_trl.rollout.timeouts import CallTimer
 
 
 class EpisodeRunner:
-    """An environment in the middle of an episode: it waits for an agent's completions, then goes on.
+    """One episode in progress, or a continuation of one of its candidates.
 
-    Its methods that take `calls` are done by jobs, one after the other but for those that play `candidates`.
+    Methods that take `calls` run as jobs, one after the other, except those that step `candidates`.
 
     Args:
         row: The instance: `seed` and reset options.
         instance: Index of the row within the rollout.
         episode: Index of the episode within its instance.
         seed: Names the rollout; breaks ties between equally good candidates.
-        memory: With which its agents begin.
-        crashes: What is done about a reply that crashes the environment; `None`: it counts as a failure of it.
-        branches: Whether more than one reply may be played from a state. If not, states need not be saved.
-        parent: Where what follows a candidate is counted, if this run continues one instead of being an episode.
+        history: The conversations that its agents start with.
+        crashes: How a reply that crashes the environment is treated; `None`: as a failure of the environment.
+        branches: Whether several replies may be stepped from one state. If not, states need not be saved.
+        parent: What this run continues, if it is not an episode of its own.
     """
 
-    venue: EnvHandle  # from `begin` on; the run's own until it is over
-    candidates: CandidateStepper | None  # of the decision that is being taken, while they are played
-    _start: StateSnapshot  # where that decision begins
+    handle: EnvHandle  # from `begin` until the run is over
+    candidates: CandidateStepper | None  # of the current decision, while they are stepped
+    _start: StateSnapshot  # the state in which that decision is taken
     _sampled: Sampled
 
     def __init__(
@@ -55,25 +55,25 @@ class EpisodeRunner:
         episode: int,
         *,
         seed: str,
-        memory: ChatHistory = ChatHistory(),  # noqa: B008  # frozen
+        history: ChatHistory = ChatHistory(),  # noqa: B008  # frozen
         crashes: CrashPolicy | None = None,
         branches: bool = True,
-        parent: Continued | None = None,
+        parent: Continuation | None = None,
     ) -> None:
         self.row = row
         self.instance = instance
         self.episode = episode
         self.parent = parent
         self.candidates = None
-        self.was_slow = False  # in its latest decision, so that candidates are better played at once
+        self.was_slow = False  # in its latest decision, so that candidates are better stepped concurrently
         self.agent = ""
         self.prompt: Sequence[Message] = []
         self.over = False
         self.children: list[EpisodeRunner] = []
-        self.crashed: list[str] = []  # what replies did that crashed the environment
+        self.crashed: list[str] = []  # errors of replies that crashed the environment
         self._abandoned = False
         self._seed = seed
-        self._begins_with = self._memory = memory
+        self._initial_history = self._history = history
         self._followup: str | None = None
         self._shown_text = False
         self._crashes = crashes
@@ -83,76 +83,76 @@ class EpisodeRunner:
         self._rewards: list[Mapping[str, float]] = []
         self._outcome: Mapping[str, Any] = {}
         self._turns: dict[str, int] = {} if parent is None else dict(parent.turns)
-        self._continued: dict[tuple[int, int, int], float | None] = {}
+        self._continuation_values: dict[tuple[int, int, int], float | None] = {}
         self._num_continuations: list[int] = []
 
     @property
-    def brings_env(self) -> bool:
-        """Whether it copies an environment for itself: one that cannot be restored to the state to be continued."""
+    def owns_env(self) -> bool:
+        """Whether it copies an environment instead of taking one from the pool, since its state can only be copied."""
         return self.parent is not None and self.parent.branch.copy is not None
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody waits for this run any more, for what it belongs to was begun anew."""
+        """Whether the run is obsolete because it, or its parent, was restarted."""
         return self._abandoned or (self.parent is not None and self.parent.run.abandoned)
 
-    def anew(self) -> EpisodeRunner:
-        """The same run from its beginning, in place of this one."""
+    def restart(self) -> EpisodeRunner:
+        """A new run from the beginning that replaces this one."""
         self._abandoned = True
-        return self._another(self._begins_with, self.parent)
+        return self._sibling(self._initial_history, self.parent)
 
-    def _another(self, memory: ChatHistory, parent: Continued | None) -> EpisodeRunner:
-        """Another run of the same instance."""
+    def _sibling(self, history: ChatHistory, parent: Continuation | None) -> EpisodeRunner:
+        """Another run of the same episode."""
         return EpisodeRunner(
             self.row,
             self.instance,
             self.episode,
             seed=self._seed,
-            memory=memory,
+            history=history,
             crashes=self._crashes,
             branches=self._branches,
             parent=parent,
         )
 
-    def begin(self, env: AECEnv | None, setup: ResetArgs, calls: CallTimer) -> None:
-        """Reset an environment to the row's instance; to continue a candidate, go where its branch had come.
+    def begin(self, env: AECEnv | None, reset_args: ResetArgs, calls: CallTimer) -> None:
+        """Reset an environment to the row's instance; a continuation then restores its candidate's state.
 
         Args:
-            env: One of the row's. `None`: the run `brings_env`.
-            setup: Of the row.
-            calls: Of the job.
+            env: An environment for the row; `None` if the run `owns_env`.
+            reset_args: How the row's instance is reset.
+            calls: Timer of the job.
         """
         branch = None if self.parent is None else self.parent.branch
         given = env if branch is None or branch.copy is None else branch.copy
-        assert given is not None, "no environment for a run that brings none"
-        self.venue = EnvHandle(given, setup)
-        with calls.at_work():
+        assert given is not None, "no environment for a run that owns none"
+        self.handle = EnvHandle(given, reset_args)
+        with calls.timed():
             if branch is not None and branch.copy is not None:
-                self.venue.env = copy_env(branch.copy)
+                self.handle.env = copy_env(branch.copy)
             else:
-                self.venue.reset()
-                if branch is not None:  # after the reset, on which a wrapper may insist
-                    branch.resume(self.venue.env)
-            self._agents = list(self.venue.env.possible_agents)
+                self.handle.reset()
+                if branch is not None:  # after the reset, which some wrappers require
+                    branch.resume(self.handle.env)
+            self._agents = list(self.handle.env.possible_agents)
 
     def await_agent(self, max_turns: int | None, calls: CallTimer) -> None:
-        """Go to the next agent that decides, or be `over`."""
+        """Advance to the next agent that decides, or set `over` if there is none."""
         if self.over:
             return
-        env = self.venue.env
-        with calls.at_work():
+        env = self.handle.env
+        with calls.timed():
             while env.agents:
                 agent = env.agent_selection
                 if env.terminations[agent] or env.truncations[agent]:
-                    env.step(None)  # PettingZoo's farewell step of an agent that is done
-                    calls.next()
+                    env.step(None)  # PettingZoo's dead step of a terminated or truncated agent
+                    calls.restart()
                     continue
                 if max_turns is not None and self._turns.get(agent, 0) >= max_turns:
                     self.over = True
                     return
                 self.agent = calls.agent = agent
                 observation = env.observe(agent)
-                self._start = start_of(env, branches=self._branches)
+                self._start = snapshot_of(env, branches=self._branches)
                 break
             else:
                 self.over = True
@@ -161,28 +161,28 @@ class EpisodeRunner:
         self._shown_text = isinstance(observation, str)
 
     def request(self, num_candidates: int) -> Request:
-        """What to ask for the agent that decides: by what it observes, and by what it remembers. Called once."""
-        self.prompt, prompt_ids = self._memory.prompt(self.agent, self.prompt, self._followup)
+        """The request for the acting agent's completions, from its observation and history. Call it once."""
+        self.prompt, prompt_ids = self._history.prompt(self.agent, self.prompt, self._followup)
         return Request(self.agent, self.prompt, num_candidates, prompt_ids)
 
     @property
-    def can_part(self) -> bool:
-        """Whether there are several candidates, which may be played in other environments than the run's own."""
+    def can_fan_out(self) -> bool:
+        """Whether there are several candidates that can be stepped in other environments than the run's own."""
         return self._start.saved is not None and len(self._sampled.completions) > 1
 
-    def answered(self, sampled: Sampled) -> CandidateStepper:
-        """The agent's completions are there, to be played."""
+    def receive(self, sampled: Sampled) -> CandidateStepper:
+        """Take the agent's completions. Returns the stepper that plays them."""
         self._sampled = sampled
-        self.candidates = CandidateStepper(self.venue, self._start, self.agent, sampled.completions, self._crashes)
+        self.candidates = CandidateStepper(self.handle, self._start, self.agent, sampled.completions, self._crashes)
         return self.candidates
 
     def decide(
         self, judge: Judge | None, num_continuations: int, weigh: RewardWeigher | None, calls: CallTimer
     ) -> None:
-        """Go on from the best of the candidates, all of them played, by rewards that `weigh` may change.
+        """Choose the best candidate, once all are stepped, record the decision, and go on from there.
 
-        `children` are then the runs that continue the candidates: `num_continuations` of each, candidate after
-        candidate, but none of one that ended the episode.
+        `weigh` may change the rewards first. `children` are then the runs that continue the candidates:
+        `num_continuations` of each, candidate after candidate, but none of a candidate that ended the episode.
         """
         assert self.candidates is not None, "nothing was sampled"
         played, self.candidates = self.candidates, None
@@ -204,15 +204,17 @@ class EpisodeRunner:
         chosen = best[0] if len(best) == 1 else random.Random(place).choice(best)
         self._turns[self.agent] = turn + 1
         self.over = branches[chosen].crashed
-        with calls.at_work():
-            self.venue.env = branches[chosen].resume(self.venue.env)
+        with calls.timed():
+            self.handle.env = branches[chosen].resume(self.handle.env)
             branch = branches[chosen]
-            if num_continuations and branch.copy is not None and not branch.over:  # which this run goes on in
+            if num_continuations and branch.copy is not None and not branch.over:  # this run goes on in it
                 branches[chosen] = replace(branch, copy=copy_env(branch.copy))
-        memories = [self._memory.replied(self.agent, self.prompt, sampled.prompt_ids, c) for c in sampled.completions]
-        self._memory = memories[chosen]
+        histories = [
+            self._history.replied(self.agent, self.prompt, sampled.prompt_ids, c) for c in sampled.completions
+        ]
+        self._history = histories[chosen]
         self.children = [
-            self._continuation(branch, k, m, memories[k])
+            self._continuation(branch, k, m, histories[k])
             for k, branch in enumerate(branches)
             if not branch.over
             for m in range(num_continuations)
@@ -231,29 +233,29 @@ class EpisodeRunner:
                 candidates=tuple(branch.candidate for branch in branches),
                 chosen=chosen,
                 state=self._start.digest,
-                environment=self.venue.setup.environment,
+                environment=self.handle.reset_args.environment,
             )
         )
 
-    def _continuation(self, branch: Branch, candidate: int, repeat: int, memory: ChatHistory) -> EpisodeRunner:
-        """A run that continues a candidate of the decision now taken."""
+    def _continuation(self, branch: Branch, candidate: int, repeat: int, history: ChatHistory) -> EpisodeRunner:
+        """A run that continues a candidate of the current decision."""
         place = (len(self._decisions), candidate, repeat)
-        self._continued[place] = None
-        parent = Continued(self, branch, place, self.agent, dict(self._turns))
-        return self._another(memory, parent)
+        self._continuation_values[place] = None
+        parent = Continuation(self, branch, place, self.agent, dict(self._turns))
+        return self._sibling(history, parent)
 
-    def tell_parent(self) -> None:
-        """Tell the run whose candidate this one continued, now that it is over, what that was worth to its agent."""
+    def report_return(self) -> None:
+        """Report the agent's return of this continuation to the run whose candidate it continued."""
         assert self.parent is not None
-        self.parent.run._continued[self.parent.place] = self._worth(self.parent.agent)
+        self.parent.run._continuation_values[self.parent.place] = self._return_of(self.parent.agent)
 
-    def _worth(self, agent: str) -> float:
+    def _return_of(self, agent: str) -> float:
         """The sum of an agent's rewards so far."""
         return sum(rewards.get(agent, 0.0) for rewards in self._rewards)
 
     def finish(self) -> Episode:
-        """The record of the episode, once it is over and all that continued its candidates is."""
-        returns = {agent: self._worth(agent) for agent in self._agents}
+        """The record of the episode, once it and all continuations of its candidates are over."""
+        returns = {agent: self._return_of(agent) for agent in self._agents}
         to_go = dict.fromkeys(self._agents, 0.0)
         decisions: list[Decision] = []
         for i in reversed(range(len(self._decisions))):
@@ -263,7 +265,7 @@ class EpisodeRunner:
             candidates = decision.candidates
             if number := self._num_continuations[i]:
                 candidates = tuple(
-                    replace(candidate, continuations=self._followed(i, k, number))
+                    replace(candidate, continuations=self._continuation_returns(i, k, number))
                     for k, candidate in enumerate(candidates)
                 )
             own = decision.agent
@@ -276,28 +278,30 @@ class EpisodeRunner:
             decisions=tuple(reversed(decisions)),
             returns=returns,
             outcome=self._outcome,
-            environment=self.venue.setup.environment,
+            environment=self.handle.reset_args.environment,
         )
 
-    def _followed(self, decision: int, candidate: int, number: int) -> tuple[float, ...]:
+    def _continuation_returns(self, decision: int, candidate: int, number: int) -> tuple[float, ...]:
         values = []
         for repeat in range(number):
-            value = self._continued.get((decision, candidate, repeat), 0.0)  # nothing follows the end of an episode
-            assert value is not None, f"decision {decision}, candidate {candidate}: still being continued"
+            value = self._continuation_values.get(
+                (decision, candidate, repeat), 0.0
+            )  # nothing follows the end of an episode
+            assert value is not None, f"decision {decision}, candidate {candidate}: its continuation is not over"
             values.append(value)
         return tuple(values)
 
 
 @dataclass(frozen=True, slots=True)
-class Continued:
-    """What a run continues.
+class Continuation:
+    """The candidate that a run continues.
 
     Args:
-        run: In which the candidate was sampled.
-        branch: How far the candidate has come.
-        place: Index of the decision, of the candidate, and which of its continuations this is.
-        agent: Who had acted.
-        turns: How many decisions each agent has taken by then.
+        run: The run in which the candidate was sampled.
+        branch: The state that the candidate reached, and its rewards.
+        place: Indices of the decision, of the candidate, and of this continuation.
+        agent: The agent that acted.
+        turns: How many decisions each agent had taken by then.
     """
 
     run: EpisodeRunner

@@ -1,8 +1,8 @@
-"""Plays many environments at once, as trees or in parallel, and returns episodes. Needs no torch.
+"""Plays many environments concurrently, as trees or in parallel, and returns episodes. Needs no torch.
 
-`play` asks for tokens through an `Engine`, and knows neither models nor policies. No instance waits for another: as
-soon as one's tokens are there it is stepped (on a thread, beside the engine), and as soon as it knows what to ask next
-the engine is asked. Only an engine that works in waves is given all instances' requests together.
+`play` requests tokens from an `Engine` and knows neither models nor policies. No instance waits for another: as soon
+as its tokens arrive, it is stepped (on a thread, beside the engine), and its next request is sent as soon as it is
+known. Only a batched engine is given the requests of all instances together.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from pettingllms_trl.rollout.prompts import ChatHistory, Follow
 from pettingllms_trl.rollout.scheduler import RolloutScheduler
 from pettingllms_trl.rollout.stepping import CrashPolicy
 from pettingllms_trl.rollout.timeouts import check_dropped
-from pettingllms_trl.rollout.workers import Caller, Threads, WorkerPool
+from pettingllms_trl.rollout.workers import InlinePool, ThreadPool, WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What playing the rows gave.
+    """The result of playing rows.
 
     Args:
         episodes: In the order of rows, then of episodes; none of an instance that was dropped.
-        dropped: Why an instance was dropped, by its index: its environment failed again and again.
-        retried: How often an instance was begun anew on a fresh environment, because one had failed.
-        timed_out: How often an environment took longer than it may, and was left alone on its thread.
-        crashed: For each reply in the episodes that crashed its environment and was charged for it, what was raised.
-        num_sampled_tokens: In all completions, also of continuations and of what was begun anew or dropped.
+        dropped: Why an instance was dropped, by its index: its environment failed three times.
+        retried: How often an instance was restarted in a fresh environment after a failure.
+        timed_out: How often an environment exceeded `env_timeout` and was abandoned on its thread.
+        crashed: The error of each reply that crashed its environment and was given `crash_reward`.
+        num_sampled_tokens: In all completions, including continuations and restarted or dropped instances.
     """
 
     episodes: list[Episode]
@@ -139,103 +139,104 @@ def play(
     env_timeout: float | None = None,
     crash_reward: float | None = None,
     follow: Mapping[str, Follow | None] | None = None,
-    crew: WorkerPool | None = None,
+    workers: WorkerPool | None = None,
     partners: Collection[str] = (),
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
 
-    An environment that raises is thrown away, and its instance played anew on a fresh one, twice at most; then the
-    instance is dropped with all its episodes, never scored.
+    An environment that raises is discarded and its instance restarted in a fresh one, at most twice; then the instance
+    is dropped with all its episodes, and never scored.
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
-        only: Indices of the rows that are played here, where others play the rest. What follows from a row's place,
-            in tickets, ties and records, is as if all were. `None`: all.
-        make_env: Called as many times as environments are in play at once; they are reset and used again. It may be
-            called on a thread, but never on two at once. Or such a function for each name that rows have in their
-            field `environment`.
-        pool: Environments made before, used first; all that were in play are left in it. Of several kinds, a pool by
-            name for each.
+        only: Indices of the rows that this process plays, where other processes play the rest. Tickets, ties and
+            records are the same as if all rows were played here. `None`: all.
+        make_env: Makes an environment; called once for each environment in play at the same time, which are reset and
+            reused. It may be called on a thread, but never on two at the same time. With several environments, such
+            a function for each name in the rows' field `environment`.
+        pool: Environments made before, used first; all environments end up in it. With several environments, a pool
+            for each name.
         engine: Samples the completions.
-        judge: Rewards beside the environment's, added before the best candidate is chosen. With `num_threads` it is
-            called on several threads at once.
-        weigh: What every agent is paid for a step, the judge's rewards included, before the best candidate is chosen.
-        sampling: `"tree"`: K candidates for each decision, the best is played on, ties broken by chance.
+        judge: Rewards added to the environment's before the best candidate is chosen. With `num_threads` it is called
+            on several threads concurrently.
+        weigh: Computes every agent's reward for a step, the judge's rewards included, before the best candidate is
+            chosen.
+        sampling: `"tree"`: K candidates for each decision; the best is played on, ties are broken at random.
             `"parallel"`: K episodes of each row, one candidate for each decision.
         num_candidates: K.
         num_continuations: How often each candidate's branch is played to its end, for `Candidate.continuations`.
-        seed: Names the rollout. Ties are broken by it and the decision's place alone, whatever else is in play.
-        default_env_seed: Seeds the environment where a row has no seed.
-        max_envs: Bound on the environments in play at once, and so on those left in a pool. `None`: all episodes; with
-            continuations K times as many, so that the engine has as much to do with them as with candidates. Where
-            candidates are stepped at once, `num_threads` environments more at most.
+        seed: Names the rollout. Ties depend only on it and on the decision's place, not on what else is in play.
+        default_env_seed: Seed of the environment for rows without one.
+        max_envs: Most environments in play at the same time, and so left in a pool. `None`: all episodes; with
+            continuations K times as many, so that the engine is as busy with them as with candidates. Stepping
+            candidates concurrently adds at most `num_threads` environments.
         max_turns: An episode ends when an agent would decide more often.
-        num_threads: Environments are stepped on so many threads beside the engine; of slow ones that can be restored
-            also the candidates of one decision at once, each in one of its own, see `stepping.py`. 0: on the
-            caller's, in a fixed order, so that an engine which samples by one stream of random numbers repeats itself.
-            Threads are for environments that wait (a sandbox, a server): one that computes in Python holds the
-            interpreter's lock meanwhile, and with it the engine's loop.
+        num_threads: Threads on which environments are stepped, beside the engine. If they are slow and can be
+            restored, the candidates of one decision are also stepped concurrently, each in its own environment, see
+            `stepping.py`. 0: on the caller's thread in a fixed order, so that an engine with a single random number
+            generator is reproducible. Threads are for environments that wait (for a sandbox, a server): one that
+            computes in Python holds the interpreter's lock, and so blocks the engine's loop.
         env_timeout: Seconds that one call of an environment may take, on threads; then it has failed. Its thread
-            cannot be ended: it is left alone, and another takes its place. Neither `make_env` nor `judge` has a limit.
-        crash_reward: What an agent gets for a reply that crashes its environment again and again, see `crashes.py`.
-            `None`: such a crash is a failure of the environment like any other.
-        follow: How conversations go on in tokens, for each agent that remembers its own, see `prompts.py`.
-        crew: Steps the environments in place of those threads, and is closed at the end; for a clock of its own.
-        partners: Agents who do not learn. Candidates are compared so that their policy learns from it; a partner
-            answers once, as it would when it is evaluated, instead of having the best of K picked for it.
+            cannot be ended: it is abandoned and replaced. Neither `make_env` nor `judge` has a limit.
+        crash_reward: Reward of a reply that crashes its environment repeatedly, see `stepping.py`. `None`: such a
+            crash is a failure of the environment like any other.
+        follow: For each agent with a history, the function that extends its prompt by a turn, see `prompts.py`.
+        workers: A worker pool to use instead of `num_threads` threads; it is closed at the end.
+        partners: Frozen agents. Candidates are compared so that a policy learns from them; a frozen agent answers
+            once, as in evaluation, instead of having the best of K chosen for it.
 
     Raises:
-        TypeError: An agent is shown something that is not text.
-        ValueError: The environment gave a reward that is not a finite number, or one that `weigh` refuses.
-        EnvironmentFailure: More than a fifth of the instances had to be dropped, and more than one or the only one; or
+        TypeError: An observation is not text.
+        ValueError: The environment gave a reward that is not a finite number, or that `weigh` does not accept.
+        EnvironmentFailure: More than a fifth of the instances, and more than one or the only one, were dropped; or
             more than 32 environments of this process have not come back.
     """
     if env_timeout is not None and not num_threads:
         raise ValueError(
-            f"env_timeout={env_timeout} with num_threads=0, expected threads: without them nobody is there to look at "
-            "the clock while an environment is at work. Set num_threads, or leave env_timeout out."
+            f"env_timeout={env_timeout} with num_threads=0, expected threads: without them nothing can interrupt "
+            "a call of the environment. Set num_threads=8, say, or leave env_timeout out."
         )
     num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
     places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
     own = range(len(rows)) if only is None else only
-    crew = crew or (Threads(num_threads, env_timeout) if num_threads else Caller())
-    stock = EnvPool(make_env, pool, default_seed=default_env_seed)
-    with closing(crew):
-        table = RolloutScheduler(
+    workers = workers or (ThreadPool(num_threads, env_timeout) if num_threads else InlinePool())
+    env_pool = EnvPool(make_env, pool, default_seed=default_env_seed)
+    with closing(workers):
+        scheduler = RolloutScheduler(
             rows,
             places,
             only=own,
-            stock=stock,
+            env_pool=env_pool,
             engine=engine,
-            crew=crew,
+            workers=workers,
             judge=judge,
             weigh=weigh,
-            width=width,
+            num_candidates=width,
             num_continuations=num_continuations,
             seed=seed,
             max_envs=max_envs or sum(i in own for i, _ in places) * (width if num_continuations else 1),
             max_turns=max_turns,
             env_timeout=env_timeout,
-            crashes=None if crash_reward is None else CrashPolicy(partial(stock.take, fresh=True), crash_reward),
-            memory=ChatHistory(follow or {}),
+            crashes=None if crash_reward is None else CrashPolicy(partial(env_pool.acquire, fresh=True), crash_reward),
+            history=ChatHistory(follow or {}),
             partners=partners,
         )
-        ended = table.play()
+        finished = scheduler.play()
     return Rollout(
-        [run.finish() for run in ended],
-        table.dropped,
-        table.num_retried,
-        table.num_timed_out,
-        tuple(crash for run in ended for crash in run.crashed),
-        table.num_sampled_tokens,
+        [run.finish() for run in finished],
+        scheduler.dropped,
+        scheduler.num_retried,
+        scheduler.num_timed_out,
+        tuple(crash for run in finished for crash in run.crashed),
+        scheduler.num_sampled_tokens,
     )
 
 
 def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
-    """What several processes have played of the same rows, each its own share of them, in the order of the shares.
+    """Combine the rollouts of several processes, each of which played its share of the same rows, in their order.
 
     Raises:
-        EnvironmentFailure: Too many instances had to be dropped, of all of them together.
+        EnvironmentFailure: Too many instances were dropped on all processes together.
     """
     whole = Rollout(
         [episode for part in parts for episode in part.episodes],

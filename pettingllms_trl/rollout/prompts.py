@@ -1,16 +1,16 @@
-"""The conversation of an agent that remembers: its own prompts and replies, token for token. Needs no torch.
+"""Chat histories of agents with `history="conversation"`: their own prompts and replies, token for token.
 
-An agent that remembers is asked at its next turn with `earlier prompt + reply as sampled + what the chat template puts
-between + new observation`. Nothing sampled is decoded and encoded again: the ids of the earlier part are those that
-the model was given and those that it sampled, so that an engine finds their keys and values in its prefix cache and
-the log-probabilities of training are those of sampling. Only the candidate that was played on is remembered.
+At its next turn such an agent's prompt is `earlier prompt + reply as sampled + what the chat template puts between +
+new observation`. Sampled tokens are never decoded and encoded again: the ids of the earlier part are exactly those
+that the model was given and sampled, so that an engine finds their keys and values in its prefix cache, and the
+log-probabilities of training are those of sampling. Only the candidate that was played on is kept. Needs no torch.
 
     turn 0   [user|Where?|end][assistant|                                        (template)
     turn 1   [user|Where?|end][assistant|Left.|end] [user|And now?|end][assistant|      (turn 0, reply, between)
 
-What others said reaches an agent by its observation alone. A conversation that would grow past the model's context is
-restarted from the present observation, which says by itself what the agent must know; so is one whose system message
-has changed.
+An agent sees what others said only in its observation. A conversation that would exceed the model's context is
+restarted from the current observation, which contains all that the agent must know; so is one whose system message has
+changed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pettingllms_trl.records import Completion, Episode, Message, role_of
 HISTORIES = ("none", "conversation")
 
 Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
-"""The token ids so far, and a user's message: to the ids of the prompt that it makes. `None`: they are too many."""
+"""From the token ids so far and a user message to the ids of the extended prompt; `None` if it is too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What one agent was asked and replied.
+    """The prompts and replies of one agent.
 
     Args:
-        messages: Prompts and replies in turn, a system message before them where there is one.
-        ids: The same, as the model got and sampled them; empty where an API partner spoke.
+        messages: Prompts and replies in turn, after a system message if there is one.
+        ids: The same, as the model received and sampled them; empty for an agent behind an API.
     """
 
     messages: tuple[Message, ...]
@@ -45,9 +45,9 @@ class ChatHistory:
     """The conversations of an episode so far, by agent.
 
     Args:
-        follow: How a conversation goes on in tokens, for each agent that remembers; `None` for a partner behind an
-            API, which is given messages. Who is not in it remembers nothing.
-        conversations: Of those who have spoken.
+        follow: For each agent with a history, the function that extends its prompt by a turn; `None` for an agent
+            behind an API, which receives messages. Agents not in it have no history.
+        conversations: The conversations of agents that have replied.
     """
 
     follow: Mapping[str, Follow | None] = field(default_factory=dict)
@@ -56,15 +56,15 @@ class ChatHistory:
     def prompt(
         self, agent: str, opening: Sequence[Message], followup: str | None
     ) -> tuple[Sequence[Message], tuple[int, ...]]:
-        """What the agent is asked now. Raises `ValueError` where it remembers and its observation is a whole dialogue.
+        """The agent's next prompt. Raises `ValueError` if the agent has a history and observes a whole dialogue.
 
         Args:
-            agent: Who is to act.
-            opening: Its observation as a prompt that stands alone.
-            followup: What it is shown in place of that if it remembers what came before; `None`: the same text.
+            agent: The acting agent.
+            opening: Its observation as a complete prompt.
+            followup: The text it is shown instead if it has earlier turns; `None`: the same text.
 
         Returns:
-            The messages, and their token ids where they go on from tokens that were sampled, else none.
+            The messages, and their token ids if they continue sampled tokens, else none.
         """
         if agent in self.follow:
             check_opening(agent, opening)
@@ -81,7 +81,7 @@ class ChatHistory:
     def replied(
         self, agent: str, prompt: Sequence[Message], prompt_ids: tuple[int, ...], completion: Completion
     ) -> ChatHistory:
-        """After an agent's reply to a prompt."""
+        """The history after an agent's reply to a prompt."""
         if agent not in self.follow:
             return self
         reply = {"role": "assistant", "content": completion.text}
@@ -90,7 +90,7 @@ class ChatHistory:
 
 
 def check_opening(agent: str, opening: Sequence[Message]) -> None:
-    """Raise `ValueError` for an observation that has no place in a conversation: more than a text of the user's."""
+    """Raise `ValueError` for an observation that cannot start a conversation: more than one user message."""
     roles = [message["role"] for message in opening]
     if roles not in (["user"], ["system", "user"]):
         raise ValueError(
@@ -100,16 +100,16 @@ def check_opening(agent: str, opening: Sequence[Message]) -> None:
         )
 
 
-def remembering(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:
-    """The agents that hold a conversation.
+def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:
+    """The agents whose history is `"conversation"`.
 
     Args:
-        history: One of `HISTORIES` for all, or by agent or role, an agent's own before its role's; who is not named
-            there has none. `None` is `"none"`.
-        agents: Of the environment.
+        history: One of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
+            agents without one have no history. `None` is `"none"`.
+        agents: The environment's agents.
 
     Raises:
-        ValueError: Another word, or a name that is nobody's.
+        ValueError: Another value, or a name that is neither an agent nor a role.
     """
     history = "none" if history is None else history
     of_name = dict.fromkeys(agents, history) if isinstance(history, str) else dict(history)
@@ -126,8 +126,8 @@ def remembering(history: str | Mapping[str, str] | None, agents: Sequence[str]) 
     return [agent for agent in agents if own[agent] == "conversation"]
 
 
-def num_begun_anew(episodes: Sequence[Episode], agents: Sequence[str]) -> int:
-    """How many prompts of agents that remember stand alone though the agent had spoken before."""
+def num_restarted(episodes: Sequence[Episode], agents: Sequence[str]) -> int:
+    """How many conversations were restarted: prompts without earlier turns though the agent had replied before."""
     return sum(
         decision.turn > 0 and decision.agent in agents and not _goes_on(decision.prompt)
         for episode in episodes
@@ -136,10 +136,10 @@ def num_begun_anew(episodes: Sequence[Episode], agents: Sequence[str]) -> int:
 
 
 def check_conversations(episodes: Sequence[Episode], agents: Sequence[str]) -> None:
-    """Each prompt of an agent that remembers begins with the tokens of its last one and of the reply played on.
+    """Check that each prompt of these agents begins with the tokens of its previous prompt and the chosen reply.
 
     Raises:
-        AssertionError: Naming the decision whose prompt does not.
+        AssertionError: A prompt does not. The message names the decision.
     """
     for episode in episodes:
         said: dict[str, tuple[int, ...]] = {}

@@ -1,4 +1,4 @@
-"""All that is in play in a rollout: who waits to begin, whose environment is at work, who waits for tokens."""
+"""Runs all episodes of a rollout concurrently: admits them, steps their environments and collects completions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pettingllms_trl.rollout.workers import WorkerPool
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Slot:
-    """A run with its ticket: a number that follows from its place, and from nothing that happened in the meantime."""
+    """A run with its ticket: a number that depends on the run's place alone, not on the order of events."""
 
     run: EpisodeRunner
     ticket: int
@@ -29,26 +29,28 @@ class _Slot:
 
 
 @dataclass(slots=True)
-class _AtWork:
-    """A run whose environment is at work, or several environments on its candidates.
+class _Stepping:
+    """A run with jobs in progress on its environment, or on several environments for its candidates.
 
     Args:
-        seat: The run's.
-        num_jobs: Not done yet.
+        slot: The run's.
+        num_jobs: Jobs that are not done yet.
         failure: How one of them failed.
     """
 
-    seat: _Slot
+    slot: _Slot
     num_jobs: int = 0
     failure: EnvironmentFailure | None = None
 
 
 class RolloutScheduler:
-    """See the head of this file; the arguments are those of `rollout.play`.
+    """Moves every run between three states: being stepped, ready to ask for tokens, and waiting for them.
+
+    The arguments are those of `rollout.play`.
 
     Args:
-        places: Instance and episode of all episodes, also of those that are played elsewhere.
-        width: Candidates of a decision.
+        places: Instance and episode of all episodes, including those that other processes play.
+        num_candidates: Candidates of a decision.
     """
 
     def __init__(
@@ -57,238 +59,243 @@ class RolloutScheduler:
         places: Sequence[tuple[int, int]],
         *,
         only: Collection[int],
-        stock: EnvPool,
+        env_pool: EnvPool,
         engine: Engine,
-        crew: WorkerPool,
+        workers: WorkerPool,
         judge: Judge | None,
         weigh: RewardWeigher | None,
-        width: int,
+        num_candidates: int,
         num_continuations: int,
         seed: str,
         max_envs: int,
         max_turns: int | None,
         env_timeout: float | None,
         crashes: CrashPolicy | None,
-        memory: ChatHistory,
+        history: ChatHistory,
         partners: Collection[str],
     ) -> None:
         self._num_rows, self._places, self._only = len(rows), places, only
-        self._stock = stock
+        self._env_pool = env_pool
         self._engine = engine
-        self._work, self._at_once = TimedPool(crew, env_timeout), crew.at_once
+        self._workers, self._num_workers = TimedPool(workers, env_timeout), workers.num_workers
         self._judge, self._weigh = judge, weigh
-        self._width, self._num_continuations = width, num_continuations
+        self._num_candidates, self._num_continuations = num_candidates, num_continuations
         self._max_envs, self._max_turns = max_envs, max_turns
         self._partners = partners
-        begin = partial(
+        create = partial(
             EpisodeRunner,
             seed=seed,
-            memory=memory,
+            history=history,
             crashes=crashes,
-            branches=width > 1 or num_continuations > 0 or crashes is not None,
+            branches=num_candidates > 1 or num_continuations > 0 or crashes is not None,
         )
-        self._to_begin = deque(
-            _Slot(run=begin(rows[instance], instance, episode), ticket=ticket)
+        self._waiting = deque(
+            _Slot(run=create(rows[instance], instance, episode), ticket=ticket)
             for ticket, (instance, episode) in enumerate(places)
             if instance in only
         )
-        self._to_continue: deque[_Slot] = deque()
-        self._at_work: dict[int, _AtWork] = {}
-        self._jobs: dict[int, _AtWork] = {}
-        self._tickets_of_parts = itertools.count(-1, -1)
-        self._slow: set[str] = set()  # environments whose latest decision had a step that was
+        self._waiting_continuations: deque[_Slot] = deque()
+        self._stepping: dict[int, _Stepping] = {}
+        self._jobs: dict[int, _Stepping] = {}
+        self._candidate_tickets = itertools.count(-1, -1)
+        self._slow: set[str] = set()  # environments with a slow step in their latest decision
         self._ready: list[_Slot] = []
-        self._asked: dict[int, _Slot] = {}
-        self._ended: dict[tuple[int, int], EpisodeRunner] = {}
+        self._requested: dict[int, _Slot] = {}
+        self._finished: dict[tuple[int, int], EpisodeRunner] = {}
         self.dropped: dict[int, str] = {}
         self.num_retried = self.num_sampled_tokens = 0
 
     @property
     def num_timed_out(self) -> int:
-        """How often an environment was left alone."""
-        return self._work.num_timed_out
+        """How often an environment was abandoned because a call took too long."""
+        return self._workers.num_timed_out
 
     def play(self) -> list[EpisodeRunner]:
-        """Until nobody is left. Returns those that were played to their end, in the order of their places."""
-        while self._open():
-            if self._at_work and self._collect(block=self._engine.in_waves or not (self._ready or self._asked)):
+        """Run all episodes to completion; returns the finished ones in row order."""
+        while self._admit():
+            block = self._engine.in_waves or not (self._ready or self._requested)
+            if self._stepping and self._collect(block=block):
                 continue
-            self._ask()
-            if self._asked:
+            self._submit_requests()
+            if self._requested:
                 for ticket, sampled in self._engine.step():
-                    self._answered(self._asked.pop(ticket), sampled)
+                    self._on_sampled(self._requested.pop(ticket), sampled)
         own = [place for place in self._places if place[0] in self._only and place[0] not in self.dropped]
-        return [self._ended[place] for place in own]
+        return [self._finished[place] for place in own]
 
-    def _open(self) -> bool:
-        """Seat those who wait to begin while there is room: first those who continue candidates, who are soon gone.
+    def _admit(self) -> bool:
+        """Start waiting episodes while capacity allows; continuations first, since they are short.
 
         Returns:
-            Whether anybody is in play.
+            Whether any run is active.
         """
-        while self._room:
-            seat = (self._to_continue or self._to_begin).popleft()
-            if self._given_up(seat.run):
+        while self._has_capacity:
+            slot = (self._waiting_continuations or self._waiting).popleft()
+            if self._is_obsolete(slot.run):
                 continue
-            setup = self._stock.setup(seat.run.row)
-            env = None if seat.run.brings_env else self._stock.take(setup.environment, fresh=seat.attempt > 0)
-            begin = partial(seat.run.begin, env, setup)
-            self._submit(seat, partial(self._go_on, seat.run, begin))
-        return self._num_seated > 0
+            reset_args = self._env_pool.reset_args(slot.run.row)
+            fresh = slot.attempt > 0
+            env = None if slot.run.owns_env else self._env_pool.acquire(reset_args.environment, fresh=fresh)
+            self._submit(slot, partial(self._advance, slot.run, partial(slot.run.begin, env, reset_args)))
+        return self._num_active > 0
 
     @property
-    def _room(self) -> bool:
-        """Whether somebody waits to begin and may."""
-        return bool(self._to_continue or self._to_begin) and self._num_seated < self._max_envs
+    def _has_capacity(self) -> bool:
+        """Whether a run is waiting and an environment may be started for it."""
+        return bool(self._waiting_continuations or self._waiting) and self._num_active < self._max_envs
 
     @property
-    def _num_seated(self) -> int:
-        return len(self._at_work) + len(self._ready) + len(self._asked)
+    def _num_active(self) -> int:
+        return len(self._stepping) + len(self._ready) + len(self._requested)
 
-    def _given_up(self, run: EpisodeRunner) -> bool:
+    def _is_obsolete(self, run: EpisodeRunner) -> bool:
         return run.instance in self.dropped or run.abandoned
 
-    # ---- At work ----
+    # ---- Stepping environments ----
 
-    def _submit(self, seat: _Slot, job: Callable[[CallTimer], None], *, is_part: bool = False) -> None:
-        """Have something done with a run's environment, or, as a part of it, with one of its candidates."""
-        ticket = next(self._tickets_of_parts) if is_part else seat.ticket
-        at_work = self._jobs[ticket] = self._at_work.setdefault(seat.ticket, _AtWork(seat))
-        at_work.num_jobs += 1
-        self._work.submit(ticket, job, row=seat.run.row, agent=seat.run.agent)
+    def _submit(self, slot: _Slot, job: Callable[[CallTimer], None], *, is_candidate: bool = False) -> None:
+        """Queue a job on a run's environment or, with `is_candidate`, on another one for one of its candidates."""
+        ticket = next(self._candidate_tickets) if is_candidate else slot.ticket
+        stepping = self._jobs[ticket] = self._stepping.setdefault(slot.ticket, _Stepping(slot))
+        stepping.num_jobs += 1
+        self._workers.submit(ticket, job, row=slot.run.row, agent=slot.run.agent)
 
-    def _go_on(self, run: EpisodeRunner, step: Callable[[CallTimer], None], calls: CallTimer) -> None:
-        """A job: a step of a run, which then goes to the next agent that decides."""
+    def _advance(self, run: EpisodeRunner, step: Callable[[CallTimer], None], calls: CallTimer) -> None:
+        """A job: step a run, then go on to the next agent that decides."""
         try:
             step(calls)
             run.await_agent(self._max_turns, calls)
         except EnvironmentFailure:
-            run.venue.close(calls)
+            run.handle.close(calls)
             raise
 
-    def _play_in_turn(self, seat: _Slot, calls: CallTimer) -> None:
-        """A job: the candidates of a run's decision, and on from there."""
-        candidates = seat.run.candidates
+    def _step_sequentially(self, slot: _Slot, calls: CallTimer) -> None:
+        """A job: step the candidates of a run's decision one after the other, then take the decision."""
+        candidates = slot.run.candidates
         assert candidates is not None
-        if candidates.play_in_turn(calls, while_quick=self._may_part(seat)):
-            self._decide(seat, calls)
+        if candidates.step_sequentially(calls, while_quick=self._may_fan_out(slot)):
+            self._decide(slot, calls)
 
-    def _play_one(self, seat: _Slot, candidate: int, calls: CallTimer) -> None:
-        """A job: one of the candidates, and on from there if the others have been played."""
-        candidates = seat.run.candidates
+    def _step_one(self, slot: _Slot, candidate: int, calls: CallTimer) -> None:
+        """A job: step one candidate, and take the decision if it was the last."""
+        candidates = slot.run.candidates
         assert candidates is not None
-        if candidates.play(candidate, calls, self._stock):
-            self._decide(seat, calls)
+        if candidates.step_one(candidate, calls, self._env_pool):
+            self._decide(slot, calls)
 
-    def _decide(self, seat: _Slot, calls: CallTimer) -> None:
-        run = seat.run
-        number = self._num_continuations if self._has_tree(run) else 0
-        self._go_on(run, partial(run.decide, self._judge, number, self._weigh), calls)
+    def _decide(self, slot: _Slot, calls: CallTimer) -> None:
+        run = slot.run
+        number = self._num_continuations if self._is_branched(run) else 0
+        self._advance(run, partial(run.decide, self._judge, number, self._weigh), calls)
 
-    def _play_at_once(self, seat: _Slot, candidates: Sequence[int]) -> None:
-        """Have candidates played by a job each."""
+    def _step_concurrently(self, slot: _Slot, candidates: Sequence[int]) -> None:
+        """Queue a job for each of these candidates."""
         for k in candidates:
-            self._submit(seat, partial(self._play_one, seat, k), is_part=True)
+            self._submit(slot, partial(self._step_one, slot, k), is_candidate=True)
 
-    def _may_part(self, seat: _Slot) -> bool:
-        """Whether candidates may be played at once. What failed perhaps did so for that: it is played anew in turn."""
-        return self._at_once > 1 and seat.attempt == 0 and seat.run.can_part
+    def _may_fan_out(self, slot: _Slot) -> bool:
+        """Whether candidates may be stepped concurrently.
+
+        A retry is stepped sequentially, since concurrency may have caused the failure.
+        """
+        return self._num_workers > 1 and slot.attempt == 0 and slot.run.can_fan_out
 
     def _collect(self, *, block: bool) -> bool:
-        """See to those whose work is done. Whether any job was."""
-        done = self._work.done(block=block)
+        """Handle the jobs that are done. Returns whether there were any."""
+        done = self._workers.done(block=block)
         for ticket, error in sorted(done, key=itemgetter(0)):
-            at_work = self._jobs.pop(ticket)
-            at_work.num_jobs -= 1
+            stepping = self._jobs.pop(ticket)
+            stepping.num_jobs -= 1
             if isinstance(error, EnvironmentFailure):
-                at_work.failure = error
-                if at_work.seat.run.candidates is not None:  # which do not know yet of one that was left alone
-                    at_work.seat.run.candidates.fail()
+                stepping.failure = error
+                if stepping.slot.run.candidates is not None:  # an abandoned job could not tell them
+                    stepping.slot.run.candidates.fail()
             elif error is not None:
                 raise error
-            if not at_work.num_jobs:
-                del self._at_work[at_work.seat.ticket]
-                self._worked(at_work)
+            if not stepping.num_jobs:
+                del self._stepping[stepping.slot.ticket]
+                self._on_stepped(stepping)
         return bool(done)
 
-    def _worked(self, at_work: _AtWork) -> None:
-        """All that was to be done with a run's environment is done."""
-        seat, run = at_work.seat, at_work.seat.run
-        if at_work.failure is not None:
-            if run.candidates is not None and run.candidates.is_free:
-                self._leave(run)
-            self._failed(seat, at_work.failure)
-        elif self._given_up(run):
-            self._leave(run)
+    def _on_stepped(self, stepping: _Stepping) -> None:
+        """Decide what is next for a run whose jobs are all done."""
+        slot, run = stepping.slot, stepping.slot.run
+        if stepping.failure is not None:
+            if run.candidates is not None and run.candidates.is_env_free:
+                self._release(run)
+            self._retry_or_drop(slot, stepping.failure)
+        elif self._is_obsolete(run):
+            self._release(run)
         elif run.candidates is not None:
-            self._play_at_once(seat, run.candidates.unplayed)
+            self._step_concurrently(slot, run.candidates.pending)
         else:
-            name = run.venue.setup.environment
+            name = run.handle.reset_args.environment
             (self._slow.add if run.was_slow else self._slow.discard)(name)
-            self._to_continue.extend(self._children(seat))
+            self._waiting_continuations.extend(self._continuations_of(slot))
             if not run.over:
-                self._ready.append(seat)
+                self._ready.append(slot)
                 return
             if run.parent is None:
-                self._ended[run.instance, run.episode] = run
+                self._finished[run.instance, run.episode] = run
             else:
-                run.tell_parent()
-            self._leave(run)
+                run.report_return()
+            self._release(run)
 
-    def _leave(self, run: EpisodeRunner) -> None:
-        if not run.brings_env:
-            self._stock.give_back(run.venue.setup.environment, run.venue.env)
+    def _release(self, run: EpisodeRunner) -> None:
+        if not run.owns_env:
+            self._env_pool.release(run.handle.reset_args.environment, run.handle.env)
 
-    def _children(self, seat: _Slot) -> Iterator[_Slot]:
-        """Seats for the runs that continue the candidates of a run's last decision."""
-        children, seat.run.children = seat.run.children, []
+    def _continuations_of(self, slot: _Slot) -> Iterator[_Slot]:
+        """Slots for the runs that continue the candidates of a run's last decision."""
+        children, slot.run.children = slot.run.children, []
         for child in children:
             assert child.parent is not None
             decision, k, m = child.parent.place
-            number = (decision * self._width + k) * self._num_continuations + m
-            yield _Slot(run=child, ticket=seat.ticket + (1 + number) * (1 + RETRIES) * len(self._places))
+            number = (decision * self._num_candidates + k) * self._num_continuations + m
+            yield _Slot(run=child, ticket=slot.ticket + (1 + number) * (1 + RETRIES) * len(self._places))
 
-    def _failed(self, seat: _Slot, failure: EnvironmentFailure) -> None:
-        """Begin a run anew on a fresh environment, or drop its instance; the one that failed is not used again."""
-        if self._given_up(seat.run):
+    def _retry_or_drop(self, slot: _Slot, failure: EnvironmentFailure) -> None:
+        """Restart a run in a fresh environment, or drop its instance; the failed environment is not used again."""
+        if self._is_obsolete(slot.run):
             return
-        if seat.attempt < RETRIES:
+        if slot.attempt < RETRIES:
             self.num_retried += 1
-            again = replace(seat, run=seat.run.anew(), attempt=seat.attempt + 1)
-            if again.run.parent is None:
-                self._to_begin.append(replace(again, ticket=seat.ticket + len(self._places)))
+            retry = replace(slot, run=slot.run.restart(), attempt=slot.attempt + 1)
+            if retry.run.parent is None:
+                self._waiting.append(replace(retry, ticket=slot.ticket + len(self._places)))
             else:
-                self._to_continue.append(again)
+                self._waiting_continuations.append(retry)
             return
-        self.dropped[seat.run.instance] = str(failure)
+        self.dropped[slot.run.instance] = str(failure)
         check_dropped(self.dropped, self._num_rows, failure.__cause__)
 
-    # ---- Waiting for tokens ----
+    # ---- Asking the engine for completions ----
 
-    def _ask(self) -> None:
-        """Ask the engine for what is wanted, in the order of tickets."""
-        for seat in sorted(self._ready, key=attrgetter("ticket")):
-            run = seat.run
-            if self._given_up(run):
-                self._leave(run)
+    def _submit_requests(self) -> None:
+        """Send the requests of all ready runs to the engine, in the order of their tickets."""
+        for slot in sorted(self._ready, key=attrgetter("ticket")):
+            run = slot.run
+            if self._is_obsolete(run):
+                self._release(run)
                 continue
-            self._asked[seat.ticket] = seat
-            width = self._width if self._has_tree(run) else 1
-            self._engine.submit(seat.ticket, run.request(width))
+            self._requested[slot.ticket] = slot
+            number = self._num_candidates if self._is_branched(run) else 1
+            self._engine.submit(slot.ticket, run.request(number))
         self._ready.clear()
 
-    def _answered(self, seat: _Slot, sampled: Sampled) -> None:
-        run = seat.run
+    def _on_sampled(self, slot: _Slot, sampled: Sampled) -> None:
+        """Step the candidates that the engine has sampled."""
+        run = slot.run
         self.num_sampled_tokens += sum(len(completion.ids) for completion in sampled.completions)
-        if self._given_up(run):
-            self._leave(run)
+        if self._is_obsolete(run):
+            self._release(run)
             return
-        run.answered(sampled)
-        if self._may_part(seat) and run.venue.setup.environment in self._slow:
-            self._play_at_once(seat, range(len(sampled.completions)))
+        run.receive(sampled)
+        if self._may_fan_out(slot) and run.handle.reset_args.environment in self._slow:
+            self._step_concurrently(slot, range(len(sampled.completions)))
         else:
-            self._submit(seat, partial(self._play_in_turn, seat))
+            self._submit(slot, partial(self._step_sequentially, slot))
 
-    def _has_tree(self, run: EpisodeRunner) -> bool:
-        """Whether a run's decision has several candidates, of which each is continued."""
+    def _is_branched(self, run: EpisodeRunner) -> bool:
+        """Whether a run's decision has several candidates, each of which is continued."""
         return run.parent is None and run.agent not in self._partners

@@ -1,25 +1,25 @@
-"""The candidates of one decision, each played from the same state: in turn in one environment, or several at once.
+"""Steps the candidates of a decision from one state: sequentially in one environment, or concurrently in several.
 
-Where an environment is quick its candidates are played in turn: moving them to threads would take longer. Where one
-takes `SLOW` seconds, because it waits for a sandbox, a server, a search, the rest are played at once, each by a job of
-its own in an environment of its own. A job begins nothing that waits for another job, so that threads are never all
-waiting; who plays the last candidate goes on with the decision.
+Where an environment is quick its candidates are stepped sequentially, because moving them to threads would take
+longer. Where a step takes `SLOW` seconds, because it waits for a sandbox, a server or a search, the rest are stepped
+concurrently, each by a job of its own in an environment of its own. No job starts one that waits for another job, so
+threads cannot deadlock; the job that steps the last candidate also takes the decision.
 
-    in turn     job 1: [0][1][2][3] go on
-    at once     job 1: [0]          job 2: [1  ]     job 3: [2      ] go on     job 4: [3]
+    sequentially   job 1: [0][1][2][3] decide
+    concurrently   job 1: [0]          job 2: [1  ]     job 3: [2      ] decide     job 4: [3]
 
-`CrashPolicy` tells a reply that crashes its environment from an environment that fails by itself.
+`CrashPolicy` distinguishes a reply that crashes its environment from an environment that fails by itself.
 
-A failing environment is replaced and its instance played again, then dropped and never scored. Where a certain reply
-always crashes it, that makes crashing free: such a reply is drawn again and never counts, so nothing teaches a policy
-to leave it, and success is measured on what is left. So with a `reward` for it, a crash is looked into, in fresh
-environments in the very same state:
+By default a failing environment is replaced and its instance restarted, then dropped and never scored. If a certain
+reply always crashes it, this makes crashing free: the reply is sampled again and never counted, so the policy is not
+trained to avoid it, and success is measured on the remaining instances. Therefore, with a `reward` for crashes, each
+crash is examined in fresh environments in the same state:
 
-| the reply, once more | the empty reply | whose doing                                             |
-|----------------------|-----------------|---------------------------------------------------------|
-| does not crash       |                 | the environment's (a lost connection, a full disk)      |
-| crashes alike        | crashes         | the environment's (a server that is down)               |
-| crashes alike        | does not        | the reply's: its branch ends there, with that reward    |
+| the reply, repeated | the empty reply | cause                                                   |
+|---------------------|-----------------|---------------------------------------------------------|
+| does not crash      |                 | the environment (a lost connection, a full disk)        |
+| same error          | crashes         | the environment (a server that is down)                 |
+| same error          | does not crash  | the reply: its branch ends there, with that reward      |
 """
 
 from __future__ import annotations
@@ -41,64 +41,64 @@ from pettingllms_trl.rollout.timeouts import CallTimer, EnvironmentFailure
 
 @dataclass(frozen=True, slots=True)
 class CrashPolicy:
-    """What is done about a reply that crashes its environment.
+    """How a reply that crashes its environment is treated.
 
     Args:
-        make_env: Makes a fresh one, by the environment's name.
-        reward: Of the agent that wrote it: a number below any return of the environment, or crashing pays.
+        make_env: Makes a fresh environment, given its name.
+        reward: Reward of the agent for such a reply. It must be below any return, or crashing pays.
     """
 
     make_env: Callable[[str], AECEnv]
     reward: float
 
 
-def play_carefully(
+def step_guarded(
     env: AECEnv,
     agent: str,
     completions: Sequence[Completion],
     start: StateSnapshot,
     crashes: CrashPolicy,
     *,
-    renew: Callable[[], AECEnv],
-    note: Callable[[int, Exception], None],
+    replace: Callable[[], AECEnv],
+    on_crash: Callable[[int, Exception], None],
 ) -> Iterator[Branch]:
-    """As `play_branches`, but a reply to blame for a crash ends its own branch alone.
+    """Like `play_branches`, but a reply that causes a crash ends only its own branch.
 
     Args:
-        env: Of a kind that makes no snapshots, it is stepped in copies only.
-        agent: Who acts.
+        env: The environment. Without snapshots, only copies of it are stepped.
+        agent: The acting agent.
         completions: Its candidates.
         start: The state that the environment is in.
-        crashes: What a crash is worth.
-        renew: Puts a fresh environment, just reset, in the place of one that has failed.
-        note: Told of each crash that a reply is to blame for, by the reply's index.
+        crashes: The reward of a crash.
+        replace: Replaces an environment that has failed by a fresh one, just reset.
+        on_crash: Called for each crash that a reply caused, with the reply's index.
 
     Raises:
-        Exception: The environment's, where no reply is to blame.
+        Exception: The environment's, where no reply caused it.
     """
-    beginning = _Beginning(env, renew, start)
+    branch_point = _BranchPoint(env, replace, start)
     for k, completion in enumerate(completions):
         try:
-            branch = beginning.play(agent, completion)
+            branch = branch_point.play(agent, completion)
         except Exception as crash:  # third-party code may raise anything
-            beginning.renew()
-            if not beginning.crashes_alike(agent, completion, crash):
+            branch_point.replace()
+            if not branch_point.crashes_alike(agent, completion, crash):
                 raise
-            beginning.renew()
-            beginning.play(agent, Completion(ids=(), text=""))  # raises if no reply is taken at all
-            note(k, crash)
-            branch = beginning.crashed(agent, completion, crashes.reward)
+            branch_point.replace()
+            branch_point.play(agent, Completion(ids=(), text=""))  # raises if the environment accepts no reply at all
+            on_crash(k, crash)
+            branch = branch_point.crashed(agent, completion, crashes.reward)
         yield branch
 
 
-class _Beginning:
-    """An environment in the state from which the candidates are played, again and again."""
+class _BranchPoint:
+    """The state from which candidates are stepped, and an environment that can return to it."""
 
-    def __init__(self, env: AECEnv, renew: Callable[[], AECEnv], start: StateSnapshot) -> None:
-        self._env, self._renew, self._start = env, renew, start
+    def __init__(self, env: AECEnv, replace: Callable[[], AECEnv], start: StateSnapshot) -> None:
+        self._env, self._replace, self._start = env, replace, start
 
     def play(self, agent: str, completion: Completion) -> Branch:
-        """What a reply leads to, from that state."""
+        """The branch of a reply, stepped from that state."""
         if self._start.saved is not None:
             env = self._env
             self._start.saved.restore(env)
@@ -107,13 +107,13 @@ class _Beginning:
         (branch,) = play_branches(env, agent, [completion], self._start)
         return branch
 
-    def renew(self) -> None:
-        """After a crash: the next is played in an environment that has seen none."""
+    def replace(self) -> None:
+        """After a crash, continue in an environment that has not crashed."""
         if self._start.saved is not None:  # else it was a copy that crashed
-            self._env = self._renew()
+            self._env = self._replace()
 
     def crashes_alike(self, agent: str, completion: Completion, crash: Exception) -> bool:
-        """Whether the reply raises the same once more."""
+        """Whether the reply raises the same kind of error again."""
         try:
             self.play(agent, completion)
         except Exception as again:  # noqa: BLE001  # compared with the first
@@ -121,7 +121,7 @@ class _Beginning:
         return False
 
     def crashed(self, agent: str, completion: Completion, reward: float) -> Branch:
-        """A branch that ends where it began."""
+        """A branch that ends in the state before the reply."""
         env = self._env
         if self._start.saved is not None:
             self._start.saved.restore(env)
@@ -138,137 +138,139 @@ class _Beginning:
 
 
 SLOW = 0.01
-"""Seconds of a step from which it pays to play candidates at once: a hundred times what a job on a thread costs."""
+"""Seconds of a step above which candidates are stepped concurrently: a hundred times the cost of a job on a thread."""
 
 
 class CandidateStepper:
-    """See the head of this file. Jobs on several threads may play at once.
+    """Steps all candidates of one decision; its jobs may run on several threads.
 
     Args:
-        venue: The run's own, in the state `start`. Used for one candidate at a time, and for others while it is free.
-        start: Where all of them begin.
-        agent: Who has sampled them.
-        completions: What was sampled.
-        crashes: What is done about a reply that crashes the environment; `None`: it counts as a failure of it.
+        handle: The run's own environment, in the state `start`; one candidate at a time is stepped in it.
+        start: The state from which all candidates are stepped.
+        agent: The acting agent.
+        completions: The candidates.
+        crashes: How a reply that crashes the environment is treated; `None`: as a failure of the environment.
     """
 
     def __init__(
         self,
-        venue: EnvHandle,
+        handle: EnvHandle,
         start: StateSnapshot,
         agent: str,
         completions: Sequence[Completion],
         crashes: CrashPolicy | None,
     ) -> None:
-        self.is_free = True  # the run's own venue
-        self._venue, self._start, self._agent = venue, start, agent
+        self.is_env_free = True  # whether `handle` is not in use
+        self._handle, self._start, self._agent = handle, start, agent
         self._completions, self._crashes = completions, crashes
         self._branches: dict[int, Branch] = {}
         self._crashed: dict[int, str] = {}
-        self._slowest = 0.0  # seconds of a step
+        self._slowest = 0.0  # seconds of the slowest step
         self._has_failed = False
-        self._lock = threading.Lock()  # never held while an environment is at work
+        self._lock = threading.Lock()  # never held while an environment is stepped
 
     @property
     def branches(self) -> list[Branch]:
-        """What each has led to, once all are played."""
+        """The branch of each candidate, once all are stepped."""
         return [self._branches[k] for k in range(len(self._completions))]
 
     @property
     def crashed(self) -> list[str]:
-        """What was raised by replies that are to blame for it, in the order of candidates."""
+        """The errors of replies that caused a crash, in the order of candidates."""
         return [self._crashed[k] for k in sorted(self._crashed)]
 
     @property
     def was_slow(self) -> bool:
-        """Whether one of them was."""
+        """Whether a step took `SLOW` seconds or more."""
         return self._slowest >= SLOW
 
     @property
-    def unplayed(self) -> list[int]:
-        """Those that nobody has played."""
+    def pending(self) -> list[int]:
+        """Indices of the candidates that have not been stepped."""
         return [k for k in range(len(self._completions)) if k not in self._branches]
 
-    def play_in_turn(self, calls: CallTimer, *, while_quick: bool) -> bool:
-        """Play them in the run's own venue.
+    def step_sequentially(self, calls: CallTimer, *, while_quick: bool) -> bool:
+        """Step the candidates one after the other in the run's own environment.
 
         Args:
-            calls: Of the job.
-            while_quick: Leave the rest to others after one that was slow.
+            calls: Timer of the job.
+            while_quick: Stop after a slow step, so that the rest are stepped concurrently.
 
         Returns:
-            Whether all are played.
+            Whether all are stepped.
         """
-        self.is_free = False
+        self.is_env_free = False
         limit = SLOW if while_quick else float("inf")
         branches, slowest = self._branches, 0.0
-        with self._failing(self._venue, calls), calls.at_work():
-            for k, branch in enumerate(self._play(self._venue, range(len(self._completions)), calls)):
+        with self._closing_on_failure(self._handle, calls), calls.timed():
+            for k, branch in enumerate(self._play(self._handle, range(len(self._completions)), calls)):
                 branches[k] = branch
-                seconds = calls.next()  # the next candidate has as long as this one had
+                seconds = calls.restart()  # the time limit is that of each candidate
                 if seconds > slowest:
                     slowest = seconds
                     if seconds >= limit:
                         break
         self._slowest = slowest
-        self.is_free = len(branches) < len(self._completions)
-        return not self.is_free
+        self.is_env_free = len(branches) < len(self._completions)
+        return not self.is_env_free
 
-    def play(self, k: int, calls: CallTimer, stock: EnvPool) -> bool:
-        """Play one of them beside others, in the run's own venue if that is free, else in an environment of the stock.
+    def step_one(self, k: int, calls: CallTimer, env_pool: EnvPool) -> bool:
+        """Step one candidate while others are stepped, in the run's own environment if free, else in one of the pool.
 
         Returns:
-            Whether it was the last and none has failed, so that the caller goes on with the decision.
+            Whether it was the last and none has failed, so that the caller takes the decision.
         """
         with self._lock:
             if self._has_failed:
                 return False
-            own, self.is_free = self.is_free, False
-        setup = self._venue.setup
-        venue = self._venue if own else EnvHandle(stock.take(setup.environment), setup)
-        with self._failing(venue, calls), calls.at_work():
+            own, self.is_env_free = self.is_env_free, False
+        reset_args = self._handle.reset_args
+        handle = self._handle if own else EnvHandle(env_pool.acquire(reset_args.environment), reset_args)
+        with self._closing_on_failure(handle, calls), calls.timed():
             if not own:
-                venue.reset()
-                calls.next()
-            assert self._start.saved is not None, "candidates of a copied environment, played at once"
-            self._start.saved.restore(venue.env)
-            calls.next()
-            (branch,) = self._play(venue, [k], calls)
-            seconds = calls.next()
+                handle.reset()
+                calls.restart()
+            assert self._start.saved is not None, "candidates of a copied environment, stepped concurrently"
+            self._start.saved.restore(handle.env)
+            calls.restart()
+            (branch,) = self._play(handle, [k], calls)
+            seconds = calls.restart()
         if not own:
-            stock.give_back(setup.environment, venue.env)
+            env_pool.release(reset_args.environment, handle.env)
         with self._lock:
             self._branches[k] = branch
             self._slowest = max(self._slowest, seconds)
             is_last = len(self._branches) == len(self._completions) and not self._has_failed
-            self.is_free = (own or self.is_free) and not is_last
+            self.is_env_free = (own or self.is_env_free) and not is_last
             return is_last
 
     def fail(self) -> None:
-        """One has failed, and with it the decision: the others are not begun any more."""
+        """Record that a candidate has failed, and with it the decision: no further candidate is started."""
         with self._lock:
             self._has_failed = True
 
     @contextmanager
-    def _failing(self, venue: EnvHandle, calls: CallTimer) -> Iterator[None]:
-        """What fails inside is closed."""
+    def _closing_on_failure(self, handle: EnvHandle, calls: CallTimer) -> Iterator[None]:
+        """Close the environment if it fails inside the block."""
         try:
             yield
         except EnvironmentFailure:
             self.fail()
-            venue.close(calls)
+            handle.close(calls)
             raise
 
-    def _play(self, venue: EnvHandle, ks: Sequence[int], calls: CallTimer) -> Iterator[Branch]:
+    def _play(self, handle: EnvHandle, ks: Sequence[int], calls: CallTimer) -> Iterator[Branch]:
         completions = [self._completions[k] for k in ks]
         crashes = self._crashes
         if crashes is None:
-            return play_branches(venue.env, self._agent, completions, self._start)
+            return play_branches(handle.env, self._agent, completions, self._start)
 
-        def note(i: int, crash: Exception) -> None:
+        def on_crash(i: int, crash: Exception) -> None:
             said = completions[i].text[:200]
             where = f"at the instance {dict(calls.row)} after {said!r}"
             self._crashed[ks[i]] = f"{type(crash).__name__} {where}: {crash}"
 
-        renew = partial(venue.renew, crashes.make_env, calls)
-        return play_carefully(venue.env, self._agent, completions, self._start, crashes, renew=renew, note=note)
+        replace = partial(handle.replace, crashes.make_env, calls)
+        return step_guarded(
+            handle.env, self._agent, completions, self._start, crashes, replace=replace, on_crash=on_crash
+        )

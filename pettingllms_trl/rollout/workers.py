@@ -1,4 +1,4 @@
-"""Who does the environments' work: threads beside the engine, or the caller before the engine is asked again."""
+"""Worker pools that step environments: on threads beside the engine, or inline on the caller's thread."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 
-GLANCE = 0.02  # seconds between two looks at the clock, where jobs may take too long
-LEFT_ALONE = "environment left alone"
+POLL_SECONDS = 0.02  # between two checks of the clock, where calls have a time limit
+ABANDONED = "abandoned environment"
+"""Name of a thread that nothing waits for any more."""
 
 Job = Callable[[], None]
 Done = tuple[int, BaseException | None]
@@ -19,11 +20,11 @@ Done = tuple[int, BaseException | None]
 
 
 class WorkerPool(Protocol):
-    """Does jobs, each under a ticket that no other job has at the time."""
+    """Runs jobs, each under a ticket that no other running job has."""
 
     @property
-    def at_once(self) -> int:
-        """How many jobs it does at a time. With one, the candidates of a decision are played one after the other."""
+    def num_workers(self) -> int:
+        """How many jobs run at the same time. With one, the candidates of a decision are stepped sequentially."""
         ...
 
     def now(self) -> float:
@@ -31,39 +32,39 @@ class WorkerPool(Protocol):
         ...
 
     def submit(self, ticket: int, job: Job) -> None:
-        """Take a job."""
+        """Queue a job."""
         ...
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """The jobs that have come to their end since the last call; if `block`, it waits for one, perhaps in vain."""
+        """The jobs that have ended since the last call. If `block`, wait for one; a timeout may return none."""
         ...
 
-    def leave_alone(self, ticket: int) -> bool:
-        """Wait for a job no more, whose thread cannot be ended; another takes its place.
+    def abandon(self, ticket: int) -> bool:
+        """Stop waiting for a job, whose thread cannot be ended; a new thread takes its place.
 
         Returns:
-            Whether it was still at work. If not, `done` tells of it, or has told.
+            Whether it was still running. If not, `done` reports it, or already has.
         """
         ...
 
     def close(self) -> None:
-        """Begin no further job, and wait for those begun, but for those left alone."""
+        """Stop accepting jobs and wait for the running ones, except abandoned threads."""
         ...
 
 
-class Threads:
-    """So many jobs at a time, on threads.
+class ThreadPool:
+    """Runs up to `number` jobs at a time on threads.
 
     Args:
-        number: Of threads; they begin as jobs come.
-        patience: Seconds: `done(block=True)` comes back now and then without a job, for the caller to look at the
-            clock, and `close` waits no longer than this. `None`: both wait until a job is done.
+        number: Of threads; they are started as jobs arrive.
+        patience: Seconds. `done(block=True)` returns now and then without a job, so that the caller can check the
+            clock, and `close` waits at most this long. `None`: both wait until a job is done.
     """
 
     now = staticmethod(time.monotonic)
 
     def __init__(self, number: int, patience: float | None = None) -> None:
-        self.at_once = self._number = number
+        self.num_workers = self._number = number
         self._patience = patience
         self._jobs: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
@@ -79,16 +80,17 @@ class Threads:
         """See `WorkerPool`."""
         done: list[Done] = []
         if block:
+            timeout = None if self._patience is None else min(POLL_SECONDS, self._patience)
             with suppress(Empty):
-                done.append(self._done.get(timeout=None if self._patience is None else min(GLANCE, self._patience)))
-        while not self._done.empty():  # nobody else takes from it
+                done.append(self._done.get(timeout=timeout))
+        while not self._done.empty():  # only this thread takes from it
             done.append(self._done.get())
         return done
 
-    def leave_alone(self, ticket: int) -> bool:
+    def abandon(self, ticket: int) -> bool:
         """See `WorkerPool`."""
         for i, worker in enumerate(self._workers):
-            if worker.leave_alone(ticket):
+            if worker.abandon(ticket):
                 self._workers[i] = _Worker(self._jobs, self._done)
                 return True
         return False
@@ -106,13 +108,13 @@ class Threads:
 
 
 class _Worker:
-    """A thread that does jobs until it is told `None`, or left alone with one."""
+    """A thread that runs jobs until it receives `None` or is abandoned."""
 
     def __init__(self, jobs: SimpleQueue[tuple[int, Job] | None], done: SimpleQueue[Done]) -> None:
         self._jobs, self._done = jobs, done
         self._ticket: int | None = None
-        self._left_alone = False
-        self._lock = threading.Lock()  # between the end of a job and being left alone with it
+        self._abandoned = False
+        self._lock = threading.Lock()  # orders the end of a job and its being abandoned
         self._thread = threading.Thread(target=self._work, name="environments", daemon=True)
         self._thread.start()
 
@@ -122,42 +124,42 @@ class _Worker:
             error: BaseException | None = None
             try:
                 job()
-            except BaseException as raised:  # noqa: BLE001  # given to whoever asks what is done
+            except BaseException as raised:  # noqa: BLE001  # reported by `done`
                 error = raised
             with self._lock:
-                if self._left_alone:
+                if self._abandoned:
                     return
                 done = self._ticket, error
                 self._ticket = None
             self._done.put(done)
-            del given, job, error, done  # while it waits it shall keep nothing alive
+            del given, job, error, done  # a waiting thread must not keep an environment alive
 
-    def leave_alone(self, ticket: int) -> bool:
-        """Whether it is still at this job; it will then do no other."""
+    def abandon(self, ticket: int) -> bool:
+        """Whether it is still running this job; if so, it will not take another."""
         with self._lock:
             if self._ticket != ticket:
                 return False
-            self._left_alone = True
-        self._thread.name = LEFT_ALONE
+            self._abandoned = True
+        self._thread.name = ABANDONED
         return True
 
     def join(self, timeout: float | None) -> None:
-        """Wait until its thread has ended; where that takes longer, leave it alone."""
+        """Wait until its thread has ended, and abandon it after `timeout`."""
         self._thread.join(timeout)
         if self._thread.is_alive():
-            self._left_alone = True
-            self._thread.name = LEFT_ALONE
+            self._abandoned = True
+            self._thread.name = ABANDONED
 
 
-def num_left_alone() -> int:
-    """Threads of this process that were left alone and have not come back."""
-    return sum(thread.name == LEFT_ALONE for thread in threading.enumerate())
+def num_abandoned_threads() -> int:
+    """Threads of this process that were abandoned and have not come back."""
+    return sum(thread.name == ABANDONED for thread in threading.enumerate())
 
 
-class Caller:
-    """Each job at once, on the caller's thread."""
+class InlinePool:
+    """Runs each job immediately, on the caller's thread."""
 
-    at_once = 1
+    num_workers = 1
     now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
@@ -167,7 +169,7 @@ class Caller:
         """See `WorkerPool`."""
         try:
             job()
-        except Exception as error:  # noqa: BLE001  # given to whoever asks what is done, as from a thread
+        except Exception as error:  # noqa: BLE001  # reported by `done`, as from a thread
             self._done.append((ticket, error))
         else:
             self._done.append((ticket, None))
@@ -177,7 +179,7 @@ class Caller:
         done, self._done = self._done, []
         return done
 
-    def leave_alone(self, ticket: int) -> bool:
+    def abandon(self, ticket: int) -> bool:
         """See `WorkerPool`."""
         return False
 

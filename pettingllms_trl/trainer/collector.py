@@ -22,7 +22,7 @@ from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.records import Completion, Decision, Engine, Episode, PendingDecision, Row
 from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.play import EpisodeSource, Rollout, RolloutOptions, merge
-from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_begun_anew
+from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
 from pettingllms_trl.trainer.dataloading import RowsPlayed
 from pettingllms_trl.trainer.distributed import on_all
 from pettingllms_trl.trainer.rollout_checks import check_groups
@@ -247,7 +247,7 @@ class RolloutCollector:
         if self._args.crash_reward is not None:
             counts["crashed_replies"] = len(rollout.crashed)
         if self._follow:
-            counts["conversations_begun_anew"] = num_begun_anew(rollout.episodes, list(self._follow))
+            counts["conversations_begun_anew"] = num_restarted(rollout.episodes, list(self._follow))
         return counts
 
     def _warn_of(self, rollout: Rollout) -> None:

@@ -133,7 +133,7 @@ def read(path: Path) -> Iterator[Demonstration]:
             said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(
                 f"line {number} of {path}: {said}; expected role, prompt, completion and success of an instance of "
-                "the train split. Mend or remove the line."
+                "the train split. Fix or remove the line."
             ) from error
 
 

@@ -2,7 +2,7 @@
 
 | when                 | what                                                                                    |
 |----------------------|-----------------------------------------------------------------------------------------|
-| at the door          | settings that several processes cannot have are refused                                 |
+| at construction      | settings that several processes cannot have raise an error                              |
 | a rollout            | each plays at its own pace, sharded weights gathered once; then all know all episodes   |
 | a micro-step         | gradients stay where they are until an optimizer step's last pass is over               |
 | before the optimizer | they are averaged, those of the policies that had a pass                                |
@@ -194,7 +194,7 @@ def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
     Otherwise every forward pass would gather them anew, and a process that is done would keep the others waiting.
 
     Args:
-        model: As `accelerator` prepared it; anything else is left alone.
+        model: As `accelerator` prepared it; anything else is left unchanged.
     """
     plugin = accelerator.state.deepspeed_plugin
     if isinstance(model, FSDPModule):

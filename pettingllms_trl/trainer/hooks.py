@@ -44,7 +44,7 @@ from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
-from pettingllms_trl.policies.team import Team, instead
+from pettingllms_trl.policies.team import Team, override_args
 from pettingllms_trl.records import Engine, Row
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EpochSampler, each_generation_once
@@ -57,8 +57,8 @@ from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import (
     ForwardMetrics,
     means_of_padding_rows,
+    merge_passes,
     of_completions,
-    of_micro_step,
     without_padding,
 )
 from pettingllms_trl.update.step_guard import StepGuard
@@ -293,7 +293,7 @@ class TRLHooks(GRPOTrainer):
         logged = [self._logs[name] for name in ("prompt", "completion", "advantages")]
         for column in [*logged, *(column for table in tables for column in table.values())]:
             num_dealt = sum(assignment.num_here) * self.accelerator.num_processes
-            column.extend(assignment.collect([column.pop() for _ in range(num_dealt)][::-1]))
+            column.extend(assignment.restore_order([column.pop() for _ in range(num_dealt)][::-1]))
         metrics = self._metrics["train"]
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         completions = [row["completion"].ids for row in rows]
@@ -304,7 +304,7 @@ class TRLHooks(GRPOTrainer):
             corrected["frac_reward_zero_std"] = torch.isclose(std, torch.zeros_like(std)).float().mean().item()
         for name, value in corrected.items():
             metrics[name][-1] = value
-        self.state.num_input_tokens_seen -= assignment.num_fillers  # a prompt of one token each
+        self.state.num_input_tokens_seen -= assignment.num_padding_rows  # a prompt of one token each
         metrics["num_tokens"] = [self.state.num_input_tokens_seen]
 
     def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
@@ -325,7 +325,7 @@ class TRLHooks(GRPOTrainer):
         began = time.perf_counter()
         loss = torch.zeros((), device=self.accelerator.device)
         # The mode decides in `_prepare_inputs` whether this is training or evaluation.
-        with training(model, self.team.walks.of(model, modules_of)):
+        with training(model, self.team.module_cache.of(model, modules_of)):
             passes = self._prepare_inputs(inputs)
             if self.is_deepspeed_enabled and not self.guard.has_passes:
                 self._touch(model, self.routing.trained)
@@ -346,7 +346,7 @@ class TRLHooks(GRPOTrainer):
         if self._step % self.current_gradient_accumulation_steps == 0:
             self._metrics["train"]["step_time"].append(self._current_train_step_time)
             self._current_train_step_time = 0.0
-            self.team.walks.forget()
+            self.team.module_cache.invalidate()
         return loss
 
     def _finish_gradients(self, model: torch.nn.Module) -> None:
@@ -508,7 +508,7 @@ class TRLHooks(GRPOTrainer):
         for name in dict.fromkeys(each.policy for each in passes):
             own = [each for each in passes if each.policy == name]
             by_row = self.importance_sampling_level == "sequence"
-            for key, value in of_micro_step(own, ratios_of_rows=by_row).items():
+            for key, value in merge_passes(own, ratios_of_rows=by_row).items():
                 metrics[key].append(value)
                 if len(self.routing.trained) > 1:
                     metrics[f"policy/{name}/{key}"].append(value)
@@ -558,11 +558,11 @@ class TRLHooks(GRPOTrainer):
         reads_once = (
             self.args.shared_prefix
             and not self.use_transformers_continuous_batching
-            and not any(module.training for module in self.team.walks.of(own, noisy_modules))
+            and not any(module.training for module in self.team.module_cache.of(own, noisy_modules))
         )
         with (
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
-            instead(self.args, ds3_gather_for_generation=False),
+            override_args(self.args, ds3_gather_for_generation=False),
             prompts_read_once(self.team.model) if reads_once else nullcontext(),
         ):
             is_training = self.model.training
@@ -688,7 +688,7 @@ class TRLHooks(GRPOTrainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """TRL's, without the user's token in the arguments, which are saved and uploaded with the weights."""
         folder = Path(output_dir or self.args.output_dir)
-        with instead(self.args, hub_token=None):
+        with override_args(self.args, hub_token=None):
             if self.team.is_plain:
                 super()._save(output_dir, state_dict)
             elif self.args.should_save:

@@ -34,9 +34,9 @@ MOST_CUT_OFF = 0.5
 
 
 FLAT_GENERATIONS = 10
-"""So many in a row in which an agent learns nothing are reported."""
+"""Generations in a row without anything to learn for an agent, after which this is reported."""
 DELAYED_GENERATIONS, DELAYED_GROUPS = 2, 32
-"""After so many generations and groups it is reported that an agent's own steps pay all replies alike."""
+"""Generations and groups after which it is reported that an agent's own steps pay all replies alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

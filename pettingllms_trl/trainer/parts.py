@@ -18,7 +18,7 @@ from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.references import MovesReferences, MovingReferences
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.play import EnvironmentSource
-from pettingllms_trl.rollout.prompts import Follow, remembering
+from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.collector import RolloutCollector
 from pettingllms_trl.trainer.dataloading import RowsPlayed, places
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
@@ -51,7 +51,7 @@ def bridges_of(trainer: MultiAgentGRPOTrainer) -> dict[str, Follow | None]:
         ValueError: A chat template does not let conversations go on.
     """
     args, of_agent = trainer.args, trainer.routing.of_agent
-    names = {agent: of_agent[agent] for agent in remembering(args.history, list(of_agent))}
+    names = {agent: of_agent[agent] for agent in agents_with_history(args.history, list(of_agent))}
     bridges: dict[str, Follow | None] = {}
     for name in dict.fromkeys(names.values()):
         if name not in trainer.codecs:
@@ -199,7 +199,7 @@ def publisher_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> Publisher:
         setup.envs,
         environment=setup.environment,
         label=recorder.data_label(pool[0].metadata for pool in setup.envs.values()),
-        remembering=remembering(trainer.args.history, list(trainer.routing.of_agent)),
+        agents_with_history=agents_with_history(trainer.args.history, list(trainer.routing.of_agent)),
     )
 
 

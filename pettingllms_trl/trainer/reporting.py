@@ -24,7 +24,7 @@ from pettingllms_trl.credit.reward_functions import RewardScores, of_no_use
 from pettingllms_trl.credit.selection import metrics_of
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Decision, Episode, role_of
-from pettingllms_trl.rollout.env_pool import ONLY
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.collector import Generation, Played, RolloutCollector
 from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit
@@ -105,7 +105,7 @@ class GenerationReporter:
         groups_of = [agent for agent, policy in of_agent.items() if policy in learning] if is_tree else []
         metrics = self.metrics_of_episodes(generation.played, groups_of=groups_of)
         for of, progress in self._collector.curricula.progress.items():
-            name = "curriculum/level" if of == ONLY else f"env/{of}/curriculum/level"
+            name = "curriculum/level" if of == DEFAULT_ENVIRONMENT else f"env/{of}/curriculum/level"
             metrics[name] = [float(progress.index + 1)]
         if self._collector.filters or self._args.max_resamples:
             selection = metrics_of(

@@ -24,7 +24,7 @@ from pettingllms_trl.rollout.branching import RewardWeigher
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
 from pettingllms_trl.rollout.env_checks import agents_of, check_envs, check_levels, check_openings, env_makers
 from pettingllms_trl.rollout.env_pool import MakeEnv
-from pettingllms_trl.rollout.prompts import remembering
+from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows
 from pettingllms_trl.trainer.distributed import check_processes
 
@@ -110,7 +110,7 @@ class Setup:
         curricula = Curricula(by_environment(curriculum, envs))
         for name, each in curricula.curricula.items():
             check_levels(envs[name][0], each)
-        check_openings(envs, remembering(args.history, agents_of(envs)))
+        check_openings(envs, agents_with_history(args.history, agents_of(envs)))
         rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
         learning = set(routing.of_agent) - set(routing.partners)
         check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)

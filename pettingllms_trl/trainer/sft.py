@@ -173,7 +173,8 @@ def load_adapters(
     if missing:
         raise ValueError(
             f"adapters is {str(folder)!r}, which lacks {', '.join(missing)}; expected a folder with "
-            f"adapter_config.json for each of {', '.join(names)}. Make them with `pettingllms sft`, or mend the path."
+            f"adapter_config.json for each of {', '.join(names)}. Make them with `pettingllms sft`, or correct the "
+            "path."
         )
     kwargs = dict(model_init_kwargs or {})
     if quantization_config is not None:

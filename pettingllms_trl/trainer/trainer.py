@@ -42,7 +42,7 @@ from pettingllms_trl.engines.versions import CountsSteps
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.schedule import Schedule, learning
-from pettingllms_trl.policies.team import Team, instead
+from pettingllms_trl.policies.team import Team, override_args
 from pettingllms_trl.records import Episode, Row
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_checks import Env
@@ -194,7 +194,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
-        with instead(args, reward_weights=None, use_vllm=False, **given.hidden):
+        with override_args(args, reward_weights=None, use_vllm=False, **given.hidden):
             super().__init__(
                 model=given.model,
                 reward_funcs=[environment],

@@ -22,11 +22,11 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Decision
-from pettingllms_trl.update.assignment import Assignment, deal, pick
-from pettingllms_trl.update.micro_batches import Batch, ShardInfo, cut, take, tokens
+from pettingllms_trl.update.assignment import Assignment, assign, values_of
+from pettingllms_trl.update.micro_batches import Batch, ShardInfo, select_rows, split, tokens
 from pettingllms_trl.update.packed_logprobs import PackedScorer
-from pettingllms_trl.update.step_guard import coordinates
-from pettingllms_trl.update.token_budget import Size, deal_by_tokens
+from pettingllms_trl.update.step_guard import provenance
+from pettingllms_trl.update.token_budget import Size, assign_by_tokens
 
 
 NO_ADVANTAGE = 1e-10
@@ -160,7 +160,7 @@ class BatchBuilder:
             advantages: Of all their candidates, one after another.
         """
         if (
-            not self._scorer.shares(policy.name)
+            not self._scorer.is_packable(policy.name)
             or self._team.profiles[policy.name].beta != 0.0
             or self._team.profiles[policy.name].aux_loss_enabled
             or self._args.entropy_coef != 0.0
@@ -207,19 +207,19 @@ class BatchBuilder:
             for candidate in decision.candidates
         ]
         columns = {
-            **coordinates(decisions, list(self._team.routing.of_agent)),
+            **provenance(decisions, list(self._team.routing.of_agent)),
             "advantages": torch.tensor(advantages),
         }
         table = {**_places(decisions), **table}
         group_size = len(decisions[0].candidates)  # a parallel episode's decision has a single one
-        assign = self._assignment_by_tokens(policy, rows, left_out)
+        by_tokens = self._assignment_by_tokens(policy, rows, left_out)
         if self._accelerator.num_processes > 1:
-            passes = self._own_part(policy, rows, table, columns, assign, group_size)
-        elif assign is None:
+            passes = self._own_part(policy, rows, table, columns, by_tokens, group_size)
+        elif by_tokens is None:
             batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
             passes = self._split(shuffle_sequence_dict(batch))
         else:
-            passes = self._by_tokens(policy, rows, table, columns, assign, group_size)
+            passes = self._by_tokens(policy, rows, table, columns, by_tokens, group_size)
         self._rows.log_advantages(advantages, group_size=group_size)
         return passes
 
@@ -231,7 +231,7 @@ class BatchBuilder:
         Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
         the longest rows would have.
         """
-        budget, is_shared = self._args.max_tokens_per_microbatch, self._scorer.shares(policy.name)
+        budget, is_shared = self._args.max_tokens_per_microbatch, self._scorer.is_packable(policy.name)
         if budget is None and not is_shared:
             return None
         of_rows = [(row["prompt_ids"], row["completion"].ids) for row in rows]
@@ -239,7 +239,7 @@ class BatchBuilder:
             longest = max(len(ids) for ids, _ in of_rows) + max(len(ids) for _, ids in of_rows)
             budget = self._args.per_device_train_batch_size * longest
         sizes = [Size(tuple(prompt), len(prompt), len(completion)) for prompt, completion in of_rows]
-        return partial(deal_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
+        return partial(assign_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
 
     def _by_tokens(
         self,
@@ -247,18 +247,18 @@ class BatchBuilder:
         rows: Sequence[Row],
         table: Columns,
         columns: Mapping[str, torch.Tensor],
-        assign: Callable[..., Assignment],
+        by_tokens: Callable[..., Assignment],
         group_size: int,
     ) -> list[list[Batch]]:
         """All rows, in passes bounded by their tokens."""
-        together = assign(range(len(rows)), num_steps=1)
-        chunks = _chunks(together.hand(0), together)
+        together = by_tokens(range(len(rows)), num_steps=1)
+        chunks = _chunks(together.rows_of(0), together)
         batch = self._rows.score_rows(
             policy.name, rows, table=table, columns=columns, group_size=group_size, chunks=chunks
         )
         order = _shuffled(len(rows))
-        dealt = assign(order, num_steps=self._num_steps, num_updates=self._num_updates)
-        batch = take(batch, torch.tensor(dealt.hand(0), device=self._accelerator.device), trim=False)
+        dealt = by_tokens(order, num_steps=self._num_steps, num_updates=self._num_updates)
+        batch = select_rows(batch, torch.tensor(dealt.rows_of(0), device=self._accelerator.device), trim=False)
         here = torch.split(torch.arange(len(rows)), list(dealt.num_here))
         num_tokens = [tokens(batch, part) for part in here]
         return self._split(batch, ShardInfo(1, dealt.num_here, dealt.num_rows, num_tokens, dealt.passes))
@@ -269,7 +269,7 @@ class BatchBuilder:
         rows: Sequence[Row],
         table: Columns,
         columns: Mapping[str, torch.Tensor],
-        assign: Callable[..., Assignment] | None,
+        by_tokens: Callable[..., Assignment] | None,
         group_size: int,
     ) -> list[list[Batch]]:
         """This process's part of the rows; metrics and tables are of all of them, as one process would have them.
@@ -278,22 +278,22 @@ class BatchBuilder:
         """
         num_processes = self._accelerator.num_processes
         order = _shuffled(len(rows))
-        if assign is None:
-            dealt = deal(order, num_steps=self._num_steps, num_processes=num_processes)
+        if by_tokens is None:
+            dealt = assign(order, num_steps=self._num_steps, num_processes=num_processes)
         else:
-            dealt = assign(
+            dealt = by_tokens(
                 order, num_steps=self._num_steps, num_updates=self._num_updates, num_processes=num_processes
             )
-        hand = dealt.hand(self._accelerator.process_index)
+        hand = dealt.rows_of(self._accelerator.process_index)
         own = torch.tensor([0 if row is None else row for row in hand])
         eos = self._team.profiles[policy.name].eos_token_ids[0]
         batch = self._rows.score_rows(
             policy.name,
-            pick(hand, rows, _padding_row(rows[0], eos)),
-            table={name: pick(hand, values, None) for name, values in table.items()},
+            values_of(hand, rows, _padding_row(rows[0], eos)),
+            table={name: values_of(hand, values, None) for name, values in table.items()},
             columns={name: values[own] for name, values in columns.items()},
             group_size=1,
-            chunks=None if assign is None else _chunks(range(len(hand)), dealt),
+            chunks=None if by_tokens is None else _chunks(range(len(hand)), dealt),
         )
         self._rows.correct_for_padding(rows, dealt, group_size=group_size)
         here = torch.split(torch.arange(len(hand)), list(dealt.num_here))
@@ -304,12 +304,12 @@ class BatchBuilder:
         return self._split(batch, shared)
 
     def _split(self, batch: Batch, shared: ShardInfo | None = None) -> list[list[Batch]]:
-        return cut(
+        return split(
             batch,
             num_steps=self._num_steps,
             max_rows=self._args.per_device_train_batch_size,
             token_mean=self._args.loss_type == "bnpo",
-            shared=shared,
+            shard=shared,
         )
 
     @property

@@ -1,8 +1,8 @@
-"""The entropy bonus of each policy: its coefficient, fixed or steered to an entropy that the user wants.
+"""The entropy bonus of each policy, with a fixed coefficient or one that is adapted to a target entropy.
 
-TRL keeps one coefficient and steers it in the loss of the last micro-step, which for a team is that of several forward
-passes and policies. Here TRL computes the bonus and sums up the entropies as ever; the coefficients, one for each
-policy, are steered by the same rule (Skywork-OR1, arXiv:2505.22312) once in every optimizer step.
+TRL has one coefficient and adapts it in the loss of the last micro-step, which for a team consists of several forward
+passes and policies. Here TRL still computes the bonus and sums up the entropies; the coefficients, one for each
+policy, are adapted by the same rule (Skywork-OR1, arXiv:2505.22312) once in every optimizer step.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class EntropyControl:
 
     Args:
         coefficient: Weight of the mean entropy in the objective.
-        entropy: Mean over the tokens of the policy's last optimizer step, in nats. The bonus is given where that is
-            at most `entropy_target`; infinite before the first step.
+        entropy: Mean over the tokens of the policy's last optimizer step, in nats. The bonus is added if this is at
+            most `entropy_target`; infinite before the first step.
     """
 
     coefficient: float
     entropy: float = math.inf
 
     def after(self, entropy: float, args: MultiAgentGRPOConfig) -> EntropyControl:
-        """One step up where an optimizer step's entropy is at most the target, one down where it is above."""
+        """Raise the coefficient by a step if an optimizer step's entropy is at most the target, else lower it."""
         if entropy <= args.entropy_target:
             coefficient = min(self.coefficient + args.entropy_coef_delta, args.entropy_coef_max)
         else:
@@ -57,7 +57,7 @@ class EntropyBonus:
 
     @property
     def first(self) -> EntropyControl:
-        """That of the first policy, for what has room for one."""
+        """The control of the first policy, for TRL's attributes, which hold only one."""
         return next(iter(self._controls.values()))
 
     def sums(self, policy: str) -> torch.Tensor | None:
@@ -65,16 +65,16 @@ class EntropyBonus:
         return self._sums.get(policy)
 
     def keep(self, policy: str, sums: torch.Tensor | None) -> None:
-        """The sums after a further forward pass of a policy."""
+        """Store the sums after another forward pass of a policy."""
         if sums is not None:
             self._sums[policy] = sums
 
     def steer(self, reduce: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> dict[str, float]:
-        """At the end of an optimizer step: the coefficients for the next.
+        """Adapt the coefficients at the end of an optimizer step; returns those of the next one, by policy.
 
         Args:
-            reduce: The sum of a tensor over all processes.
-            device: Of that tensor.
+            reduce: Sums a tensor over all processes.
+            device: Device of that tensor.
         """
         for name, control in self._controls.items():
             total = reduce(self._sums.pop(name, torch.zeros(2, device=device)))
@@ -83,9 +83,9 @@ class EntropyBonus:
         return {name: control.coefficient for name, control in self._controls.items()}
 
     def state_dict(self) -> dict[str, list[float]]:
-        """Coefficient and entropy of each policy."""
+        """The coefficient and entropy of each policy."""
         return {name: [control.coefficient, control.entropy] for name, control in self._controls.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Go on from there."""
+        """Restore the coefficients and entropies."""
         self._controls |= {name: EntropyControl(*values) for name, values in state.items()}

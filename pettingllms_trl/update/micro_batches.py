@@ -1,4 +1,4 @@
-"""A policy's sequences to the batches its loss reads: cut into TRL's micro-steps, then into single forward passes."""
+"""Splits a policy's generation batch into TRL's micro-steps, and those into single forward passes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
-    """What a batch is a part of, where several processes have one each. Three numbers for each micro-step.
+    """Sizes of a batch that is one process's shard, and of the whole batch, for each micro-step.
 
     Args:
-        num_processes: How many; the mean of their gradients is taken.
-        num_here: Rows of this batch, in their order.
-        num_rows: Rows of all processes, without those that fill up.
-        num_tokens: Tokens that are trained on, of all processes.
-        passes: For each micro-step, how many rows here each of its passes has; the rows after those are in none.
-            `None`: equal parts of bounded size.
+        num_processes: Number of processes, over which gradients are averaged.
+        num_here: Rows of this shard in each micro-step, in their order.
+        num_rows: Rows of all processes in each micro-step, without padding rows.
+        num_tokens: Trained tokens of all processes in each micro-step.
+        passes: For each micro-step, the number of this shard's rows in each of its passes; the rows after those are in
+            none. `None`: equal parts of bounded size.
     """
 
     num_processes: int
@@ -33,52 +33,52 @@ class ShardInfo:
     passes: Sequence[Sequence[int]] | None = None
 
 
-def cut(
-    batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool, shared: ShardInfo | None = None
+def split(
+    batch: Batch, *, num_steps: int, max_rows: int, token_mean: bool, shard: ShardInfo | None = None
 ) -> list[list[Batch]]:
-    """Cut a policy's generation batch into micro-steps, and each of those into forward passes of bounded size.
+    """Split a policy's generation batch into micro-steps, and each of those into forward passes of bounded size.
 
-    Losses that average over a forward pass (`loss_scale` mends them) would give a row of a small pass more weight
-    than one of a large pass; a pass of b rows out of a generation's R carries `loss_scale = b * num_steps / R`, so
-    that each row of the generation weighs the same. TRL's entropy bonus is a mean over tokens whatever the loss;
-    `entropy_scale` is what its coefficient is to be multiplied by besides. Where a micro-step is a single pass of
-    R / num_steps rows, as in GRPOTrainer, both scales are exactly 1 and nothing is reordered or trimmed.
+    Losses that average over a forward pass would give a row of a small pass more weight than one of a large pass;
+    `loss_scale` corrects for that: a pass of b rows out of a generation's R carries `loss_scale = b * num_steps / R`,
+    so that each row of the generation weighs the same. TRL's entropy bonus is a mean over tokens whatever the loss;
+    `entropy_scale` is what its coefficient is to be multiplied by besides. Where a micro-step is a single pass of R /
+    num_steps rows, as in GRPOTrainer, both scales are exactly 1 and nothing is reordered or trimmed.
 
-    Where W processes have a batch each, R is the number of all their rows, and since the mean of their gradients is
-    taken, a pass carries W times as much: the step is that of one process with all the rows.
+    With W processes, R is the number of all their rows, and since gradients are averaged, the scales are W times as
+    large: the step is that of one process with all the rows.
 
     Args:
         batch: All rows of one policy, shuffled.
         num_steps: Micro-steps per generation, TRL's `steps_per_generation`.
-        max_rows: Rows that go through the model together, `per_device_train_batch_size`, where `shared` does not say
-            which.
-        token_mean: The loss averages over the tokens of a pass (`bnpo`), so a pass weighs by its tokens instead.
-        shared: What the batch is a part of. `None`: it is all of it.
+        max_rows: Most rows of a pass, `per_device_train_batch_size`, if `shard` does not give the passes.
+        token_mean: Whether the loss averages over the tokens of a pass (`bnpo`); then a pass is weighted by its
+        tokens.
+        shard: The sizes of the whole batch, if this one is a process's shard. `None`: it is the whole batch.
 
     Returns:
-        For each micro-step its passes, with their number of tokens in the loss (`num_tokens`); none where there are
-        fewer rows than micro-steps; a single one without rows where the micro-step has rows, but all are left out.
+        For each micro-step its passes, with their number of tokens in the loss (`num_tokens`). A micro-step has no
+        pass if it has no rows, and a single pass without rows if all of its rows are left out.
     """
     here = torch.arange(len(batch["completion_ids"]))
-    if shared is None:
+    if shard is None:
         parts: Sequence[torch.Tensor] = here.tensor_split(num_steps)
         sizes = [len(rows) for rows in parts]
-        shared = ShardInfo(1, sizes, sizes, [tokens(batch, rows) for rows in parts])
+        shard = ShardInfo(1, sizes, sizes, [tokens(batch, rows) for rows in parts])
     else:
-        parts = torch.split(here, list(shared.num_here))
-    num_processes, num_rows = shared.num_processes, sum(shared.num_rows)
+        parts = torch.split(here, list(shard.num_here))
+    num_processes, num_rows = shard.num_processes, sum(shard.num_rows)
     steps: list[list[Batch]] = []
     for step, (rows, num_rows_of_step, num_tokens) in enumerate(
-        zip(parts, shared.num_rows, shared.num_tokens, strict=True)
+        zip(parts, shard.num_rows, shard.num_tokens, strict=True)
     ):
         passes = []
-        if shared.passes is None:
+        if shard.passes is None:
             pieces = _passes(batch, rows, max_rows)
         else:
-            sizes_of_passes = list(shared.passes[step]) or [0] * (len(rows) > 0)
+            sizes_of_passes = list(shard.passes[step]) or [0] * (len(rows) > 0)
             pieces = torch.split(rows[: sum(sizes_of_passes)], sizes_of_passes)
         for part in pieces:
-            piece = take(batch, part, trim=0 < len(part) < len(rows))
+            piece = select_rows(batch, part, trim=0 < len(part) < len(rows))
             piece["num_tokens"] = tokens(batch, part)
             share_of_tokens = num_processes * piece["num_tokens"] / max(num_tokens, 1)
             share_of_rows = num_processes * len(part) / num_rows_of_step
@@ -93,7 +93,7 @@ def cut(
 
 
 def _passes(batch: Batch, rows: torch.Tensor, max_rows: int) -> Sequence[torch.Tensor]:
-    """Equal parts of at most `max_rows`; rows of like length together, so that little is padded."""
+    """Equal parts of at most `max_rows`, with rows of similar length together to reduce padding."""
     if len(rows) == 0:
         return []
     if len(rows) <= max_rows:
@@ -103,14 +103,14 @@ def _passes(batch: Batch, rows: torch.Tensor, max_rows: int) -> Sequence[torch.T
     return by_length.tensor_split(-(-len(rows) // max_rows))
 
 
-def take(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
-    """The rows of every tensor; `trim` drops columns in which all of them are padding."""
+def select_rows(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
+    """Select rows of every tensor; `trim` drops columns that are padding in all of them."""
     width_prompt, width_completion = batch["prompt_ids"].size(1), batch["completion_ids"].size(1)
     keep_prompt, keep_completion = width_prompt, width_completion
     if trim:
         keep_prompt = max(int(batch["prompt_mask"][rows].sum(1).max()), 1)
-        # A truncated completion that is masked out still has to stand somewhere; and a single column is to TRL's
-        # metrics one value of each row, masked or not. So at least two columns.
+        # A masked-out completion still needs a column, and TRL's metrics take a single column for one value a row,
+        # masked or not. So at least two columns.
         keep_completion = min(max(int(batch["completion_mask"][rows].sum(1).max()), 2), width_completion)
     piece: Batch = {}
     for name, value in batch.items():
@@ -126,6 +126,6 @@ def take(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
 
 
 def tokens(batch: Batch, rows: torch.Tensor) -> int:
-    """How many tokens of these rows are trained on."""
+    """The number of tokens of these rows that are trained on."""
     mask = batch["completion_mask"][rows]
     return int((mask * batch["tool_mask"][rows]).sum() if "tool_mask" in batch else mask.sum())

@@ -1,11 +1,12 @@
-"""Attention in a packed row (`packing.py`): every token sees what it would see if its sequence were alone.
+"""Attention for a packed row (`packing.py`): every token sees what it would see if its sequence were alone.
 
-It is registered with transformers as an attention implementation, beside "sdpa" and "flash_attention_2", and reached
-by any model that asks transformers for its attention; the layout comes with the forward's keyword arguments, so that
-gradient checkpointing has it at hand when it computes a layer again. Two ways, by what costs less (`Layout.prompts`):
+It is registered with transformers as an attention implementation, like "sdpa" and "flash_attention_2", so that it
+works with any model that uses transformers' attention interface. The layout is passed in the forward's keyword
+arguments, so that gradient checkpointing has it when it recomputes a layer. There are two ways, and the cheaper one is
+used (`Layout.prompts`):
 
-* sequence by sequence: queries, keys and values are put together as whole sequences again, under a causal kernel;
-* split: prompts under a causal kernel, each once, then every branch on its prompt and itself, under a mask.
+* sequence by sequence: queries, keys and values are gathered into whole sequences, under a causal kernel;
+* split: each prompt once under a causal kernel, then every branch attends to its prompt and itself, under a mask.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ NAME = "pettingllms_shared_prefix"
 HARMLESS = frozenset(
     {"is_causal", "output_attentions", "position_ids", "sliding_window", "use_cache", "cache_position"}
 )
-"""Keyword arguments of attention that change nothing here: a window comes as a restriction, too."""
+"""Keyword arguments of attention that have no effect here: a window is also passed as a restriction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """What a layer may see, where that is less than all that came before: a window, a chunk.
+    """A layer's restriction of causal attention, such as a window or a chunk.
 
     Args:
         visible: transformers' function of a batch index, a head index, and positions of queries and keys.
-        reach: Sequences up to this length are not restricted by it. `None`: all may be.
+        reach: Sequences up to this length are not affected by it. `None`: any may be.
     """
 
     visible: Callable[..., torch.Tensor]
@@ -52,7 +53,7 @@ class Restriction:
 def restriction(
     *, mask_function: Callable[..., torch.Tensor], local_size: int | None = None, **_: Any
 ) -> Restriction | None:
-    """In the place of a mask, which transformers would make for the row as if it were one sequence."""
+    """The restriction to pass instead of a mask, which transformers would make as if the row were one sequence."""
     return None if mask_function is causal_mask_function else Restriction(mask_function, local_size)
 
 
@@ -68,20 +69,20 @@ def attend(
     shared_prefix: Layout | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """transformers' attention interface.
+    """The attention function that transformers calls.
 
     Args:
         module: The layer.
-        query, key, value: (1, H, T, D), fewer heads of keys and values where several queries share one.
-        attention_mask: As `restriction` gave it.
+        query, key, value: (1, H, T, D), with fewer heads of keys and values if several queries share one.
+        attention_mask: The result of `restriction`.
         dropout, scaling: As in `scaled_dot_product_attention`.
-        shared_prefix: What sees what.
+        shared_prefix: The layout of the row.
 
     Returns:
         (1, T, H, D), and no weights.
 
     Raises:
-        ValueError: The layer asks for something that is not done here.
+        ValueError: The layer needs something that is not supported here.
     """
     unknown = sorted(name for name, given in kwargs.items() if given is not None and name not in HARMLESS)
     if shared_prefix is None:
@@ -101,7 +102,7 @@ def attend(
         def attend_from_branches(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
             return run(_at(query, branches), _at(key, rows), _at(value, rows), shared_prefix)
 
-        # Keys and values of a prompt stand here K times. Made anew for the backward, they are never kept.
+        # Keys and values of a prompt are here K times. They are recomputed for the backward pass instead of kept.
         of_branches = checkpoint(
             attend_from_branches, query, key, value, use_reentrant=False, preserve_rng_state=dropout > 0
         )
@@ -111,7 +112,7 @@ def attend(
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """PyTorch's, on (sequences, length, heads, D)."""
+    """PyTorch's attention kernel, on (sequences, length, heads, D)."""
 
     dropout: float
     scaling: float | None
@@ -120,7 +121,7 @@ class _Kernel:
     def __call__(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, branches: Layout | None = None
     ) -> torch.Tensor:
-        """Queries stand where the keys do, or, with `branches`, at the keys from its `starts` on."""
+        """Attend. Queries share the keys' positions or, with `branches`, start at `branches.starts`."""
         mask = self._mask(query.size(1), key.size(1), branches, query.device)
         repeats = query.size(2) // key.size(2)
         if repeats > 1 and mask is not None:  # CUDA's kernels take a mask or grouped heads
@@ -140,25 +141,25 @@ class _Kernel:
     def _mask(
         self, num_queries: int, num_keys: int, branches: Layout | None, device: torch.device
     ) -> torch.Tensor | None:
-        """(sequences or 1, 1, Q, K) what each query sees; `None`: what is causal, Q being K."""
+        """(sequences or 1, 1, Q, K) which keys each query sees; `None`: causal attention with Q = K."""
         hidden = self.restriction
         if hidden is not None and hidden.reach is not None and num_keys <= hidden.reach:
             hidden = None
         if hidden is None:
-            return None if branches is None else branches.seen
+            return None if branches is None else branches.visible
         keys = torch.arange(num_keys, device=device)
         queries = torch.arange(num_queries, device=device) + (0 if branches is None else branches.starts[:, None])
         return hidden.between(queries, keys).view(-1, 1, num_queries, num_keys)
 
 
 def _at(heads: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """(..., H, D) of (T, H, D)."""
+    """Gather positions: (T, H, D) to (..., H, D)."""
     return heads.index_select(0, places.flatten()).view(*places.shape, *heads.shape[1:])
 
 
 @contextmanager
 def attending(configs: Iterable[PretrainedConfig]) -> Iterator[None]:
-    """Inside, the layers that have these configurations (`configs_of`) attend as `attend` does."""
+    """Use `attend` in the layers with these configurations (`configs_of`) inside the block."""
     own = list({id(config): config for config in configs}.values())
     before = [config._attn_implementation_internal for config in own]
     try:
@@ -171,8 +172,8 @@ def attending(configs: Iterable[PretrainedConfig]) -> Iterator[None]:
 
 
 def configs_of(model: nn.Module) -> tuple[PretrainedConfig, ...]:
-    """Of a model and of all models within it, each once."""
-    # `getattr` would ask every module that has none for a submodule of that name.
+    """The configurations of a model and of all models within it, each once."""
+    # `getattr` would make every module without one search its submodules.
     configs = (vars(module).get("config") for module in model.modules())
     return tuple({id(config): config for config in configs if isinstance(config, PretrainedConfig)}.values())
 

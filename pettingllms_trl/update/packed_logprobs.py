@@ -1,13 +1,14 @@
-"""`PackedScorer`: log-probabilities of sequences whose prompts are read once for all that begin with them.
+"""`PackedScorer`: computes log-probabilities of sequences with each prompt processed once for all its candidates.
 
-TRL's losses, and its old and reference log-probabilities, ask one method for what the model makes of rows of prompt
-and completion. Here that method lays them in one row without padding (`packing.py`), so that a decision's K
-candidates have their prompt in common, forward and backward; what it returns has TRL's shape, and all else is TRL's.
+TRL's losses, and its old and reference log-probabilities, call one method to score rows of prompt and completion. Here
+that method packs them into one row without padding (`packing.py`), so that a decision's K candidates share their
+prompt, forward and backward. Its result has TRL's shape, and everything else is TRL's.
 
-Whether a model can is tried, on a few tokens, before anything is trained: one that mixes tokens elsewhere than in its
-attention, or whose attention is no option of transformers, would give other numbers. Then TRL's own path is taken, as
-it is with `shared_prefix=False`, and where a loss is over the tokens as they stand in the batch (a router's). On it, a
-model with learned positions is given them (`positions.py`), unless the user wants what TRL computes.
+Before training, a few tokens are scored both ways to check that a model supports this: one that mixes tokens outside
+its attention, or does not use transformers' attention interface, would give other numbers. Such a model falls back to
+TRL's own path, which is also used with `shared_prefix=False` and with a router loss, which depends on how tokens are
+arranged in the batch. On that path a model with learned positions is given them (`positions.py`), unless the user
+wants exactly what TRL computes.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from pettingllms_trl.update.positions import counts_padding, takes_positions, wi
 
 
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
-"""Log-probabilities and entropies of completions' tokens, (B, C) each; a router's loss."""
+"""Log-probabilities and entropies of completion tokens, (B, C) each, and the router loss."""
 
-EXACT = 1e-4
-"""Of float32: largest mean difference of log-probabilities, in parts of their mean size."""
-LIKE = 0.1
-"""Largest mean difference, in parts of what it is where candidates see each other. In 16 bits all that can be said."""
+EXACT_TOLERANCE = 1e-4
+"""Largest mean difference of log-probabilities in float32, relative to their mean size."""
+LOOSE_TOLERANCE = 0.1
+"""Largest mean difference relative to that of candidates that see each other. The only criterion in 16 bits."""
 FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""How a model may fail that was not made for keyword arguments to its attention, or for one row."""
+"""Errors of a model that does not pass keyword arguments to its attention, or does not support a packed row."""
 
 
 class PackedScorer:
@@ -52,9 +53,9 @@ class PackedScorer:
         team: The policies.
         args: The trainer's.
         accelerator: The trainer's.
-        model: The trainer's, which accelerate may put others around.
-        activate: Makes a policy active.
-        score: TRL's own way: a model, ids, mask, and the number of completion tokens to [`Scores`].
+        model: Returns the trainer's model, which accelerate may have wrapped.
+        activate: Activates a policy.
+        score: TRL's own method: from a model, ids, mask and number of completion tokens to [`Scores`].
     """
 
     def __init__(
@@ -69,31 +70,31 @@ class PackedScorer:
     ) -> None:
         self._team, self._args, self._accelerator = team, args, accelerator
         self._model, self._activate, self._score = model, activate, score
-        self.shareable: dict[str, bool] = {}
-        """Policies whose models were tried, and whether they share prompts."""
+        self.packable: dict[str, bool] = {}
+        """Whether a policy's model supports packing, for the policies that were checked."""
         self.with_positions: set[str] = set()
-        """Policies whose models are given their positions on TRL's path."""
+        """Policies whose models are given position ids on TRL's path."""
         self.chunks: Sequence[Sequence[int]] | None = None
-        """Rows of the batch in progress whose log-probabilities are taken together."""
+        """Rows of the current batch that are scored together."""
 
     def try_all(self) -> None:
-        """Each trained policy's model, unless its weights are spread over processes: those are tried when they are
-        first used."""
+        """Check each trained policy's model, unless its weights are partitioned over processes: those are checked when
+        they are first used."""
         plugin = self._accelerator.state.deepspeed_plugin
         is_spread = self._accelerator.distributed_type == DistributedType.FSDP
         if not is_spread and not (plugin is not None and plugin.zero_stage == 3):
             active = self._team.active
             for policy in self._team.routing.trained:
-                self.shares(policy.name)
+                self.is_packable(policy.name)
             self._activate(active)
 
-    def shares(self, name: str) -> bool:
-        """Whether a policy's sequences are laid in one row. Makes it active."""
+    def is_packable(self, name: str) -> bool:
+        """Whether a policy's sequences can be packed into one row. Activates the policy."""
         self._activate(name)
-        if name not in self.shareable:
-            # All processes do the same, also where one of them rounds otherwise.
-            why = next((found for found in gather_object([self._why_not()]) if found is not None), None)
-            self.shareable[name] = why is None
+        if name not in self.packable:
+            # All processes must agree, even if one of them rounds differently.
+            why = next((found for found in gather_object([self._reason_not_packable()]) if found is not None), None)
+            self.packable[name] = why is None
             if why is not None:
                 self._check_positions(name)
             if why:
@@ -102,45 +103,46 @@ class PackedScorer:
                     "candidate, as TRL does; set shared_prefix=False to have it so without this warning.",
                     stacklevel=2,
                 )
-        return self.shareable[name]
+        return self.packable[name]
 
-    def _why_not(self) -> str | None:
-        """Why the active policy's model does not share prompts; empty where the user does not want it, `None` where it
-        does."""
+    def _reason_not_packable(self) -> str | None:
+        """Why the active policy's sequences are not packed; empty if the user does not want it, `None` if they are."""
         if not self._args.shared_prefix:
             return ""
         if self._team.profiles[self._team.active].aux_loss_enabled:
             return "has a router whose loss is over all tokens of a batch (router_aux_loss_coef), prompts K times"
         if self._args.torch_compile:
             return "is compiled (torch_compile), and rows are of every length"
-        return self._differs()
+        return self._probe()
 
-    def _differs(self) -> str | None:
-        """Try a few tokens both ways. Draws no random numbers."""
+    def _probe(self) -> str | None:
+        """Score a few tokens both ways. Returns how the results differ, or `None`. Draws no random numbers."""
         model = self._model()
         vocabulary = self._own().config.get_text_config().vocab_size
-        ids, mask = trial(vocabulary, self._accelerator.device)
+        ids, mask = probe_batch(vocabulary, self._accelerator.device)
         training = model.training
         model.eval()
         try:
             with torch.no_grad():
-                expected, _, _ = self._score(model, ids, mask, TRIED)
+                expected, _, _ = self._score(model, ids, mask, PROBE_LENGTH)
                 try:
-                    shared, _ = self._packed(model, ids, mask, TRIED)
-                    mixed, _ = self._packed(model, ids, mask, TRIED, apart=False)
+                    shared, _ = self._packed(model, ids, mask, PROBE_LENGTH)
+                    mixed, _ = self._packed(model, ids, mask, PROBE_LENGTH, isolated=False)
                 except FAILURES as failure:
                     return f"cannot share prompts ({type(failure).__name__}: {failure})"
         finally:
             model.train(training)
-        error, size = (float(each.abs().sum() / mask[:, -TRIED:].sum()) for each in (shared - expected, expected))
-        unlike = float((mixed - expected).abs().sum() / mask[:, -TRIED:].sum())
+        error, size = (
+            float(each.abs().sum() / mask[:, -PROBE_LENGTH:].sum()) for each in (shared - expected, expected)
+        )
+        unlike = float((mixed - expected).abs().sum() / mask[:, -PROBE_LENGTH:].sum())
         is_exact = expected.dtype == torch.float32 and self._is_in_float32(model)
-        if error <= LIKE * unlike and (not is_exact or error <= EXACT * size):
+        if error <= LOOSE_TOLERANCE * unlike and (not is_exact or error <= EXACT_TOLERANCE * size):
             return None
         return f"would give other log-probabilities, by {error:.2g} at {size:.2g}"
 
     def _check_positions(self, name: str) -> None:
-        """On TRL's path: a model with learned positions is given them, unless the user wants what TRL computes."""
+        """Check whether a model needs position ids on TRL's path; warn if it does and does not get them."""
         own, model = self._own(), self._model()
         training = model.training
         model.eval()
@@ -169,11 +171,12 @@ class PackedScorer:
 
     @contextmanager
     def attending(self, name: str) -> Iterator[None]:
-        """For a pass of a policy's sequences, to the end of its backward, in which checkpoints compute layers anew.
+        """Use packed attention for a pass of a policy's sequences, until its backward pass is over, since gradient
+        checkpointing recomputes layers there.
 
-        A run that resumes inside a generation uses here first what is spread over processes."""
-        if self.shares(name):
-            with attending(self._team.walks.of(self._team.weights_of(name), configs_of)):
+        In a run that resumes inside a generation, this is the first use of weights partitioned over processes."""
+        if self.is_packable(name):
+            with attending(self._team.module_cache.of(self._team.weights_of(name), configs_of)):
                 yield
         else:
             yield
@@ -193,10 +196,10 @@ class PackedScorer:
         compute_aux_loss: bool = False,
         **of_images: Any,
     ) -> Scores:
-        """What TRL asks of a model for rows of prompt and completion.
+        """Score rows of prompt and completion, with TRL's arguments and result.
 
         Args:
-            model: The policy's, its reference, or a function that calls one.
+            model: The policy's model, its reference, or a function that calls one.
             ids, mask: (B, P + C).
             width: C.
             batch_size, compute_entropy, compute_aux_loss, of_images: TRL's.
@@ -205,7 +208,7 @@ class PackedScorer:
         if active in self.with_positions:
             model = with_positions(model)
         is_plain = all(given is None for given in of_images.values())
-        if not (self.shareable.get(active, False) and is_plain and not compute_aux_loss):
+        if not (self.packable.get(active, False) and is_plain and not compute_aux_loss):
             return self._score(
                 model,
                 ids,
@@ -227,44 +230,44 @@ class PackedScorer:
         return scores, None, None
 
     def _packed(
-        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, apart: bool = True
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, isolated: bool = True
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Rows in one forward pass: log-probabilities and entropies of their completions, (B, C), 0 where masked; no
-        entropies of a reference.
+        """Score rows in one packed forward pass: log-probabilities and entropies of their completions, (B, C), 0 where
+        masked; `None` for the entropies of a reference.
 
         Args:
-            model: The policy's, its reference, or a function that calls one.
+            model: The policy's model, its reference, or a function that calls one.
             ids, mask: (B, P + C).
             width: C.
-            apart: `False`: every token sees all before it in the row, other candidates, too.
+            isolated: `False`: every token sees all tokens before it in the row, including those of other candidates.
         """
         packed = pack(ids, mask, width)
         own = self._own()
         models = [own, model] if isinstance(model, nn.Module) else [own]
-        configs = chain.from_iterable(self._team.walks.of(each, configs_of) for each in models)
+        configs = chain.from_iterable(self._team.module_cache.of(each, configs_of) for each in models)
         with attending(configs), self._accelerator.autocast():
             outputs = model(
                 input_ids=packed.ids,
                 attention_mask=torch.ones_like(packed.ids),
                 position_ids=packed.positions,
                 shift_labels=packed.labels,
-                shared_prefix=packed.layout if apart else packed.layout.as_one(),
+                shared_prefix=packed.layout if isolated else packed.layout.as_single_sequence(),
                 fused_lm_head=True,
             )
         entropies = None if outputs.entropy is None else packed.of_completions(outputs.entropy)
         return packed.of_completions(outputs.log_probs), entropies
 
 
-TRIED = 6
-"""Tokens of the longest completion of `trial`."""
+PROBE_LENGTH = 6
+"""Tokens of the longest completion of `probe_batch`."""
 
 
-def trial(vocabulary: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Five sequences with two prompts of eight tokens, and their mask: (5, 8 + TRIED) each."""
+def probe_batch(vocabulary: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Five sequences with two prompts of eight tokens, and their mask: (5, 8 + PROBE_LENGTH) each."""
     lengths = torch.tensor([6, 3, 1, 5, 4], device=device)
     prompt_of = torch.tensor([0, 1, 0, 1, 0], device=device)
     prompts = torch.arange(16, device=device).view(2, 8)[prompt_of]
-    completions = 16 + torch.arange(5 * TRIED, device=device).view(5, TRIED)
+    completions = 16 + torch.arange(5 * PROBE_LENGTH, device=device).view(5, PROBE_LENGTH)
     ids = (torch.cat([prompts, completions], dim=1) * 7919 + 13) % vocabulary  # any that differ
-    seen = torch.arange(TRIED, device=device) < lengths[:, None]
+    seen = torch.arange(PROBE_LENGTH, device=device) < lengths[:, None]
     return ids, torch.cat([torch.ones_like(prompts), seen.to(prompts.dtype)], dim=1)

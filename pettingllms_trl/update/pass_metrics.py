@@ -1,4 +1,4 @@
-"""What is logged of a micro-step that went through the model in several passes: what one pass would have logged."""
+"""Merges the metrics of a micro-step's forward passes into those that a single pass would have logged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ RATIOS = ("clip_ratio/", "cispo_clip_ratio")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardMetrics:
-    """One forward pass.
+    """The metrics of one forward pass.
 
     Args:
-        policy: Whose rows went through.
-        metrics: What TRL logged of it.
-        num_rows: How many.
-        num_tokens: Of their completions, those in the loss.
-        loss_scale: What its loss was multiplied by.
+        policy: The policy of its rows.
+        metrics: What TRL logged.
+        num_rows: Number of rows.
+        num_tokens: Number of completion tokens in the loss.
+        loss_scale: The factor of its loss.
     """
 
     policy: str
@@ -30,15 +30,15 @@ class ForwardMetrics:
     loss_scale: float
 
 
-def of_micro_step(passes: Sequence[ForwardMetrics], *, ratios_of_rows: bool) -> dict[str, float]:
-    """The metrics of one policy's passes as those of a single one.
+def merge_passes(passes: Sequence[ForwardMetrics], *, ratios_of_rows: bool) -> dict[str, float]:
+    """Merge the metrics of one policy's passes into those of a single pass.
 
-    Most are means over tokens, some over rows, `*_min` and `*_max` are extremes over rows, and the loss was scaled so
-    that its parts add up. What is not a number in a pass, as a mean over no tokens, does not count.
+    Most are means over tokens, some over rows, `*_min` and `*_max` are extremes over rows, and losses were scaled so
+    that they add up. NaN values, such as a mean over no tokens, are ignored.
 
     Args:
-        passes: At least one.
-        ratios_of_rows: A row has one probability ratio (`importance_sampling_level="sequence"`).
+        passes: At least one pass.
+        ratios_of_rows: Whether a row has one probability ratio (`importance_sampling_level="sequence"`).
     """
     if len(passes) == 1:
         return dict(passes[0].metrics)
@@ -60,7 +60,7 @@ def _joined(key: str, passes: Sequence[ForwardMetrics], ratios_of_rows: bool) ->
         return max(values)
     of_rows = key in OF_ROWS or (ratios_of_rows and key.startswith(RATIOS))
     weights = [p.num_rows if of_rows else p.num_tokens for p in passes]
-    if not any(weights):  # nothing but masked rows: of such a pass TRL logs 0
+    if not any(weights):  # all rows are masked: TRL logs 0 for such a pass
         return sum(values) / len(values)
     return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
 

@@ -1,9 +1,9 @@
 """Models with learned positions: TRL's update reads their prompts at positions that count the padding.
 
-TRL pads prompts on the left and gives the model no `position_ids`. With rotary positions or biases by distance this
-changes nothing, for there only differences of positions count. A model that looks positions up in a table (GPT-2)
-reads a short prompt at the wrong places of it: its log-probabilities are not those of the sampled tokens, and
-importance ratios and gradients are wrong. Given their positions, such models are right.
+TRL pads prompts on the left and passes no `position_ids` to the model. With rotary positions or biases by distance
+this has no effect, because only differences of positions matter. A model with a table of learned positions (GPT-2)
+reads a short prompt at the wrong positions: its log-probabilities are not those of the sampled tokens, and importance
+ratios and gradients are wrong. With `position_ids` they are right.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from transformers import PreTrainedModel
 
 
 NUM_TOKENS, NUM_PADDING = 5, 3
-"""Of the row that `counts_padding` tries."""
+"""Lengths in the row that `counts_padding` tries."""
 
 Scores = Callable[[torch.Tensor, torch.Tensor], Any]
-"""A forward pass of ids and mask, (1, L) each."""
+"""Runs a forward pass of ids and mask, (1, L) each."""
 
 
 def counts_padding(model: nn.Module, forward: Scores, device: torch.device) -> bool:
-    """Whether the same tokens have other embeddings where padding stands before them. Exact in every precision.
+    """Whether left padding changes a model's embeddings of the same tokens. Exact in every precision.
 
     Args:
-        model: In evaluation mode, so that no random numbers are drawn.
+        model: A model in evaluation mode, so that no random numbers are drawn.
         forward: Its forward pass.
-        device: Where its inputs are.
+        device: The device of its inputs.
     """
     tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     if len(tables) < 2:  # of tokens alone
@@ -44,7 +44,7 @@ def counts_padding(model: nn.Module, forward: Scores, device: torch.device) -> b
 
 
 def _embeddings(tables: list[nn.Embedding], run: Callable[[], Any]) -> list[torch.Tensor]:
-    """What these give for the row's last tokens."""
+    """The outputs of these tables for the row's last tokens."""
     found: list[torch.Tensor] = []
     hooks = [
         table.register_forward_hook(lambda _, __, out: found.append(out[..., -NUM_TOKENS:, :])) for table in tables
@@ -59,12 +59,12 @@ def _embeddings(tables: list[nn.Embedding], run: Callable[[], Any]) -> list[torc
 
 
 def takes_positions(model: PreTrainedModel) -> bool:
-    """Whether the model's forward pass can be given `position_ids`."""
+    """Whether the model's forward pass accepts `position_ids`."""
     return "position_ids" in inspect.signature(type(model).forward).parameters
 
 
 def with_positions(model: Callable[..., Any]) -> Callable[..., Any]:
-    """The model, given the positions of the tokens that its `attention_mask` shows."""
+    """A function that calls the model with the `position_ids` that follow from its `attention_mask`."""
 
     def forward(*, attention_mask: torch.Tensor, **inputs: Any) -> Any:
         positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)

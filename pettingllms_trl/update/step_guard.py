@@ -1,7 +1,7 @@
-"""`StepGuard`: an optimizer step whose loss or gradient is not finite is not taken, and too many of them end the run.
+"""`StepGuard`: skips optimizer steps whose loss or gradient is not finite, and ends the run after too many of them.
 
-It keeps the losses of the optimizer step in progress with their batches, whose columns say which decisions they are
-of, and the record of the steps that were skipped. DeepSpeed steps by itself; with it the first one ends the run.
+It keeps the losses of the current optimizer step with their batches, whose columns identify the decisions, and a
+record of the skipped steps. DeepSpeed takes its steps itself; with it the first such step ends the run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MOST_SKIPPED_IN_A_ROW = 2
 MOST_SKIPPED_LATELY = 5
 LATELY = 100
 MOST_NAMED = 20
-"""Decisions that an error names."""
+"""Most decisions that an error message lists."""
 
 
 class StepGuard:
-    """The losses of the optimizer step in progress, and which of the last steps were skipped.
+    """Tracks the losses of the current optimizer step, and which of the last steps were skipped.
 
     Args:
-        agents: In the order of the column `agent` of batches.
+        agents: Names of the agents, in the order of the batches' column `agent`.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -35,39 +35,41 @@ class StepGuard:
         self.skips = SkipRecord()
 
     def add(self, loss: torch.Tensor, batch: Mapping[str, Any]) -> None:
-        """Keep the loss of a forward pass, detached, with the `coordinates` of its rows in the batch."""
+        """Record the loss of a forward pass, with the batch, whose columns hold the `provenance` of its rows."""
         self._passes.append((loss.detach(), batch))
 
     @property
     def has_passes(self) -> bool:
-        """Whether the optimizer step in progress has had a forward pass."""
+        """Whether the current optimizer step has had a forward pass."""
         return bool(self._passes)
 
     def sum_of_losses(self, device: torch.device) -> torch.Tensor:
-        """Of this process in the optimizer step in progress: finite where all are."""
+        """The sum of this process's losses in the current optimizer step: finite if all are."""
         return torch.stack([loss for loss, _ in self._passes] or [torch.zeros((), device=device)]).sum()
 
     def record(self, *, finite: bool) -> str | None:
-        """The optimizer step is over. Returns what there is too much of, if a run should end for it."""
+        """Record the end of an optimizer step. Returns a description of the skipped steps if there are too many."""
         self.skips = self.skips.after(skipped=not finite)
         return None if finite else self.skips.too_many
 
     def start_step(self) -> None:
-        """Forget the losses of the step before."""
+        """Forget the losses of the previous step."""
         self._passes = []
 
     def report(self, too_many: str, *, step: int, norm: float, output_dir: str, has_stepped: bool = False) -> str:
-        """The words of an error that ends the run.
+        """The message of the error that ends the run.
 
         Args:
-            too_many: Of what there is too much.
+            too_many: Description of the skipped steps.
             step: The optimizer step that was skipped.
             norm: The norm of its gradient.
-            output_dir: Where checkpoints are.
-            has_stepped: The optimizer has taken the step already.
+            output_dir: The folder with the checkpoints.
+            has_stepped: Whether the optimizer has already taken the step.
         """
         bad = [(loss, batch) for loss, batch in self._passes if not torch.isfinite(loss)] or self._passes
-        found = [f"{where}: loss {float(loss)}" for loss, batch in bad for where in named(batch, self._agents)]
+        found = [
+            f"{where}: loss {float(loss)}" for loss, batch in bad for where in describe_decisions(batch, self._agents)
+        ]
         rest = f"\n  and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         weights = "lost, for DeepSpeed has stepped" if has_stepped else "those of the last good step"
         return (
@@ -78,11 +80,11 @@ class StepGuard:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Which steps were skipped."""
+        """The record of skipped steps."""
         return {"lately": list(self.skips.lately), "total": self.skips.total}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the record of skipped steps."""
         self.skips = SkipRecord(tuple(state["lately"]), state["total"])
 
 
@@ -91,20 +93,20 @@ class SkipRecord:
     """Which of the last steps were skipped.
 
     Args:
-        lately: Of the last 100 steps, oldest first.
-        total: Of all steps.
+        lately: Whether each of the last 100 steps was skipped, oldest first.
+        total: Number of skipped steps in the whole run.
     """
 
     lately: tuple[bool, ...] = ()
     total: int = 0
 
     def after(self, *, skipped: bool) -> SkipRecord:
-        """The record once another step is over."""
+        """The record after another step."""
         return SkipRecord((*self.lately, skipped)[-LATELY:], self.total + skipped)
 
     @property
     def too_many(self) -> str | None:
-        """What there is too much of, or `None` while there is hope: now and then a step of a sound run overflows."""
+        """A description of the skipped steps if there are too many, else `None`: occasional overflows are normal."""
         row = 0
         while row < len(self.lately) and self.lately[-1 - row]:
             row += 1
@@ -115,15 +117,15 @@ class SkipRecord:
         return None
 
 
-def coordinates(decisions: Sequence[Decision], agents: Sequence[str]) -> dict[str, torch.Tensor]:
-    """Where each candidate's decision stood, as columns of a batch, so that a bad loss can be traced. Each (B,)."""
+def provenance(decisions: Sequence[Decision], agents: Sequence[str]) -> dict[str, torch.Tensor]:
+    """The decision of each candidate as columns of a batch, each (B,), so that a bad loss can be traced."""
     columns = [(d.instance, d.episode, d.turn, agents.index(d.agent)) for d in decisions for _ in d.candidates]
     values = torch.tensor(columns, dtype=torch.long).reshape(-1, 4)
     return dict(zip(("instance", "episode", "turn", "agent"), values.unbind(1), strict=True))
 
 
-def named(batch: Mapping[str, Any], agents: Sequence[str]) -> list[str]:
-    """The decisions whose candidates are in a batch with `coordinates`, each once, in words."""
+def describe_decisions(batch: Mapping[str, Any], agents: Sequence[str]) -> list[str]:
+    """Human-readable names of the decisions in a batch with `provenance` columns, without duplicates."""
     rows = zip(*(batch[name].tolist() for name in ("instance", "episode", "turn", "agent")), strict=True)
     return [
         f"{agents[agent]}, turn {turn} of episode {episode} of instance {instance}"

@@ -1,8 +1,8 @@
-"""Sequences to passes of bounded size, by their tokens: which go through the model together, and where. Pure.
+"""Assigns sequences to forward passes with a bounded number of tokens, and to processes. Pure.
 
-A pass takes sequences of like length, as many as fit into its budget. Sequences with the same prompt stay together,
-where a prompt is read once for all of them (`packing.py`); a group that is larger than the budget is divided evenly.
-With several processes each has as many passes in a micro-step, and as many rows in a pass.
+A pass takes sequences of similar length, as many as fit into its budget. If prompts are packed (`packing.py`),
+sequences with the same prompt stay together; a group larger than the budget is divided evenly. All processes have the
+same number of passes in a micro-step, and the same number of rows in a pass.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pettingllms_trl.update.packing import num_tokens
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a sequence.
+    """The size of a sequence.
 
     Args:
-        group: Of those with the same prompt.
-        prompt, completion: Tokens.
+        group: Identifies the sequences with the same prompt.
+        prompt, completion: Numbers of tokens.
     """
 
     group: Hashable
@@ -34,7 +34,7 @@ Unit = tuple[int, ...]
 """Rows that go through the model together."""
 
 
-def deal_by_tokens(
+def assign_by_tokens(
     sizes: Sequence[Size],
     order: Sequence[int],
     *,
@@ -45,41 +45,42 @@ def deal_by_tokens(
     num_processes: int = 1,
     left_out: Collection[int] = (),
 ) -> Assignment:
-    """Deal a policy's rows to micro-steps, to their passes, and to processes.
+    """Assign a policy's rows to micro-steps, to their passes, and to processes.
 
     Args:
-        sizes: Of each row.
+        sizes: Size of each row.
         order: The indices of the rows, shuffled.
-        budget: Most tokens of a pass on one process. A row that is larger has a pass of its own.
-        is_shared: A pass is one row without padding, each prompt once. Else it is padded to its longest.
+        budget: Most tokens of a pass on one process. A larger row has a pass of its own.
+        is_shared: Whether a pass is packed, with each prompt once and no padding. Else it is padded to its longest
+        row.
         num_steps: Micro-steps per generation.
-        num_updates: Optimizer steps per generation. Where there are fewer groups they are divided, that none of the
-            steps be without rows.
-        num_processes: Of each pass, each process has as many rows; `None` fills up.
-        left_out: Rows that go through no pass. They count in their micro-step, and come last in it.
+        num_updates: Optimizer steps per generation. If there are fewer groups, they are divided, so that no optimizer
+            step is without rows.
+        num_processes: Number of processes. Each has the same number of rows in a pass, with padding rows (`None`).
+        left_out: Rows that are in no pass. They count in their micro-step, and come last in it.
     """
-    # Which rows a micro-step has depends neither on the budget nor on the processes, nor does then what is learned.
+    # The rows of a micro-step depend neither on the budget nor on the processes, and so neither does the update.
     units = _groups(sizes, order) if is_shared else [(row,) for row in order]
     if len(units) < num_updates:
         units = [part for unit in units for part in _parts(unit, math.ceil(num_updates / len(units)))]
     steps: list[list[Unit]] = [[] for _ in range(num_steps)]
     for i, unit in enumerate(units):
         steps[i * num_steps // len(units)].append(unit)
-    hands, passes = [], []
+    rows, passes = [], []
     for step in steps:
         own = [kept for unit in step if (kept := tuple(row for row in unit if row not in left_out))]
         by_length = sorted(_divide(own, sizes, budget, is_shared), key=lambda unit: _length(unit, sizes))
         of_pass = _passes(by_length, sizes, budget, is_shared, num_processes)
-        filled = [_filled(each) for each in of_pass]
+        padded = [_pad(each) for each in of_pass]
         rest = [row for unit in step for row in unit if row in left_out]
-        parts = [*filled, _filled([rest[p::num_processes] for p in range(num_processes)])]
-        hands.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
-        passes.append(tuple(len(each[0]) for each in filled))
-    return Assignment(tuple(hands), tuple(passes))
+        parts = [*padded, _pad([rest[p::num_processes] for p in range(num_processes)])]
+        rows.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
+        passes.append(tuple(len(each[0]) for each in padded))
+    return Assignment(tuple(rows), tuple(passes))
 
 
 def cost(rows: Sequence[int], sizes: Sequence[Size], *, is_shared: bool) -> int:
-    """Tokens of a pass with these rows; padding is some."""
+    """Tokens of a pass with these rows, padding included."""
     if not rows:
         return 0
     if not is_shared:
@@ -91,7 +92,7 @@ def cost(rows: Sequence[int], sizes: Sequence[Size], *, is_shared: bool) -> int:
 
 
 def _groups(sizes: Sequence[Size], order: Sequence[int]) -> list[Unit]:
-    """Rows with the same prompt, in the order in which the first of each comes."""
+    """Groups of rows with the same prompt, in the order of their first rows."""
     groups: dict[Hashable, list[int]] = {}
     for row in order:
         groups.setdefault(sizes[row].group, []).append(row)
@@ -99,7 +100,7 @@ def _groups(sizes: Sequence[Size], order: Sequence[int]) -> list[Unit]:
 
 
 def _divide(units: Sequence[Unit], sizes: Sequence[Size], budget: int, is_shared: bool) -> list[Unit]:
-    """Those that fit into the budget, and the parts of those that do not."""
+    """The units, with those over the budget divided evenly."""
     divided = []
     for unit in units:
         number = 1
@@ -112,7 +113,7 @@ def _divide(units: Sequence[Unit], sizes: Sequence[Size], budget: int, is_shared
 
 
 def _parts(unit: Unit, number: int) -> list[Unit]:
-    """As even as can be, none of them empty."""
+    """Divide a unit as evenly as possible, without empty parts."""
     number = min(number, len(unit))
     return [unit[len(unit) * i // number : len(unit) * (i + 1) // number] for i in range(number)]
 
@@ -124,7 +125,7 @@ def _length(unit: Unit, sizes: Sequence[Size]) -> float:
 def _passes(
     units: Sequence[Unit], sizes: Sequence[Size], budget: int, is_shared: bool, num_processes: int
 ) -> list[list[list[int]]]:
-    """For each pass the rows of each process: neighbours in length, until a process would be over its budget."""
+    """For each pass the rows of each process: units of similar length, until a process would exceed its budget."""
     passes: list[list[list[int]]] = []
     for start in range(0, len(units), num_processes):
         column = list(units[start : start + num_processes])
@@ -141,7 +142,7 @@ def _passes(
     return passes
 
 
-def _filled(hands: Sequence[Sequence[int]]) -> list[tuple[int | None, ...]]:
-    """As many for each process."""
-    most = max(map(len, hands))
-    return [tuple(hand) + (None,) * (most - len(hand)) for hand in hands]
+def _pad(parts: Sequence[Sequence[int]]) -> list[tuple[int | None, ...]]:
+    """Pad the rows of all processes to the same number."""
+    most = max(map(len, parts))
+    return [tuple(part) + (None,) * (most - len(part)) for part in parts]

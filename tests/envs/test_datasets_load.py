@@ -87,7 +87,7 @@ def test_an_integer_that_nothing_can_compare_makes_a_malformed_row(lines):
 
 def test_the_first_malformed_row_is_an_error_if_asked(lines):
     path = lines("my.jsonl", MATH, {**MATH, "problem": ""}, "{")
-    with pytest.raises(ValueError, match=r"row 1 of my\.jsonl: 'problem' is blank.*Mend the row, or skip"):
+    with pytest.raises(ValueError, match=r"row 1 of my\.jsonl: 'problem' is blank.*Fix the row, or skip"):
         load(path, layout="math", on_bad="raise")
 
 

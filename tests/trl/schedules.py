@@ -97,10 +97,10 @@ class Tidal:
 
 
 class Dawdlers:
-    """A crew that does its jobs in any order, and no more of them than it likes before it is waited for."""
+    """A pool that does its jobs in any order, and no more of them than it likes before it is waited for."""
 
-    def __init__(self, rng: random.Random, at_once: int = 1) -> None:
-        self.at_once = at_once
+    def __init__(self, rng: random.Random, num_workers: int = 1) -> None:
+        self.num_workers = num_workers
         self._rng = rng
         self._jobs: list[tuple[int, Job]] = []
 
@@ -123,9 +123,9 @@ class Dawdlers:
 
 
 class Holding:
-    """A crew that does its jobs at once, but a certain ticket's, from the second on, only when no other is left."""
+    """A pool that does its jobs at once, but a certain ticket's, from the second on, only when no other is left."""
 
-    at_once = 1
+    num_workers = 1
 
     def __init__(self, ticket: int) -> None:
         self._ticket = ticket

@@ -14,7 +14,7 @@ function Board({ board }) {
   </svg></div>`;
 }
 
-const LONGEST = 20_000; // characters; more are shown when asked for, lest one reply be a thousand screens
+const LONGEST = 20_000; // characters; the rest is shown on request, since a reply may be a thousand screens
 
 /** What somebody wrote, cut where it is very long. */
 function Text({ text, kind = "" }) {

@@ -126,7 +126,7 @@ def _compile(files: Files, job: Job, meta: Meta) -> Code | None:
         text = text.removeprefix("\ufeff")  # as Python does with a file
         program.remember_source(text)
         compiled = program.compiled(text, program.NAME), program.compiled(prelude, "prelude.py")
-    except BaseException as error:  # noqa: BLE001  # whatever a stranger's text does to a compiler is no fault of ours
+    except BaseException as error:  # noqa: BLE001  # untrusted source may make the compiler raise anything
         program.print_error(error)
         return None
     gc.freeze()

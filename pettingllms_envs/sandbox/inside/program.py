@@ -170,7 +170,7 @@ def _guarded(run: Any) -> int:
         run()
     except SystemExit as error:
         return _exit_code(error.code)
-    except BaseException as error:  # noqa: BLE001  # a stranger's code: whatever it raised is reported to its author
+    except BaseException as error:  # noqa: BLE001  # untrusted code: whatever it raised is reported to its author
         _print_traceback(error)
         return 1
     return 0

@@ -22,7 +22,7 @@ ANSWER_SECONDS = 5.0
 
 _MESSAGE = struct.Struct("<BQd")  # kind, number of the job, value
 _WAITED = 0  # from the server: how long? The answer is of the same kind, with the seconds
-_BOUND = 1  # from the server: watch the memory of this job, up to so many bytes; 0 is the end of it
+_BOUND = 1  # from the server: watch the memory of this job, with a limit in bytes; 0 is the end of it
 _TOO_MUCH = 2  # from the supervisor: this job holds more
 
 _SLICE = 0.01

@@ -29,7 +29,7 @@ from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.credit.statistics import group_statistics
 from pettingllms_trl.records import Candidate, Completion, Decision
 from pettingllms_trl.trainer.dataloading import EpochSampler
-from pettingllms_trl.update.step_guard import SkipRecord, coordinates, named
+from pettingllms_trl.update.step_guard import SkipRecord, describe_decisions, provenance
 from third_party import Relay
 
 
@@ -161,7 +161,7 @@ def test_a_checkpoint_that_transformers_saved_is_used_with_a_warning_where_it_is
     resumed = mortal(model_path, tmp_path, steps=2)
     with (
         pytest.warns(UserWarning, match=r"no manifest.json.* It is used, since it was asked for"),
-        pytest.warns(UserWarning, match=r"no place_0.pt: training goes on from its weights, but not bit for bit"),
+        pytest.warns(UserWarning, match=r"no place_0.pt: training continues from its weights, but not bit for bit"),
     ):
         resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
     assert resumed.state.global_step == 2
@@ -511,7 +511,7 @@ def decision(*rewards: float, instance: int = 0, turn: int = 0, agent: str = "a_
 
 def test_the_decisions_of_a_batch_are_named_once_each_whatever_the_order_of_its_rows() -> None:
     decisions = [decision(0.0, 1.0, instance=3, agent="b_0"), decision(0.0, 1.0, turn=1)]
-    columns = coordinates(decisions, ["a_0", "b_0"])
+    columns = provenance(decisions, ["a_0", "b_0"])
     assert {name: column.tolist() for name, column in columns.items()} == {
         "instance": [3, 3, 0, 0],
         "episode": [0, 0, 0, 0],
@@ -519,7 +519,7 @@ def test_the_decisions_of_a_batch_are_named_once_each_whatever_the_order_of_its_
         "agent": [1, 1, 0, 0],
     }
     shuffled = {name: column[[2, 0, 1]] for name, column in columns.items()}
-    assert named(shuffled, ["a_0", "b_0"]) == [
+    assert describe_decisions(shuffled, ["a_0", "b_0"]) == [
         "a_0, turn 1 of episode 0 of instance 0",
         "b_0, turn 0 of episode 0 of instance 3",
     ]

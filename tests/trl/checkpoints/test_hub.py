@@ -62,7 +62,7 @@ def test_the_card_of_a_mixture_says_who_is_not_there_and_loads_one_of_each_kind(
         "| `a` | a full model of `you/llama` | `a/` |",
         "| `b` | the LoRA adapter `coder` | `coder/` |",
         "| `c` | the base model, not trained | not here |",
-        "| `d` | an API partner | not here |",
+        "| `d` | a model behind an API | not here |",
         "| `e` | a full model of `you/judge`, not trained | not here |",
     ):
         assert row in made.text

@@ -159,7 +159,7 @@ def test_partners_that_are_not_saved_have_no_folder() -> None:
     bases = {"a": ("you/llama", "c0"), "coder": ("you/qwen", "c1"), "d": ("you/judge", None)}
     facts = team_facts(
         environment="game", step=1, routing=route(policies, list("abcd")), bases=bases, sampling={},
-        remembering={"a": "conversation"},
+        histories={"a": "conversation"},
     )  # fmt: skip
     assert facts["policies"] == {
         "a": {"kind": "model", "folder": "a", "base": None, "revision": None},

@@ -19,7 +19,7 @@ from pettingllms_trl.cli.trees import trees
 from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shifted
 from pettingllms_trl.records import Candidate, Completion
-from pettingllms_trl.rollout.env_pool import ONLY
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
 from short_runs import KeepsRollouts, keep_all_rows
 from third_party import OneShot, Relay
@@ -452,7 +452,7 @@ def test_a_curriculum_counts_the_rows_that_were_played_for_what_was_dropped(mode
     )
     with pytest.warns(UserWarning, match="dropped every decision"):
         trainer.train()
-    assert trainer.collector.curricula.progress[ONLY].index == 1  # 8 rows in one generation of 4
+    assert trainer.collector.curricula.progress[DEFAULT_ENVIRONMENT].index == 1  # 8 rows in one generation of 4
     # All that the generation sampled, of both waves, where `rollout/completion_tokens` has it summed over episodes.
     assert logged(trainer, "rollout/sampled_tokens") == logged(trainer, "rollout/completion_tokens")
 

@@ -121,7 +121,7 @@ def test_a_policy_that_contradicts_itself_is_refused(fields: dict[str, Any], mes
     ("policies", "message"),
     [
         ("fulll", r"policies='fulll', expected 'shared', 'lora', 'full', or a dict"),
-        ("full", r"policies='full' trains a copy of the model for each role, but model is None\. Give one"),
+        ("full", r"policies='full' trains a copy of the model for each role, but model is None\. Set model="),
         (
             {"drafter": "d", "planer": "p"},
             r"policies names 'planer', but the environment has the agents drafter_0, planner_0, planner_1\. "

@@ -375,7 +375,7 @@ def test_an_environment_that_differs_when_made_anew_is_told_to_be_random_and_is_
             return twin
 
     with pytest.warns(
-        UserWarning, match=r"leads elsewhere .* even when it is made anew .* not equally lucky"
+        UserWarning, match=r"leads elsewhere .* even when it is newly made .* not equally lucky"
     ) as caught:
         env = probe(Unseeded)
     assert len(caught) == 1

@@ -154,7 +154,7 @@ def test_a_reward_function_counts_in_continuations_too(make_env: Any) -> None:
 def test_no_order_of_answers_and_steps_changes_them(make_env: Any, max_envs: int | None) -> None:
     for seed in range(10):
         rng = random.Random(seed)
-        found = rollout(make_env, Whimsical(write, rng), crew=Dawdlers(rng), max_envs=max_envs)
+        found = rollout(make_env, Whimsical(write, rng), workers=Dawdlers(rng), max_envs=max_envs)
         assert continuations(found) == BY_HAND
     assert continuations(rollout(make_env, Tidal(write), max_envs=max_envs)) == BY_HAND
     assert continuations(rollout(make_env, Patient(write), max_envs=max_envs, num_threads=3)) == BY_HAND
@@ -212,7 +212,7 @@ def test_who_continued_an_episode_that_was_begun_anew_counts_nowhere(make_env: A
     for seed in range(5):
         failing["left"] = 2
         rng = random.Random(seed)
-        found = rollout(Fails, Whimsical(by_number, rng), crew=Dawdlers(rng))
+        found = rollout(Fails, Whimsical(by_number, rng), workers=Dawdlers(rng))
         assert continuations(found) == BY_HAND
         assert found.retried == 2
 

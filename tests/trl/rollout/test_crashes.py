@@ -166,7 +166,7 @@ def test_a_crash_of_another_kind_the_second_time_is_not_the_replys(kind: Any) ->
 
 @BOTH
 def test_without_a_charge_a_crash_is_the_environments_failure(kind: Any) -> None:
-    with pytest.raises(EnvironmentFailure, match="1 of 1 instances were dropped, for their environment"):
+    with pytest.raises(EnvironmentFailure, match="1 of 1 instances were dropped because their environment"):
         Workshop(kind, bomb).play(second_of_the_opener, crash_reward=None)
 
 

@@ -175,7 +175,7 @@ def test_wherever_it_fails_the_episodes_are_those_of_a_run_without_failure(
     expected = Shop(Relay, never).play(Patient(by_prompt), num_continuations=num_continuations)
     rng = random.Random(seed)
     found = Shop(Relay, planned(calls)).play(
-        Whimsical(by_prompt, rng), crew=Dawdlers(rng), num_continuations=num_continuations, max_envs=max_envs
+        Whimsical(by_prompt, rng), workers=Dawdlers(rng), num_continuations=num_continuations, max_envs=max_envs
     )
     assert found.episodes == expected.episodes
     assert found.dropped == {}
@@ -257,7 +257,7 @@ def test_what_a_dropped_instance_had_asked_for_is_not_played() -> None:
 def test_an_environment_that_fails_after_its_instance_was_dropped_counts_no_more() -> None:
     # Row 1's second episode (tickets 3, 7, 11) fails thrice while the first one's step (ticket 2) is still at work.
     shop = Shop(Relay, lambda instance, method: (instance, method) == (1, "step"))
-    found = shop.play(Patient(by_prompt), sampling="parallel", num_rows=2, crew=Holding(2))
+    found = shop.play(Patient(by_prompt), sampling="parallel", num_rows=2, workers=Holding(2))
     assert (list(found.dropped), found.retried) == ([1], 2)
     assert len(shop.closed) == 4
 

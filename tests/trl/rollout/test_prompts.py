@@ -13,7 +13,7 @@ import pytest
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import Rollout, play
-from pettingllms_trl.rollout.prompts import check_conversations, num_begun_anew, remembering
+from pettingllms_trl.rollout.prompts import agents_with_history, check_conversations, num_restarted
 from schedules import Dawdlers, Patient, Tidal, Whimsical
 from third_party import Relay
 
@@ -188,8 +188,8 @@ def test_a_conversation_that_does_not_fit_is_begun_anew_from_the_present_observa
         begun = of(episode, "opener_0")[2]
         written = [d.played.completion.text for d in episode.decisions[:4]]
         assert begun.prompt[0]["content"] == f"opener_0, task {episode.instance}: {'|'.join(written)}"
-    assert num_begun_anew(found.episodes, ["opener_0"]) == 2 * 3
-    assert num_begun_anew(found.episodes, []) == 0
+    assert num_restarted(found.episodes, ["opener_0"]) == 2 * 3
+    assert num_restarted(found.episodes, []) == 0
     check_conversations(found.episodes, ["opener_0"])
 
 
@@ -227,7 +227,7 @@ def test_no_order_of_answers_and_steps_changes_a_conversation(make_env: Any, num
         rng = random.Random(seed)
         engine = Speaks(Whimsical, rng)
         options = {"num_continuations": num_continuations, "max_envs": 2 + seed}
-        assert rollout(make_env, engine, crew=Dawdlers(rng), **options) == expected
+        assert rollout(make_env, engine, workers=Dawdlers(rng), **options) == expected
     assert rollout(make_env, Speaks(Patient), num_threads=3, num_continuations=num_continuations) == expected
 
 
@@ -260,7 +260,7 @@ def test_who_begins_anew_after_a_failure_has_forgotten() -> None:
     ],
 )
 def test_history_is_said_for_all_or_by_agent_or_role(history: Any, expected: list[str]) -> None:
-    assert remembering(history, ["planner_0", "coder_0", "coder_1"]) == expected
+    assert agents_with_history(history, ["planner_0", "coder_0", "coder_1"]) == expected
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_history_is_said_for_all_or_by_agent_or_role(history: Any, expected: lis
 )
 def test_a_history_that_does_not_exist_or_is_nobodys_is_refused(history: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        remembering(history, ["planner_0"])
+        agents_with_history(history, ["planner_0"])
 
 
 def test_a_prompt_of_other_tokens_than_were_sampled_is_found_by_the_check() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl.records import Request, Sampled
 from pettingllms_trl.rollout.play import Rollout, play
-from pettingllms_trl.rollout.workers import Caller, Threads
+from pettingllms_trl.rollout.workers import InlinePool, ThreadPool
 from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble, wander
 from third_party import Relay
@@ -128,17 +128,17 @@ def test_a_crew_gives_back_what_was_done_and_what_was_raised() -> None:
     def fail() -> None:
         raise KeyError("mine")
 
-    for crew in (Caller(), Threads(2)):
-        crew.submit(5, lambda: None)
-        crew.submit(6, fail)
-        found = list(crew.done(block=True))
+    for workers in (InlinePool(), ThreadPool(2)):
+        workers.submit(5, lambda: None)
+        workers.submit(6, fail)
+        found = list(workers.done(block=True))
         while len(found) < 2:
-            found += crew.done(block=True)
-        crew.close()
+            found += workers.done(block=True)
+        workers.close()
         (_, nothing), (_, error) = sorted(found, key=lambda done: done[0])
         assert nothing is None
         assert isinstance(error, KeyError)
-        assert crew.done(block=False) == []
+        assert workers.done(block=False) == []
 
 
 def test_threads_are_gone_after_a_rollout_also_after_one_that_failed() -> None:
@@ -217,7 +217,7 @@ def test_the_order_of_answers_and_the_number_of_threads_change_no_episode(
 
 
 def test_a_ticket_follows_from_the_place_so_that_an_engine_may_seed_by_it() -> None:
-    def tickets(crew: Any, max_envs: int | None) -> dict[tuple[str, str], set[int]]:
+    def tickets(workers: Any, max_envs: int | None) -> dict[tuple[str, str], set[int]]:
         found: dict[tuple[str, str], set[int]] = {}
 
         class Notes(Patient):
@@ -225,7 +225,9 @@ def test_a_ticket_follows_from_the_place_so_that_an_engine_may_seed_by_it() -> N
                 found.setdefault((request.agent, request.prompt[0]["content"]), set()).add(ticket)
                 super().submit(ticket, request)
 
-        rollout(Relay, Notes(babble), num_rows=4, num_candidates=3, num_continuations=2, crew=crew, max_envs=max_envs)
+        rollout(
+            Relay, Notes(babble), num_rows=4, num_candidates=3, num_continuations=2, workers=workers, max_envs=max_envs
+        )
         return found
 
     expected = tickets(None, None)
@@ -261,7 +263,7 @@ def test_every_schedule_of_answers_and_steps_ends_with_every_place_once(
         "sampling": sampling,
     }
     engine = Tidal(babble) if waves else Whimsical(babble, rng)
-    found = rollout(Relay, engine, crew=Dawdlers(rng), max_envs=max_envs, **options)
+    found = rollout(Relay, engine, workers=Dawdlers(rng), max_envs=max_envs, **options)
     num_episodes = 1 if sampling == "tree" else num_candidates
     places = [(episode.instance, episode.episode) for episode in found.episodes]
     assert places == [(i, e) for i in range(num_rows) for e in range(num_episodes)]

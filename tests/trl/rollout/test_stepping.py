@@ -18,7 +18,7 @@ from pettingllms_trl.records import Request
 from pettingllms_trl.rollout import stepping
 from pettingllms_trl.rollout.play import Rollout, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
-from pettingllms_trl.rollout.workers import Threads, num_left_alone
+from pettingllms_trl.rollout.workers import ThreadPool, num_abandoned_threads
 from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
 from third_party import Relay
@@ -174,10 +174,10 @@ def test_all_candidates_of_a_slow_environment_are_in_it_at_the_same_time() -> No
 
 def test_the_time_of_a_decision_is_that_of_a_step_and_not_of_all() -> None:
     # Four decisions of eight candidates of 0.05 s: 1.6 s in turn. At once 0.25 s, as the first of all is alone.
-    class InTurn(Threads):
+    class InTurn(ThreadPool):
         def __init__(self) -> None:
             super().__init__(8)
-            self.at_once = 1
+            self.num_workers = 1
 
     def seconds(**options: Any) -> float:
         begin = time.monotonic()
@@ -185,7 +185,7 @@ def test_the_time_of_a_decision_is_that_of_a_step_and_not_of_all() -> None:
         return time.monotonic() - begin
 
     found: list[Rollout] = []
-    at_once, in_turn = seconds(num_threads=8), seconds(crew=InTurn())
+    at_once, in_turn = seconds(num_threads=8), seconds(workers=InTurn())
     assert found[0] == found[1]
     assert in_turn >= 1.6
     assert at_once < in_turn / 2
@@ -321,10 +321,10 @@ def test_no_order_of_jobs_and_no_failure_changes_them(
     expected = House().play(Patient(by_prompt), **options)
     house = House(fail)
     engine = Tidal(by_prompt) if waves else Whimsical(by_prompt, rng)
-    found = house.play(engine, crew=Dawdlers(rng, at_once), max_envs=max_envs, **options)
+    found = house.play(engine, workers=Dawdlers(rng, at_once), max_envs=max_envs, **options)
     assert found.episodes == expected.episodes
     assert found.dropped == {}
-    # One is lent at a time, for this crew does one job after the other; one that fails is not replaced from the pool.
+    # One is lent at a time, for this pool does one job after the other; one that fails is not replaced from the pool.
     house.check(most=(max_envs or num_rows * (num_candidates if num_continuations else 1)) + 1 + found.retried)
 
 
@@ -340,7 +340,7 @@ def test_the_same_instances_are_dropped_for_the_same_reason(all_slow: None) -> N
     expected = House(bad).play(Patient(write), num_rows=10)
     for at_once in (2, 3, 5):
         house = House(bad)
-        found = house.play(Patient(write), num_rows=10, crew=Dawdlers(random.Random(at_once), at_once))
+        found = house.play(Patient(write), num_rows=10, workers=Dawdlers(random.Random(at_once), at_once))
         assert found == expected
         assert list(found.dropped.values()) == ["OSError at the instance {'seed': 1}: it failed at b"]
         house.check(most=10 + 1)
@@ -355,7 +355,7 @@ def test_once_one_has_failed_the_others_are_not_begun(all_slow: None) -> None:
             raise OSError("it failed")
 
     with pytest.raises(EnvironmentFailure, match="it failed"):
-        House(fail).play(num_rows=1, crew=Dawdlers(random.Random(0), 3))
+        House(fail).play(num_rows=1, workers=Dawdlers(random.Random(0), 3))
     assert len(steps) == 3, "one in each attempt"
 
 
@@ -406,7 +406,7 @@ def test_a_reward_function_is_asked_once_for_each_decision_with_its_candidates_i
         return House().play(judge=judge, **options), sorted(asked)
 
     expected = judged()
-    assert judged(crew=Dawdlers(random.Random(0), 3)) == expected
+    assert judged(workers=Dawdlers(random.Random(0), 3)) == expected
     assert judged(num_threads=4) == expected
     assert len(expected[1]) == 3 * 4
 
@@ -442,9 +442,9 @@ def released() -> Iterator[threading.Event]:
     released, begin = threading.Event(), time.monotonic()
     yield released
     released.set()
-    while num_left_alone() and time.monotonic() < begin + TIMEOUT:
+    while num_abandoned_threads() and time.monotonic() < begin + TIMEOUT:
         time.sleep(0.005)
-    assert num_left_alone() == 0
+    assert num_abandoned_threads() == 0
 
 
 @pytest.mark.parametrize("candidate", ["a", "b", "c"])
@@ -467,9 +467,9 @@ def test_one_candidate_that_hangs_is_left_alone_and_its_instance_played_anew(
     found = house.play(Patient(write), num_rows=4, num_threads=4, env_timeout=LIMIT)
     assert found.episodes == expected.episodes
     assert (found.timed_out, found.retried, found.dropped) == (1, 1, {})
-    assert num_left_alone() == 1
+    assert num_abandoned_threads() == 1
     released.set()
-    while num_left_alone():
+    while num_abandoned_threads():
         time.sleep(0.005)
     house.check(most=4 + 4)
     assert len(house.closed) == 1
@@ -491,7 +491,7 @@ def test_one_that_always_hangs_is_dropped_and_leaves_no_environment_behind(relea
     assert found.dropped == {2: "TimeoutError at the instance {'seed': 2}, opener_0: it took longer than 0.3 s"}
     assert (found.timed_out, found.retried) == (3, 2)
     released.set()
-    while num_left_alone():
+    while num_abandoned_threads():
         time.sleep(0.005)
     house.check(most=6 + 4)
 

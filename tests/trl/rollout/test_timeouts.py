@@ -14,7 +14,7 @@ from pettingllms_trl.records import Request
 from pettingllms_trl.rollout import timeouts
 from pettingllms_trl.rollout.play import Rollout, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
-from pettingllms_trl.rollout.workers import Threads, num_left_alone
+from pettingllms_trl.rollout.workers import ThreadPool, num_abandoned_threads
 from schedules import Patient, Tidal, babble
 from third_party import Relay
 
@@ -69,9 +69,9 @@ def clinic() -> Iterator[Clinic]:
     begin = time.monotonic()
     yield clinic
     clinic.released.set()
-    while num_left_alone() and time.monotonic() < begin + 20:
+    while num_abandoned_threads() and time.monotonic() < begin + 20:
         time.sleep(0.005)
-    assert num_left_alone() == 0
+    assert num_abandoned_threads() == 0
     assert time.monotonic() - begin < HANGS - 5
 
 
@@ -92,7 +92,7 @@ def test_an_instance_whose_environment_hangs_is_played_anew_on_a_fresh_one(
     assert (found.timed_out, found.retried, found.dropped) == (1, 1, {})
     assert len(clinic.made) == 7
     assert len(clinic.pool) == 6
-    assert num_left_alone() == 1
+    assert num_abandoned_threads() == 1
 
 
 @ENGINES
@@ -117,7 +117,7 @@ def test_one_that_comes_back_late_is_closed_and_nothing_it_did_counts(clinic: Cl
     assert found.timed_out == 1
     before = list(judged)
     clinic.released.set()
-    while num_left_alone():
+    while num_abandoned_threads():
         time.sleep(0.005)
     assert judged == before
     assert len(clinic.closed) == 1
@@ -172,23 +172,23 @@ def test_a_rollout_that_ends_in_an_error_does_not_wait_for_who_hangs(clinic: Cli
 def test_with_too_many_left_alone_training_stops_and_says_what_to_do(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeouts, "MOST_LEFT_ALONE", 2)
-    message = "3 environments have not come back, expected at most 2.*Mend the environment.*or raise env_timeout"
+    monkeypatch.setattr(timeouts, "MOST_ABANDONED", 2)
+    message = "3 environments have not come back, expected at most 2.*Fix the environment.*or raise env_timeout"
     with pytest.raises(EnvironmentFailure, match=message):
         clinic.play(lambda task, written: task == 2, Patient(by_prompt), num_rows=20)
 
 
 def test_threads_take_turns_and_one_left_alone_is_replaced(clinic: Clinic) -> None:
-    crew = Threads(1, LIMIT)
-    crew.submit(1, lambda: clinic.released.wait(HANGS))
-    assert crew.done(block=True) == []
-    crew.submit(2, lambda: None)
-    assert crew.leave_alone(1)
-    assert not crew.leave_alone(1)
-    done = crew.done(block=True)
+    workers = ThreadPool(1, LIMIT)
+    workers.submit(1, lambda: clinic.released.wait(HANGS))
+    assert workers.done(block=True) == []
+    workers.submit(2, lambda: None)
+    assert workers.abandon(1)
+    assert not workers.abandon(1)
+    done = workers.done(block=True)
     assert done == [(2, None)]
-    assert not crew.leave_alone(2)
-    crew.close()
+    assert not workers.abandon(2)
+    workers.close()
 
 
 @pytest.mark.parametrize("options", [{"env_timeout": 3.0}, {"env_timeout": 0.0, "num_threads": 2}])

@@ -41,16 +41,16 @@ def rows(*names: str) -> list[dict[str, Any]]:
 
 
 def test_a_row_is_reset_with_its_own_fields_and_neither_with_its_environment_nor_with_what_is_none() -> None:
-    stock = EnvPool({"a": Relay, "b": Relay}, None, default_seed=9)
-    first = stock.setup({"environment": "a", "seed": 5, "level": 2, "board": None})
+    env_pool = EnvPool({"a": Relay, "b": Relay}, None, default_seed=9)
+    first = env_pool.reset_args({"environment": "a", "seed": 5, "level": 2, "board": None})
     assert (first.environment, first.seed, first.options) == ("a", 5, {"level": 2})
-    second = stock.setup({"environment": "b", "seed": None, "board": "#"})
+    second = env_pool.reset_args({"environment": "b", "seed": None, "board": "#"})
     assert (second.environment, second.seed, second.options) == ("b", 9, {"board": "#"})
 
 
 def test_one_environment_alone_may_have_an_option_of_that_name() -> None:
-    setup = EnvPool(Relay, None, default_seed=0).setup({"seed": 1, "environment": "forest"})
-    assert (setup.environment, setup.options) == ("", {"environment": "forest"})
+    reset_args = EnvPool(Relay, None, default_seed=0).reset_args({"seed": 1, "environment": "forest"})
+    assert (reset_args.environment, reset_args.options) == ("", {"environment": "forest"})
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_one_environment_alone_may_have_an_option_of_that_name() -> None:
 )
 def test_a_row_of_no_environment_is_refused(row: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        EnvPool({"a": Relay, "b": Relay}, None, default_seed=0).setup(row)
+        EnvPool({"a": Relay, "b": Relay}, None, default_seed=0).reset_args(row)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -192,7 +192,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"data": IterableDataset.from_generator(lambda: iter([{"seed": 1}])), "max_steps": 1},
         r"a row has no environment",
     ),
-    "empty": ({"env": {}, "data": GOOD}, r"env has the names \[\]; expected texts"),
+    "empty": ({"env": {}, "data": GOOD}, r"env has the names \[\]; expected strings"),
     "unknown environment": ({"env": {"a": "pettingllms/sokobann-v0"}}, r"Did you mean 'sokoban'\?"),
     "a made environment": ({"env": {"a": Relay()}}, r"env is a Relay, expected an id .*or a dict of them by name"),
     "unknown agent": ({"data": GOOD, "policies": {"drafter": "d", "planer": "p"}}, r"Did you mean 'planner'\?"),

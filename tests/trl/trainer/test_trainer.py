@@ -20,7 +20,7 @@ import pettingllms_trl.update.builder
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.update.entropy import EntropyBonus
-from pettingllms_trl.update.micro_batches import cut
+from pettingllms_trl.update.micro_batches import split
 from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
 from third_party import Relay
 
@@ -359,7 +359,7 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
         monkeypatch.setattr(
             pettingllms_trl.update.builder,
             "cut",
-            lambda b, rows=rows, **o: cut(stale(b), **{**o, "max_rows": rows}),
+            lambda b, rows=rows, **o: split(stale(b), **{**o, "max_rows": rows}),
         )
         make_uneven(trainer)
         trainer.corrects = corrected

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from pettingllms_trl.update import assignment
-from pettingllms_trl.update.assignment import deal, pick, share_of
-from pettingllms_trl.update.micro_batches import ShardInfo, cut
+from pettingllms_trl.update.assignment import assign, share_of, values_of
+from pettingllms_trl.update.micro_batches import ShardInfo, split
 from pettingllms_trl.update.pass_metrics import of_completions
 
 
 def test_the_docstrings_examples_are_what_is_dealt() -> None:
     assert doctest.testmod(assignment).attempted
-    hands = deal([4, 0, 2, 3, 1], num_steps=2, num_processes=2).hands
+    hands = assign([4, 0, 2, 3, 1], num_steps=2, num_processes=2).rows
     assert hands == (((4, 2), (0, None)), ((3,), (1,)))
 
 
@@ -43,24 +43,24 @@ def test_each_row_is_on_one_process_in_the_micro_step_it_would_have_alone(
     num_rows: int, num_steps: int, num_processes: int
 ) -> None:
     order = random.Random(0).sample(range(num_rows), num_rows)
-    dealt = deal(order, num_steps=num_steps, num_processes=num_processes)
+    dealt = assign(order, num_steps=num_steps, num_processes=num_processes)
     alone = [part.tolist() for part in torch.tensor(order).tensor_split(num_steps)]
-    for step, rows in zip(dealt.hands, alone, strict=True):
+    for step, rows in zip(dealt.rows, alone, strict=True):
         assert len(step) == num_processes
         assert len({len(hand) for hand in step}) == 1
         assert sorted(row for hand in step for row in hand if row is not None) == sorted(rows)
         assert sum(row is None for hand in step for row in hand) < num_processes
     assert sum(dealt.num_rows) == num_rows
-    assert dealt.num_fillers == sum(dealt.num_here) * num_processes - num_rows
+    assert dealt.num_padding_rows == sum(dealt.num_here) * num_processes - num_rows
 
 
 def test_what_was_dealt_out_is_collected_in_the_order_of_the_rows() -> None:
-    dealt = deal([4, 0, 2, 3, 1], num_steps=2, num_processes=2)
+    dealt = assign([4, 0, 2, 3, 1], num_steps=2, num_processes=2)
     values = ["a", "b", "c", "d", "e"]
-    hands = [pick(dealt.hand(process), values, "-") for process in range(2)]
+    hands = [values_of(dealt.rows_of(process), values, "-") for process in range(2)]
     assert hands == [["e", "c", "d"], ["a", "-", "b"]]
-    assert dealt.collect(hands[0] + hands[1]) == values
-    assert (dealt.num_here, dealt.num_rows, dealt.num_fillers) == ((2, 1), (3, 2), 1)
+    assert dealt.restore_order(hands[0] + hands[1]) == values
+    assert (dealt.num_here, dealt.num_rows, dealt.num_padding_rows) == ((2, 1), (3, 2), 1)
 
 
 # ---- What a dealt pass weighs ---------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def scales(
     return [
         [
             (len(piece["advantages"]), piece["loss_scale"], piece["entropy_scale"])
-            for step in cut(hand, num_steps=2, max_rows=2, shared=shared, **options)
+            for step in split(hand, num_steps=2, max_rows=2, shard=shared, **options)
             for piece in step
         ]
         for hand in hands
@@ -122,7 +122,7 @@ def test_the_mean_over_processes_of_scaled_row_means_is_the_mean_over_all_rows()
     losses = {4: 0.3, 2: -1.0, 6: 2.0, 3: 0.5, 5: -0.2}  # by length
     total = 0.0
     for hand in HANDS:
-        for step in cut(hand, num_steps=2, max_rows=2, token_mean=False, shared=SHARED):
+        for step in split(hand, num_steps=2, max_rows=2, token_mean=False, shard=SHARED):
             for piece in step:
                 counted = (piece["completion_mask"] * piece["tool_mask"]).sum(1).tolist()
                 row_mean = sum(losses[n] for n in counted if n) / len(counted)

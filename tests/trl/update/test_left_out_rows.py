@@ -21,8 +21,8 @@ from batches import batch_of, rows_of
 from decisions import decision
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.records import Decision
-from pettingllms_trl.update.micro_batches import ShardInfo, cut
-from pettingllms_trl.update.token_budget import Size, deal_by_tokens
+from pettingllms_trl.update.micro_batches import ShardInfo, split
+from pettingllms_trl.update.token_budget import Size, assign_by_tokens
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 
@@ -251,12 +251,12 @@ def test_rows_left_out_stay_in_their_micro_step_and_every_process_has_as_many_pa
     order = rng.sample(range(28), 28)
     left_out = frozenset(row for row in range(28) if rng.random() < share)
     common = {"budget": 60, "is_shared": True, "num_steps": num_steps, "num_processes": num_processes}
-    dealt = deal_by_tokens(sizes, order, left_out=left_out, **common)
-    whole = deal_by_tokens(sizes, order, **common)
+    dealt = assign_by_tokens(sizes, order, left_out=left_out, **common)
+    whole = assign_by_tokens(sizes, order, **common)
     assert dealt.num_rows == whole.num_rows
     assert dealt.passes is not None
     passed: list[int] = []
-    for step, of_all, passes in zip(dealt.hands, whole.hands, dealt.passes, strict=True):
+    for step, of_all, passes in zip(dealt.rows, whole.rows, dealt.passes, strict=True):
         assert {row for hand in step for row in hand} - {None} == {row for hand in of_all for row in hand} - {None}
         assert len({len(hand) for hand in step}) == 1
         passed += [row for hand in step for row in hand[: sum(passes)] if row is not None]
@@ -267,7 +267,7 @@ def test_rows_left_out_stay_in_their_micro_step_and_every_process_has_as_many_pa
 def test_what_is_left_out_counts_in_every_denominator(token_mean: bool) -> None:
     # Rows of 1 to 5 tokens in micro-steps of 3 and 2. Rows 2, 3 and 4 come last in theirs and go through no pass.
     shared = ShardInfo(1, [3, 2], [3, 2], [6, 9], [[1, 1], []])
-    steps = cut(batch_of([1, 2, 3, 4, 5]), num_steps=2, max_rows=9, token_mean=token_mean, shared=shared)
+    steps = split(batch_of([1, 2, 3, 4, 5]), num_steps=2, max_rows=9, token_mean=token_mean, shard=shared)
     assert [[rows_of(piece) for piece in passes] for passes in steps] == [[[0], [1]], [[]]]
     scales = [piece["loss_scale"] for passes in steps for piece in passes]
     # By rows each weighs 2 / 5; by tokens 1 / 6 and 2 / 6 of the micro-step's, as with all of them.

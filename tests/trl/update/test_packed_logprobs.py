@@ -330,7 +330,7 @@ def of_run(
         peft_config=twins.adapter() if peft else None,
         **more,
     )
-    assert set(trainer.scorer.shareable.values()) == {True}
+    assert set(trainer.scorer.packable.values()) == {True}
     return twins.run(trainer)
 
 
@@ -537,7 +537,7 @@ def test_a_model_that_cannot_is_found_out_and_trained_as_before(
                 Dataset.from_dict({"seed": twins.SEEDS}),
                 processing_class=tokenizer,
             )
-        assert set(trainer.scorer.shareable.values()) == {False}
+        assert set(trainer.scorer.packable.values()) == {False}
         runs.append(twins.run(trainer))
     assert [n for n, w in runs[0].weights.items() if not torch.equal(w, runs[1].weights[n])] == []
 
@@ -556,7 +556,7 @@ def test_a_loss_over_a_routers_tokens_takes_trls_path(tokenizer: Any, tmp_path: 
             Dataset.from_dict({"seed": twins.SEEDS}),
             processing_class=tokenizer,
         )
-    assert trainer.scorer.shareable == {"base": False}
+    assert trainer.scorer.packable == {"base": False}
 
 
 def test_in_sixteen_bits_the_model_is_tried_against_one_in_which_candidates_see_each_other(
@@ -571,7 +571,7 @@ def test_in_sixteen_bits_the_model_is_tried_against_one_in_which_candidates_see_
         Dataset.from_dict({"seed": twins.SEEDS}),
         processing_class=tokenizer,
     )
-    assert trainer.scorer.shareable == {"base": True}
+    assert trainer.scorer.packable == {"base": True}
     assert trainer.scorer._is_in_float32(trainer.model) is False
     twins.run(trainer)
 
@@ -586,7 +586,7 @@ def test_a_resumed_run_tries_what_is_spread_over_processes_at_its_first_pass(tok
         Dataset.from_dict({"seed": twins.SEEDS}),
         processing_class=tokenizer,
     )
-    trainer.scorer.shareable.clear()  # as `try_all` leaves it there
+    trainer.scorer.packable.clear()  # as `try_all` leaves it there
     config = trainer.model.config
     with trainer.scorer.attending("base"):
         assert config._attn_implementation_internal == NAME

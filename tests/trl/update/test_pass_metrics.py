@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.update.pass_metrics import ForwardMetrics, of_micro_step
+from pettingllms_trl.update.pass_metrics import ForwardMetrics, merge_passes
 
 
 def one(num_rows: int, num_tokens: int, scale: float = 1.0, **metrics: Any) -> ForwardMetrics:
@@ -16,7 +16,7 @@ def one(num_rows: int, num_tokens: int, scale: float = 1.0, **metrics: Any) -> F
 
 
 def test_a_single_pass_is_logged_as_it_is() -> None:
-    assert of_micro_step([one(3, 7, 0.3, entropy=0.1, policy_loss=0.7)], ratios_of_rows=False) == {
+    assert merge_passes([one(3, 7, 0.3, entropy=0.1, policy_loss=0.7)], ratios_of_rows=False) == {
         "entropy": 0.1,
         "policy_loss": 0.7,
     }
@@ -25,14 +25,14 @@ def test_a_single_pass_is_logged_as_it_is() -> None:
 def test_means_over_tokens_weigh_by_tokens_and_those_over_rows_by_rows() -> None:
     # 1 row of 9 tokens and 3 rows of 3 tokens in all.
     passes = [one(1, 9, entropy=2.0, aux_loss=2.0, kl=1.0), one(3, 3, entropy=6.0, aux_loss=6.0, kl=5.0)]
-    found = of_micro_step(passes, ratios_of_rows=False)
+    found = merge_passes(passes, ratios_of_rows=False)
     assert found == {"entropy": (9 * 2 + 3 * 6) / 12, "aux_loss": (2 + 3 * 6) / 4, "kl": (9 * 1 + 3 * 5) / 12}
 
 
 @pytest.mark.parametrize(("of_rows", "expected"), [(False, 9 / 12), (True, 1 / 4)])
 def test_a_ratio_is_one_of_each_token_or_one_of_each_row(of_rows: bool, expected: float) -> None:
     passes = [one(1, 9, clip_ratio__region_mean=1.0), one(3, 3, clip_ratio__region_mean=0.0)]
-    assert of_micro_step(passes, ratios_of_rows=of_rows) == {"clip_ratio/region_mean": expected}
+    assert merge_passes(passes, ratios_of_rows=of_rows) == {"clip_ratio/region_mean": expected}
 
 
 def test_extremes_are_extremes_and_parts_of_the_loss_add_up() -> None:
@@ -40,7 +40,7 @@ def test_extremes_are_extremes_and_parts_of_the_loss_add_up() -> None:
         one(2, 4, 0.75, clip_ratio__low_min=0.2, clip_ratio__high_max=0.1, policy_loss=4.0),
         one(1, 4, 0.25, clip_ratio__low_min=0.1, clip_ratio__high_max=0.9, policy_loss=-8.0),
     ]
-    assert of_micro_step(passes, ratios_of_rows=False) == {
+    assert merge_passes(passes, ratios_of_rows=False) == {
         "clip_ratio/low_min": 0.1,
         "clip_ratio/high_max": 0.9,
         "policy_loss": 0.75 * 4 - 0.25 * 8,
@@ -48,7 +48,7 @@ def test_extremes_are_extremes_and_parts_of_the_loss_add_up() -> None:
 
 
 def test_what_is_not_a_number_does_not_count() -> None:
-    assert of_micro_step([one(1, 2, kl=math.nan), one(1, 4, kl=3.0)], ratios_of_rows=False) == {"kl": 3.0}
-    (value,) = of_micro_step([one(1, 2, kl=math.nan), one(1, 4, kl=math.nan)], ratios_of_rows=False).values()
+    assert merge_passes([one(1, 2, kl=math.nan), one(1, 4, kl=3.0)], ratios_of_rows=False) == {"kl": 3.0}
+    (value,) = merge_passes([one(1, 2, kl=math.nan), one(1, 4, kl=math.nan)], ratios_of_rows=False).values()
     assert math.isnan(value)
-    assert of_micro_step([one(2, 0, entropy=0.0), one(2, 0, entropy=0.0)], ratios_of_rows=False) == {"entropy": 0.0}
+    assert merge_passes([one(2, 0, entropy=0.0), one(2, 0, entropy=0.0)], ratios_of_rows=False) == {"entropy": 0.0}

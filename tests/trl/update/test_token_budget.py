@@ -10,8 +10,8 @@ import torch
 
 from batches import batch_of, rows_of
 from pettingllms_trl.update.assignment import Assignment
-from pettingllms_trl.update.micro_batches import ShardInfo, cut
-from pettingllms_trl.update.token_budget import Size, cost, deal_by_tokens
+from pettingllms_trl.update.micro_batches import ShardInfo, split
+from pettingllms_trl.update.token_budget import Size, assign_by_tokens, cost
 
 
 def groups(num_groups: int, num_candidates: int) -> list[Size]:
@@ -23,7 +23,7 @@ def passes_of(dealt: Assignment) -> list[list[list[list[int]]]]:
     """Real rows by micro-step, pass and process."""
     assert dealt.passes is not None
     found = []
-    for hands, sizes in zip(dealt.hands, dealt.passes, strict=True):
+    for hands, sizes in zip(dealt.rows, dealt.passes, strict=True):
         ends = list(itertools.accumulate(sizes, initial=0))
         assert all(len(hand) == ends[-1] for hand in hands)
         found.append(
@@ -50,7 +50,7 @@ def test_every_row_comes_once_and_every_pass_keeps_its_budget(
 ) -> None:
     sizes = groups(num_groups, num_candidates)
     order = random.Random(0).sample(range(len(sizes)), len(sizes))
-    dealt = deal_by_tokens(
+    dealt = assign_by_tokens(
         sizes, order, budget=budget, is_shared=is_shared, num_steps=num_steps, num_processes=num_processes
     )
     steps = passes_of(dealt)
@@ -71,7 +71,7 @@ def test_groups_that_fit_stay_whole_and_others_are_divided_evenly(
     num_processes: int, expected: list[list[list[int]]]
 ) -> None:
     sizes = [Size("small", 5, 2)] * 4 + [Size("large", 50, 10)] * 4  # 12 and 89 tokens
-    dealt = deal_by_tokens(sizes, range(8), budget=70, is_shared=True, num_steps=1, num_processes=num_processes)
+    dealt = assign_by_tokens(sizes, range(8), budget=70, is_shared=True, num_steps=1, num_processes=num_processes)
     # Half of the large group is 69 tokens. What is left for one of two processes goes to both: with the small group
     # beside it, its part would be 71.
     assert passes_of(dealt) == [expected]
@@ -79,14 +79,14 @@ def test_groups_that_fit_stay_whole_and_others_are_divided_evenly(
 
 def test_passes_are_of_neighbours_in_length() -> None:
     sizes = [Size(g, length, 1) for g, length in enumerate([90, 10, 50, 20, 80, 40])]
-    (passes,) = passes_of(deal_by_tokens(sizes, range(6), budget=130, is_shared=False, num_steps=1))
+    (passes,) = passes_of(assign_by_tokens(sizes, range(6), budget=130, is_shared=False, num_steps=1))
     # Padded to their longest: 3 x 41 tokens, 2 x 81 would be too many.
     assert passes == [[[1, 3, 5]], [[2]], [[4]], [[0]]]
 
 
 def test_processes_have_alike_much_to_do() -> None:
     sizes = [Size(g, 10 * (g + 1), 10) for g in range(8)]
-    dealt = deal_by_tokens(sizes, range(8), budget=1000, is_shared=True, num_steps=1, num_processes=2)
+    dealt = assign_by_tokens(sizes, range(8), budget=1000, is_shared=True, num_steps=1, num_processes=2)
     ((hands,),) = passes_of(dealt)
     # Pairs of neighbours, the longer one to each in turn.
     assert hands == [[0, 3, 4, 7], [1, 2, 5, 6]]
@@ -96,21 +96,21 @@ def test_processes_have_alike_much_to_do() -> None:
 @pytest.mark.parametrize(("num_updates", "expected"), [(1, [8, 0, 0, 0]), (2, [4, 0, 4, 0]), (4, [2, 2, 2, 2])])
 def test_no_optimizer_step_is_without_rows_where_there_are_enough(num_updates: int, expected: list[int]) -> None:
     sizes = [Size("one", 30, 3)] * 8
-    dealt = deal_by_tokens(sizes, range(8), budget=10_000, is_shared=True, num_steps=4, num_updates=num_updates)
+    dealt = assign_by_tokens(sizes, range(8), budget=10_000, is_shared=True, num_steps=4, num_updates=num_updates)
     assert list(dealt.num_rows) == expected
 
 
 def test_all_processes_are_at_work_where_there_are_fewer_groups() -> None:
     sizes = [Size("one", 30, 3)] * 8
-    dealt = deal_by_tokens(sizes, range(8), budget=10_000, is_shared=True, num_steps=1, num_processes=2)
+    dealt = assign_by_tokens(sizes, range(8), budget=10_000, is_shared=True, num_steps=1, num_processes=2)
     assert passes_of(dealt) == [[[[0, 1, 2, 3], [4, 5, 6, 7]]]]
 
 
 def test_groups_of_different_sizes_are_filled_up_to_the_larger() -> None:
     sizes = [Size("a", 30, 3)] * 3 + [Size("b", 30, 3)] * 2
-    dealt = deal_by_tokens(sizes, range(5), budget=10_000, is_shared=True, num_steps=1, num_processes=2)
-    assert dealt.hands == (((0, 1, 2), (3, 4, None)),)
-    assert (dealt.num_here, dealt.num_rows, dealt.num_fillers) == ((3,), (5,), 1)
+    dealt = assign_by_tokens(sizes, range(5), budget=10_000, is_shared=True, num_steps=1, num_processes=2)
+    assert dealt.rows == (((0, 1, 2), (3, 4, None)),)
+    assert (dealt.num_here, dealt.num_rows, dealt.num_padding_rows) == ((3,), (5,), 1)
 
 
 @pytest.mark.parametrize("token_mean", [False, True])
@@ -119,7 +119,7 @@ def test_a_row_weighs_the_same_however_passes_are_cut(token_mean: bool) -> None:
     # rows; by tokens, a pass weighs as its share of its micro-step's tokens, 6 and 9.
     batch = batch_of([1, 2, 3, 4, 5])
     shared = ShardInfo(1, [3, 2], [3, 2], [6, 9], [[1, 2], [2]])
-    steps = cut(batch, num_steps=2, max_rows=1, token_mean=token_mean, shared=shared)
+    steps = split(batch, num_steps=2, max_rows=1, token_mean=token_mean, shard=shared)
     assert [[rows_of(piece) for piece in passes] for passes in steps] == [[[0], [1, 2]], [[3, 4]]]
     found = [[piece["loss_scale"] for piece in passes] for passes in steps]
     assert found == ([[1 / 6, 5 / 6], [1.0]] if token_mean else [[0.4, 0.8], [0.8]])
@@ -136,7 +136,7 @@ def test_a_micro_step_has_the_same_rows_whatever_the_budget_and_the_processes(
     found = {
         tuple(
             frozenset(row for hand in step for row in hand if row is not None)
-            for step in deal_by_tokens(
+            for step in assign_by_tokens(
                 sizes,
                 order,
                 budget=budget,
@@ -144,7 +144,7 @@ def test_a_micro_step_has_the_same_rows_whatever_the_budget_and_the_processes(
                 num_steps=4,
                 num_updates=2,
                 num_processes=num_processes,
-            ).hands
+            ).rows
         )
         for budget in (20, 60, 10_000)
         for num_processes in (1, 2, 3)

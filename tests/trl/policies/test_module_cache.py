@@ -39,7 +39,7 @@ def test_a_model_is_walked_through_once_until_what_was_found_is_forgotten() -> N
     assert (walks.of(one, type), len(walked)) == (nn.Sequential, 2)
     one.append(nn.Linear(1, 1))
     assert walks.of(one, number) == 2
-    walks.forget()
+    walks.invalidate()
     assert walks.of(one, number) == 3
 
 
