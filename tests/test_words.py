@@ -65,7 +65,6 @@ STILL = {
     "pettingllms_trl/cli/sft.py",
     "pettingllms_trl/config.py",
     "pettingllms_trl/engines/api.py",
-    "pettingllms_trl/engines/router.py",
     "pettingllms_trl/engines/vllm_server.py",
     "pettingllms_trl/policies/prompt_encoder.py",
     "pettingllms_trl/policies/routing.py",

@@ -13,14 +13,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from pettingllms_envs.server_errors import one_line
 from pettingllms_trl.engines.http import Server, ServerRefused, ServerUnreachable
-from pettingllms_trl.engines.router import RemoteEngine
+from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.policies.routing import Api
-from pettingllms_trl.records import Completion, Message, Request, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Completion, Message, Request, Sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +144,31 @@ def ask(api: Api, request: Request) -> Sampled:
     return Sampled(prompt_ids=(), completions=(Completion(ids=(), text=text),))
 
 
-class ApiEngine(RemoteEngine[Sampled]):
-    """Asks APIs on threads, beside whatever else answers; see `pettingllms_trl.engines.protocol.Engine`.
+class ApiEngine:
+    """Asks APIs on threads, beside whatever else answers; see `pettingllms_trl.records.Engine`.
 
     Args:
         of_agent: The function of each agent.
-        num_threads: So many calls at once.
+        num_threads: Calls at once.
     """
 
+    is_batched, is_remote = False, True
+
     def __init__(self, of_agent: Mapping[str, Api], *, num_threads: int) -> None:
-        super().__init__(num_threads, "api")
+        self._threads: RequestThreads[Sampled] = RequestThreads(num_threads, "api")
         self._of_agent = of_agent
+
+    def rollout(self, name: str) -> AbstractContextManager[None]:
+        """See `Engine`."""
+        return self._threads.rollout()
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""
-        self._send(ticket, ask, self._of_agent[request.agent], request, read=lambda sampled: sampled)
+        self._threads.send(ticket, ask, self._of_agent[request.agent], request, read=lambda sampled: sampled)
+
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+        """See `Engine`."""
+        return self._threads.answered(timeout)
 
 
 def in_turn(of_agent: Mapping[str, Api], requests: Sequence[Request]) -> list[Sampled]:

@@ -111,7 +111,7 @@ class RolloutScheduler:
     def play(self) -> list[EpisodeRunner]:
         """Until nobody is left. Returns those that were played to their end, in the order of their places."""
         while self._open():
-            if self._at_work and self._collect(block=self._engine.in_waves or not (self._ready or self._asked)):
+            if self._at_work and self._collect(block=self._engine.is_batched or not (self._ready or self._asked)):
                 continue
             self._ask()
             if self._asked:
