@@ -31,7 +31,6 @@ PATTERN = re.compile("|".join(rf"(?<!\w)(?:{phrase})(?!\w)" for phrase in PHRASE
 
 STILL = {
     "pettingllms_envs/agents/base.py",
-    "pettingllms_envs/agents/openai.py",
     "pettingllms_envs/agents/spec.py",
     "pettingllms_envs/assembly.py",
     "pettingllms_envs/commands/bench.py",
@@ -64,7 +63,6 @@ STILL = {
     "pettingllms_trl/cli/datasets.py",
     "pettingllms_trl/cli/sft.py",
     "pettingllms_trl/config.py",
-    "pettingllms_trl/engines/api.py",
     "pettingllms_trl/engines/vllm_server.py",
     "pettingllms_trl/policies/prompt_encoder.py",
     "pettingllms_trl/policies/routing.py",

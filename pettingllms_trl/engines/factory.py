@@ -116,7 +116,7 @@ class EngineSet:
                 if urls := _urls(group, args):
                     from pettingllms_trl.engines.vllm_server import VllmServer
 
-                    engine: PolicyEngine = VllmServer(urls, retry_seconds=args.vllm_server_timeout, **options)
+                    engine: PolicyEngine = VllmServer(urls, patience=args.vllm_server_timeout, **options)
                 else:
                     engine = _colocated(group, weights, args, memory_share=next(shares), options=options)
                 self._served.append(

@@ -22,10 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx2
 from peft import PeftConfig
 from torch import Tensor
 
-from pettingllms_trl.engines.http import Server, ServerRefused
+from pettingllms_envs.agents.server import Server, ServerRefused
 from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.engines.vllm_engine import VllmEngine
 from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
@@ -46,14 +47,14 @@ class VllmServer(VllmEngine):
         base_urls: Of the replicas, which serve one model with equal options.
         of_agent, adapters, params: As of `VllmEngine`.
         folder: Where weights are written for the servers to read.
-        retry_seconds: For how long a server that does not answer is asked again.
+        patience: Seconds for which a server that does not answer is asked again.
         max_requests: Requests in flight; the rest waits here.
-        answer_within: Seconds that a completion may take.
+        timeout: Seconds that a completion may take.
 
     Raises:
         ValueError: An adapter that vLLM cannot serve, or servers that serve different models or log-probabilities of
             another distribution than they sample from.
-        ServerUnreachable: A replica does not answer within `retry_seconds`.
+        ServerUnreachable: A replica does not answer for as long as `patience` says.
     """
 
     is_remote = True
@@ -68,15 +69,24 @@ class VllmServer(VllmEngine):
         adapters: Mapping[str, PeftConfig],
         params: VllmParams,
         folder: Path,
-        retry_seconds: float,
+        patience: float,
         max_requests: int = 256,
-        answer_within: float = 3600.0,
+        timeout: float = 3600.0,
     ) -> None:
         if adapters:
             check_adapters(adapters)
         super().__init__(of_agent=of_agent, adapters=adapters, params=params, folder=folder)
         self._threads: RequestThreads[Choices] = RequestThreads(max_requests, "vllm")
-        self._replicas = [Server(url, patience=retry_seconds, answer_within=answer_within) for url in base_urls]
+        asking = partial(
+            Server,
+            client=_connections(),
+            timeout=timeout,
+            patience=patience,
+            longest_pause=5.0,
+            most_bytes=2**32,  # many long completions, with log-probabilities
+            advice="See that it runs; vllm_server_timeout says how long it is waited for.",
+        )
+        self._replicas = [asking(url=url) for url in base_urls]
         self._model, self._max_model_len = _same_model(self._replicas)
         for replica in self._replicas:
             _check_logprobs(replica, self._model)
@@ -107,7 +117,7 @@ class VllmServer(VllmEngine):
         call = {"method": "reload_weights", "kwargs": {"weights_path": str(version.path.absolute())}}
         try:
             replica.post("/collective_rpc", call)
-            if not replica.post("/reset_prefix_cache", None)["success"]:  # as while it has requests
+            if not replica.post("/reset_prefix_cache", {})["success"]:  # as while it has requests
                 raise StaleWeights(f"{replica.url} keeps what it computed with old weights. Let no other run use it.")
             replica.post("/update_weight_version", {"new_version": self._name(version)})
         except ServerRefused as refusal:
@@ -246,6 +256,12 @@ class VllmServer(VllmEngine):
                 )
             completions.append(self._params.completion(asked.agent, ids, logprobs))
         return Sampled(asked.prompt_ids, tuple(completions))
+
+
+def _connections() -> httpx2.Client:
+    """Kept for less than the 5 s after which vLLM closes them. No proxy stands before a server of one's own."""
+    unlimited = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2.0)
+    return httpx2.Client(limits=unlimited, trust_env=False)
 
 
 def _weights(replica: Server) -> str:
