@@ -1,4 +1,4 @@
-"""What a rollout asks of whatever samples tokens: requests go in with tickets, answers come out as they are ready.
+"""`BatchedEngine`, the plainest engine of the protocol `records.Engine`, and how many tokens a model's context holds.
 
 How long a prompt may be: with `generate` as with vLLM, prompt and completion share the model's context.
 
@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from pettingllms_trl.records import Request, Sample, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Request, Sample, Sampled
 
 
 class BatchedEngine:
     """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake."""
 
-    in_waves = True
+    is_batched, is_remote = True, False
 
     def __init__(self, sample: Sample) -> None:
         self._sample = sample
         self._waiting: list[tuple[int, Request]] = []
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
-        """Between its ends requests are answered; here, nothing is left when it ends but after an error."""
+        """See `Engine`. Nothing is left when it ends but after an error."""
         self._waiting = []
         return nullcontext()
 
@@ -33,11 +33,11 @@ class BatchedEngine:
         """See `Engine`."""
         self._waiting.append((ticket, request))
 
-    def step(self) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
         """Sample for all requests, in the order in which they came."""
-        wave, self._waiting = self._waiting, []
-        answers = self._sample([request for _, request in wave])
-        return [(ticket, sampled) for (ticket, _), sampled in zip(wave, answers, strict=True)]
+        batch, self._waiting = self._waiting, []
+        answers = self._sample([request for _, request in batch])
+        return [(ticket, sampled) for (ticket, _), sampled in zip(batch, answers, strict=True)]
 
 
 Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
+from trl import GRPOConfig
 
 from pettingllms_trl.engines.protocol import check_length
 from pettingllms_trl.policies.sampling import before_stop, up_to_stop
@@ -110,6 +111,21 @@ def read_once(
     cache.crop(-1)  # the last token is read with what follows
     cache.batch_select_indices(of_row)
     return cache
+
+
+def check_continuous_batching(args: GRPOConfig) -> None:
+    """Raises ValueError for what would silently go wrong in transformers' continuous batching as TRL uses it."""
+    if args.bf16 or args.fp16:
+        raise ValueError(
+            "use_transformers_continuous_batching=True with bf16 or fp16, for which TRL would cast the weights "
+            "themselves, those of the optimizer included, for good when it first samples. Set bf16=False (bf16 is on "
+            "by default), and to save memory load the model in bfloat16 (args.model_init_kwargs)."
+        )
+    if "seed" in (args.transformers_continuous_batching_config or {}):
+        raise ValueError(
+            "transformers_continuous_batching_config has a seed, which would be set again for every batch, whose "
+            "candidates would all be drawn with the same random numbers. Leave it out: args.seed seeds the run."
+        )
 
 
 Tokenize = Callable[[list[Sequence[Message]]], Sequence[Sequence[int]]]

@@ -1,4 +1,4 @@
-"""Which weights the trainer holds: a version that every change of them raises, and by which engines are kept current.
+"""Which weights the trainer holds, and which of them an engine lacks: a version that every change of weights raises.
 
 The number of optimizer steps is no such version: the best checkpoint is loaded after the last step, a second `train()`
 counts from 0 again, and a user may change weights between two steps.
@@ -6,13 +6,16 @@ counts from 0 again, and a user may change weights between two steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from peft import get_peft_model_state_dict
+from torch import Tensor
 from transformers import TrainerCallback
 
 from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.records import PolicyEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,60 @@ class WeightsVersion:
         if policy.is_trained:
             return self.trained
         return self.base if policy.adapter is None else self.frozen
+
+
+class ServedPolicies:
+    """Policies of one engine, whose weights follow the trainer's.
+
+    Args:
+        policies: A full model, or all that stand on the trainer's.
+        engine: Samples for them.
+        adapters: Per policy that is an adapter, its name in the trainer's model.
+        is_in_memory: The model was given to the trainer as an object, which may be another than the engine loads by
+            its name.
+    """
+
+    def __init__(
+        self, policies: tuple[Policy, ...], engine: PolicyEngine, adapters: Mapping[str, str], *, is_in_memory: bool
+    ) -> None:
+        self.policies, self.engine = policies, engine
+        self._adapters, self._is_in_memory = adapters, is_in_memory
+        trains_base = any(policy.is_trained and policy.name not in adapters for policy in policies)
+        self._follows_base = engine.can_load_base and not trains_base
+        self._base_version = None if is_in_memory else 0  # what is loaded by name the engine has loaded itself
+
+    def version_of(self, policy: str) -> int:
+        """The version of a policy's weights that the engine has. 0: at most what it loaded itself."""
+        return self.engine.versions.get(policy, self._base_version or 0)
+
+    def renew(self, weights: Any, version: WeightsVersion) -> None:
+        """Give the engine what it has another version of.
+
+        Args:
+            weights: The model of the trainer that the policies are.
+            version: Of the trainer's weights.
+        """
+        base_version = version.frozen if self._is_in_memory else version.base
+        if self._follows_base and self._base_version != base_version:
+            self.engine.load_base(_base_state(weights), base_version)
+            self._base_version = base_version
+        for policy in self.policies:
+            number, adapter = version.of(policy), self._adapters.get(policy.name)
+            if self.engine.versions.get(policy.name) == number:
+                continue
+            if adapter is not None:
+                self.engine.load(policy.name, get_peft_model_state_dict(weights, adapter_name=adapter), number)
+            elif policy.is_trained:
+                self.engine.load(policy.name, weights.state_dict(), number)
+
+
+def _base_state(weights: Any) -> dict[str, Tensor]:
+    """A model's weights without its adapters, by the names that they have on disk."""
+    return {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): tensor
+        for name, tensor in weights.state_dict().items()
+        if ".lora_" not in name
+    }
 
 
 class CountsSteps(TrainerCallback):

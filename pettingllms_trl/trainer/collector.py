@@ -82,7 +82,7 @@ class RolloutCollector:
         filters: Which groups are trained on.
         curricula: Levels of the rows.
         rows_played: Place in the data.
-        rows_at: Rows of the training data from a place on, so many.
+        rows_at: Rows of the training data: from a place on, a number of them.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class RolloutCollector:
         for reason in rollout.dropped.values():
             warnings.warn(
                 f"an instance was dropped, its environment having failed three times: {reason}"
-                + ("" if charged else ". If a reply is to blame, such as an illegal move, set crash_reward"),
+                + ("" if charged else ". If a reply caused it, such as an illegal move, set crash_reward"),
                 stacklevel=2,
             )
         if rollout.crashed:

@@ -213,12 +213,12 @@ class TRLHooks(GRPOTrainer):
 
     @property
     def generation_number(self) -> int:
-        """The number of the generation of now, from 0."""
+        """The number of the current generation, from 0."""
         return self.state.global_step * self.args.gradient_accumulation_steps // self._micro_steps_per_generation
 
     @property
     def generation_name(self) -> str:
-        """The optimizer step in which the generation of now begins; of its second one "7.1", and so on."""
+        """Name of the current generation: the optimizer step in which it begins; the second one of a step is "7.1"."""
         further = self._step % self.args.gradient_accumulation_steps // self._micro_steps_per_generation
         return f"{self.state.global_step}.{further}" if further else str(self.state.global_step)
 
@@ -584,7 +584,7 @@ class TRLHooks(GRPOTrainer):
             return self._generate_single_turn(prompts, None, {}, 1)
 
     def sampling(self, name: str) -> AbstractContextManager[Engine]:
-        """What samples for a rollout of this name, with the weights of now."""
+        """The engine for a rollout of this name, with the current weights."""
         self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
         return self.engines.rollout(name, step=self.state.global_step, report=self.report)
 

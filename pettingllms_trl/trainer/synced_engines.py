@@ -56,7 +56,7 @@ class SyncedEngines:
 
     @contextmanager
     def rollout(self, seed: str, *, step: int, report: Callable[[str, float], None]) -> Iterator[Engine]:
-        """What samples for a rollout, with the weights of now.
+        """The engine for a rollout, with the current weights.
 
         Args:
             seed: Names the rollout.
