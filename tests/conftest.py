@@ -10,7 +10,7 @@ import pytest
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Keep what the test files import out of garbage collection.
 
-    With torch and transformers loaded, a full collection takes 0.4 s of CPU, and accelerate starts one in each training.
+    With torch and transformers loaded, a full collection takes 0.4 s of CPU; accelerate starts one in each training.
     """
     gc.disable()
     try:
