@@ -37,6 +37,7 @@ from trl.trainer.utils import RepeatSampler, nanmax, nanmin, nanstd, repeat_iter
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, copy_policies, write_team_file
+from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import noisy_modules, prompts_read_once
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import modules_of, training
@@ -49,7 +50,6 @@ from pettingllms_trl.records import Engine, Row
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EpochSampler, each_generation_once
 from pettingllms_trl.trainer.distributed import accumulating, average_gradients
-from pettingllms_trl.trainer.synced_engines import SyncedEngines
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch

@@ -263,7 +263,7 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
     servers = [fake(), fake()]
     engine = connect(servers)
     engine.load("opener", STATE, 1)
-    servers[1].adapters.clear()  # started anew: it is given the adapter again
+    servers[1].adapters.clear()  # restarted: it is given the adapter again
     weights = f"{engine._store.folder.name}/opener-v1"
     logprobs = (-0.098, -0.099)
     assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
@@ -319,7 +319,7 @@ def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_en
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {})
     engine.load("shared", WHOLE, 1)
-    server.weight_version = "default"  # as of one that was started anew
+    server.weight_version = "default"  # as of one that was restarted
     ask(engine, {0: Request("solver_0", HELLO, 2)})
     assert server.weights == ["shared-v1", "shared-v1"]
     with (
@@ -583,7 +583,7 @@ def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
         model.model.embed_tokens.weight.mul_(1.1)
     assert max(_differences(model, "", answer)) > 1e-2
     engine = real_engine(vllm_serve, tokenizer, tmp_path, {"partner_0": "frozen"}, {})
-    with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*', expected 'default': it was started anew"):
+    with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*', expected 'default': it was restarted"):
         ask(engine, {0: Request("partner_0", long, 4)})
 
 
