@@ -81,7 +81,8 @@ class Decision:
         environment: Name of the environment, where a run has several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
         return_to_go: Sum of the agent's rewards from this step to the end, along the chosen branch.
-        policy_version: Which version of its policy's weights sampled the candidates: it rises with each change.
+        policy_version: The optimizer steps that its policy's weights had taken when they sampled the candidates; 0 of
+            a policy that is not trained.
     """
 
     instance: int
@@ -168,7 +169,7 @@ class Sampled:
     Args:
         prompt_ids: The prompt's ids as the model got them.
         completions: As many as were asked for.
-        policy_version: The version of the weights that sampled them, see `Decision`.
+        policy_version: See `Decision`.
     """
 
     prompt_ids: tuple[int, ...]

@@ -156,7 +156,7 @@ class ColocatedVllm(VllmEngine):
             ids, logprobs = choice.token_ids, choice.logprobs.logprobs
             assert len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probabilities"
             completions.append(self._params.completion(asked.agent, ids, logprobs, choice.finish_reason))
-        return asked.ticket, Sampled(asked.prompt_ids, tuple(completions), self._version_of(asked.agent))
+        return asked.ticket, Sampled(asked.prompt_ids, tuple(completions))
 
     def _check_sampled_by(self, output: RequestOutput, policy: str) -> None:
         served = self._serving[policy].name if self._adapters else None

@@ -255,7 +255,7 @@ class VllmServer(VllmEngine):
                     "later."
                 )
             completions.append(self._params.completion(asked.agent, ids, logprobs, choice["finish_reason"]))
-        return Sampled(asked.prompt_ids, tuple(completions), self._version_of(asked.agent))
+        return Sampled(asked.prompt_ids, tuple(completions))
 
 
 def _connections() -> httpx2.Client:
