@@ -1,7 +1,7 @@
-"""Peers, baseline and scale: numbers to advantages.
+"""Computes advantages from numbers by comparing peers: groups of candidates, a baseline and a scale.
 
-`compare` puts the numbers of peers into a row each and hands the rows to a baseline and a scale, which are functions
-of them. An agent is compared with itself alone: no other agent's reward moves its advantages.
+`compare` puts the numbers of each group of peers into a row and passes the rows to a baseline and a scale function. An
+agent is compared only with itself: no other agent's reward changes its advantages.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Advantages = Sequence[Sequence[float]]
 EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
 
 
-ROUNDING = 1e-4  # of advantages, relative above 1: single precision is not used where it is further off
+ROUNDING = 1e-4  # largest error of advantages in single precision, relative above 1; beyond it double is used
 
 
 class Place(NamedTuple):
-    """Where a candidate stands: the group of its peers, and which member of it. Equal members are counted once."""
+    """The group of a candidate's peers, and which member of it the candidate is. Equal members are counted once."""
 
     group: Hashable
     member: Hashable
 
 
 Peers = Callable[[int, Decision, int], Place]
-"""The place of candidate k of the i-th decision, among those of the same agent."""
+"""Returns the place of candidate k of the i-th decision, among those of the same agent."""
 Rows = Callable[[torch.Tensor], torch.Tensor]
-"""A function of an agent's groups, (num_groups, size) with NaN where a group is smaller; it broadcasts with them."""
+"""A function of an agent's groups, (num_groups, size) padded with NaN; its result broadcasts with them."""
 
 
 def siblings(i: int, decision: Decision, k: int) -> Place:
@@ -52,7 +52,7 @@ def same_turn(i: int, decision: Decision, k: int) -> Place:
 
 
 def same_state(i: int, decision: Decision, k: int) -> Place:
-    """The candidates of an instance's decisions in one state; where the environment names none, at one prompt."""
+    """The candidates of an instance's decisions in one state or, without a `state_hash`, with one prompt."""
     return Place((decision.instance, decision.prompt_ids if decision.state is None else decision.state), (i, k))
 
 
@@ -72,7 +72,7 @@ def mean_of_peers(rows: torch.Tensor) -> torch.Tensor:
 
 
 def mean_of_others(rows: torch.Tensor) -> torch.Tensor:
-    """For each number the mean of the others in its row; itself, where it has none. (G, n) -> (G, n)."""
+    """For each number the mean of the others in its row, or itself if there are none. (G, n) -> (G, n)."""
     size = (~rows.isnan()).sum(dim=1, keepdim=True)
     others = (rows.nansum(dim=1, keepdim=True) - rows) / (size - 1).clamp(min=1)
     return torch.where(size > 1, others, rows)
@@ -82,7 +82,7 @@ def deviation(rows: torch.Tensor, scale: Scale) -> torch.Tensor:
     """TRL's `scale_rewards`: unbiased deviation of the row or of all of the agent's rows, plus 1e-4; or 1.
 
     Raises:
-        ValueError: It is none of TRL's.
+        ValueError: `scale` is not one of TRL's.
     """
     if scale not in get_args(Scale):
         raise ValueError(f"scale={scale!r}, expected one of {', '.join(get_args(Scale))}. Set one of them.")
@@ -102,18 +102,18 @@ def compare(
 ) -> Advantages:
     """`(number - baseline) / scale` among the peers, agent by agent.
 
-    In single precision, as in TRL, wherever that is good to 1e-4; groups whose numbers are too large or too close for
-    it, such as 1,000,000.04 and 1,000,000.06, in double precision.
+    Computed in single precision, as in TRL, where that is accurate to 1e-4; groups whose numbers are too large or too
+    close for it, such as 1,000,000.04 and 1,000,000.06, in double precision.
 
     Args:
-        decisions: Of any agents, in any order.
-        numbers: What each candidate is judged by.
-        peers: Which candidates stand in a group.
-        baseline: Of the rows of peers.
+        decisions: Decisions of any agents, in any order.
+        numbers: The number by which each candidate is judged.
+        peers: Defines the groups.
+        baseline: A function of the rows of peers.
         scale: TRL's name of a deviation, or a function of the rows.
 
     Returns:
-        One number for each candidate; 0 where it has no peers and the baseline is a mean.
+        One number for each candidate; 0 if it has no peers and the baseline is a mean.
     """
     divisor: Rows = partial(deviation, scale=scale) if isinstance(scale, str) else scale
     advantages: list[Sequence[float]] = [()] * len(decisions)
@@ -126,7 +126,7 @@ def compare(
                 groups.setdefault(place.group, {})[place.member] = number
         width = max(map(len, groups.values()))
         padded = [[*members.values(), *[math.nan] * (width - len(members))] for members in groups.values()]
-        result = _judged(torch.tensor(padded, dtype=torch.float64), baseline, divisor).tolist()
+        result = _advantages(torch.tensor(padded, dtype=torch.float64), baseline, divisor).tolist()
         found = {
             (group, member): value
             for (group, members), values in zip(groups.items(), result, strict=True)
@@ -137,7 +137,7 @@ def compare(
     return advantages
 
 
-def _judged(rows: torch.Tensor, baseline: Rows, divisor: Rows) -> torch.Tensor:
+def _advantages(rows: torch.Tensor, baseline: Rows, divisor: Rows) -> torch.Tensor:
     """The advantages of each row, see `compare`. (G, n) -> (G, n)."""
     exact = (rows - baseline(rows)) / divisor(rows)
     single = rows.float()

@@ -1,4 +1,4 @@
-"""The number that a candidate is judged by: its step's reward, its return to go, or its whole return."""
+"""The number by which a candidate is judged: its step's reward, its return to go, or its whole return."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
     r"""The number of each candidate, `r_k` its reward and `G` the return to go of the branch that was played:
 
     - `"reward"`: `r_k`.
-    - `"return_to_go"`: the played one's is `G`, and so is that of a sibling whose branch reached the very same state,
-      but for its own reward: `r_k + (G - r_played)`. What would have followed any other sibling was not played, and
-      counts 0: `r_k`. So where what follows is mostly positive, this favours the played one; the remedy is to play
-      the others on, too (`credit="counterfactual"`).
-    - `"outcome"`: the episode's return if the candidate had been played, with the same reservation: the return to go
+    - `"return_to_go"`: `G` for the played candidate, and `r_k + (G - r_played)` for a sibling whose branch reached the
+      same state. What would have followed any other sibling was not played and counts as 0: `r_k`. So if later rewards
+      are mostly positive, this favours the played candidate; to avoid that, continue the others, too
+      (`credit="counterfactual"`).
+    - `"outcome"`: the episode's return if the candidate had been played, with the same limitation: the return to go
       plus what the agent had been paid before.
 
     Args:
-        decisions: Whole episodes; with `gamma` below 1, none of an agent's decisions may be left out.
+        decisions: Decisions of whole episodes; with `gamma` below 1, none of an agent's decisions may be missing.
         value: Which of the three.
         gamma: Discount, 0 to 1, of `"return_to_go"` alone: `G_t = u_t + gamma G_{t+1}`, where `u_t` is all that the
             agent was paid from its decision t up to its next one, t + 1.
 
     Raises:
         ValueError: `value` is none of the three; `gamma` is out of range, or given for another value; or the returns
-            are unknown, because the decisions were re-weighed after they had been played.
+            are unknown, because the rewards were reweighed after the decisions had been played.
 
     Example:
         An agent is paid 1 at its first decision (the candidates' rewards are 1, 0) and 2 at its second and last one:
@@ -79,7 +79,7 @@ def returns_to_go(decisions: Sequence[Decision], gamma: float = 1.0) -> list[flo
 
 
 def _of_branches(decision: Decision, to_go: float) -> list[float]:
-    """The candidates' returns to go, given that of the played one."""
+    """The returns to go of all candidates, given that of the played one."""
     played = decision.played
     return [
         to_go

@@ -14,7 +14,7 @@ from trl.trainer.utils import RepeatSampler, nanstd, repeat_iterable_dataset
 
 from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
-from pettingllms_trl.credit.reward_functions import RewardScores, of_no_use
+from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_constant_rewards
 from pettingllms_trl.credit.selection import Selection, metrics_of, select, shifted
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.schedule import Schedule, learners
@@ -293,7 +293,7 @@ class Collects(Plays):
             self._metrics[mode][f"rewards/{name}/mean"].append(torch.nanmean(given).item())
             self._metrics[mode][f"rewards/{name}/std"].append(nanstd(given).item())
         if mode == "train" and self._step == 0 and self.is_world_process_zero():
-            for warning in of_no_use(self._judgements_by_turn(episodes).values()):
+            for warning in warnings_of_constant_rewards(self._judgements_by_turn(episodes).values()):
                 warnings.warn(warning, stacklevel=2)
         if mode == "eval":  # in training TRL logs it
             rewards = [c.reward for episode in episodes for d in episode.decisions for c in d.candidates]

@@ -364,7 +364,7 @@ class Plays(TRLHooks):
 
     def _judge(self, choice: PendingDecision) -> list[Mapping[str, float]]:
         log_metric = self._log_metric if self.model.training else self._log_eval_metric
-        judgements = self._user_rewards.judge(choice, trainer_state=self.state, log_metric=log_metric)
+        judgements = self._user_rewards.score(choice, trainer_state=self.state, log_metric=log_metric)
         for completion, judgement in zip(choice.completions, judgements, strict=True):
             self._judgements[id(completion)] = (completion, judgement)
         return [judgement.parts for judgement in judgements]
