@@ -376,8 +376,10 @@ def test_arrays_and_tensors_are_lists_of_numbers() -> None:
 def test_a_function_that_tells_no_candidate_from_another_is_named(
     rewards: list[list[float]], message: str | None
 ) -> None:
-    found = warnings_of_constant_rewards([[RewardScores(parts={}, rewards={"f": x}, columns={}) for x in own] for own
-    in rewards]) assert len(found) == (message is not None) assert message is None or re.search(message, found[0])
+    groups = [[RewardScores(parts={}, rewards={"f": x}, columns={}) for x in own] for own in rewards]
+    found = warnings_of_constant_rewards(groups)
+    assert len(found) == (message is not None)
+    assert message is None or re.search(message, found[0])
 
 
 def test_training_warns_once_after_the_first_generation(model_path: str, tmp_path: Path) -> None:
