@@ -1,11 +1,10 @@
-"""A model behind an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, a hosted one.
+"""Client of an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, or a hosted one.
 
-`POST <base_url>/chat/completions`, over connections that are kept. What is worth a second try gets one: connections
-that fail or break, time-outs, answers that are no JSON, 408, 425, 429 and all of 500 and above, after pauses that
-double, with jitter, and no sooner than `Retry-After` says. What is not (400, a prompt that is too long) fails that
-prompt alone; a wrong key or model ends the run. The seed is sent along, so a second try asks for the same reply as the
-first. Before the first prompt the server is reached once (`first_contact.py`), so that one that is not there ends the
-run in seconds.
+It requests `<base_url>/chat/completions` over persistent connections. Failed connections, timeouts, answers that are
+not JSON, and statuses 408, 425, 429 and 500 and above are retried, with exponential backoff and jitter and no sooner
+than `Retry-After` says. Other errors (400, a prompt that is too long) fail only that prompt; a wrong key or model
+stops the run. The seed is sent with each request, so a retry asks for the same reply. Before the first prompt the
+server is contacted once (`first_contact.py`), so that one that is down stops the run in seconds.
 """
 
 from __future__ import annotations
@@ -31,42 +30,42 @@ from pettingllms_envs.server_errors import one_line
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
-"""Seconds, doubled from one to the other."""
+"""Seconds between tries: doubled from the first to the longest."""
 
 RETRY_STATUS = (408, 425, 429)
 FATAL_STATUS = (401, 403, 404)
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
 MOST_BYTES = 2**26
-"""Of an answer; one that has more is none."""
+"""Largest answer; a larger one counts as a failure."""
 
 LONGEST_CONNECT = 30.0
-"""Seconds for a connection; a server that cannot be reached is tried again sooner than one that thinks."""
+"""Seconds for a connection: an unreachable server is retried sooner than one that takes long to answer."""
 
 WARN_AFTER_TRIES, WARN_EVERY = 4, 30.0
-"""Tries after which whoever waits is told, and seconds between two such words."""
+"""Tries after which a warning is logged, and least seconds between two warnings."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A model on a server, and how it is asked.
+    """A model on a server, and the settings of its requests.
 
     Args:
-        base_url: Up to and with the version: `http://localhost:8000/v1`.
-        model: As the server calls it.
-        key_env: Name of the environment variable with the key, or None. The key is read when it is sent.
-        sampling: Fields of the request, such as `temperature`; what is not named is left to the server.
+        base_url: URL up to and including the version: `http://localhost:8000/v1`.
+        model: Name of the model on the server.
+        key_env: Name of the environment variable with the key, or None. The key is read for each request.
+        sampling: Sampling fields of the request, such as `temperature`; the server's defaults hold for the others.
         extra: Further fields of the request.
-        send_seed: Whether each request has its `seed`. Without, two runs may differ.
-        timeout: Seconds in which an answer must come.
-        patience: Seconds after which a prompt that was not answered is given up.
-        first_patience: Seconds in which the server must answer for the first time, if more than
+        send_seed: Whether each request has a `seed`. Without it, two runs may differ.
+        timeout: Timeout of a request in seconds.
+        patience: Seconds of retries after which a prompt fails.
+        first_patience: Seconds within which the server must answer for the first time, if more than
             `first_contact.SECONDS`.
 
     Raises:
-        ValueError: The URL is none, the variable is not set, or a number is out of its range.
+        ValueError: The URL is invalid, the variable is not set, or a number is out of range.
     """
 
     base_url: str
@@ -108,27 +107,27 @@ class Endpoint:
 
     @property
     def key(self) -> str:
-        """The key, or nothing."""
+        """The key, or an empty string."""
         return os.environ.get(self.key_env, "").strip() if self.key_env is not None else ""
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of each request."""
+        """Headers of each request."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def without_key(self, text: str) -> str:
-        """The text, with stars for the key."""
+        """The text with the key masked by stars."""
         return text.replace(self.key, "***") if self.key else text
 
 
 class Notices:
-    """Says that a server does not answer, to the log, once for all who wait for it."""
+    """Logs that a server does not answer, once for all threads that wait for it."""
 
     def __init__(self) -> None:
         self._lock, self._next = threading.Lock(), 0.0
 
     def tell(self, text: str) -> None:
-        """Say it, unless something was said just now."""
+        """Log a warning, unless another one was logged recently."""
         with self._lock:
             if time.monotonic() < self._next:
                 return
@@ -137,14 +136,14 @@ class Notices:
 
 
 class ChatApi:
-    """Asks a server; see `pettingllms_envs.agents.base.Agent`.
+    """An agent that asks a server; see `pettingllms_envs.agents.base.Agent`.
 
     Args:
-        endpoint: Whom.
-        client: Keeps the connections; may be shared.
-        contact: Reaches the server before the first prompt; may be shared. None: prompts are sent at once.
-        notices: Where it is said that the server does not answer; may be shared.
-        sleep: How a pause is made.
+        endpoint: The model and its server.
+        client: HTTP client with the connections; may be shared.
+        contact: Contacts the server before the first prompt; may be shared. None: no such check.
+        notices: Logs that the server does not answer; may be shared.
+        sleep: Sleeps for a number of seconds.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class ChatApi:
         """See `Agent`.
 
         Raises:
-            AgentFailed: `unreachable` after all the patience there is, or `refused`.
+            AgentFailed: `unreachable` after `patience` seconds, or `refused`.
             AgentRefused: The server cannot be reached, or the key or the model is wrong.
         """
         endpoint = self._endpoint
@@ -200,7 +199,7 @@ class ChatApi:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _once(self, body: Mapping[str, Any]) -> _Told | _Trouble:
-        """An answer, or why there is none yet."""
+        """Try once: the answer, or why the try failed."""
         safe = self._endpoint.without_key
         try:
             response, answer = self._post(body)
@@ -223,15 +222,15 @@ class ChatApi:
             return _Trouble(f"an answer that is no chat completion: {words}")
 
     def _served(self) -> str:
-        """The server's models, where it lists some and this one is not among them."""
+        """The server's models, if it lists some and this one is not among them."""
         contact = self._contact
         return "" if contact is None or contact.lists(self._endpoint.model) else contact.served()
 
     def _post(self, body: Mapping[str, Any]) -> tuple[httpx2.Response, bytes]:
-        """What the server says, read to its end.
+        """Send the request and read the whole answer.
 
         Raises:
-            httpx2.RequestError: It did not come in time, though each piece of it may have, or has no end.
+            httpx2.RequestError: The answer was not complete in time, or is too large.
         """
         ends, answer = time.monotonic() + self._endpoint.timeout, bytearray()
         headers = self._endpoint.headers
@@ -247,7 +246,7 @@ class ChatApi:
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """Why a try failed, and how many seconds the server asks to wait before the next one."""
+    """Why a try failed, and how many seconds the server asks to wait before the next."""
 
     trouble: str
     wait: float = 0.0
@@ -302,7 +301,7 @@ def _num_tool_calls(message: Mapping[str, Any]) -> int:
 
 
 def open_apis(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
-    """An `AgentFactory`: agents of the kind `api`, on one pool of connections."""
+    """An `AgentFactory`: agents of the kind `api` that share a pool of connections."""
     endpoints = {agent: endpoint_of(spec) for agent, spec in specs.items()}
     client = httpx2.Client(
         limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
@@ -319,10 +318,10 @@ def open_apis(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
 
 
 def endpoint_of(spec: AgentSpec) -> Endpoint:
-    """A spec's endpoint.
+    """The endpoint of a spec.
 
     Raises:
-        ValueError: It has no model or no URL, or options that there are not.
+        ValueError: It has no model or no URL, or unknown options.
     """
     if spec.target is None or "base_url" not in spec.options:
         missing = "model (--model MODEL)" if spec.target is None else "server (--base-url http://localhost:8000/v1)"
@@ -360,14 +359,14 @@ def _text(value: object) -> str | None:
 
 
 def _count(value: object) -> int | None:
-    """A number of tokens as JSON has it, a whole one; None for whatever else a server may say."""
+    """A number of tokens, if the server gave a whole number; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53 or value != int(value):
         return None
     return int(value)
 
 
 def _retry_after(value: str | None) -> float:
-    """Seconds of a `Retry-After`, which is a number or a date; 0 where it is neither."""
+    """Seconds of a `Retry-After` header, which is a number or a date; 0 if it is neither."""
     if value is None:
         return 0.0
     try:
