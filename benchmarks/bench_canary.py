@@ -56,8 +56,8 @@ class Compares(TrainerCallback):
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         """Both have the same weights."""
         trainer = self.trainer
-        trainer._serving.renew(trainer.team.model, trainer._weights_version)
-        for policy in trainer._serving.served:
+        trainer.engines.sync()
+        for policy in trainer.engines.engine_set.served:
             here, there = self.scores(policy)
             self.stale[policy] = there
             for kind in self.most:
@@ -67,8 +67,8 @@ class Compares(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Scores of the stale engine are what they were: nothing has been given to it."""
         trainer = self.trainer
-        trainer._serving.renew(trainer.team.model, trainer._weights_version)
-        for policy in trainer._serving.served:
+        trainer.engines.sync()
+        for policy in trainer.engines.engine_set.served:
             here, there = self.scores(policy)
             for kind, engine in (("stale", self.stale[policy]), ("fresh", there)):
                 found = compare(self.agreements[policy, kind], state.global_step, here, engine)
@@ -83,9 +83,10 @@ class Compares(TrainerCallback):
     def scores(self, policy: str) -> tuple[canaries.Own, canaries.Array]:
         """The log-probabilities of the fixed text here and in the engine."""
         trainer, began = self.trainer, time.perf_counter()
-        ids = list(trainer._canary._tokenize(policy, canaries.TEXT))[: canaries.MAX_TOKENS]
-        here = trainer._score(policy, ids)
-        (scored,) = trainer._serving.score(policy, ids)
+        message = {"role": "user", "content": canaries.TEXT}
+        ids = list(trainer.codecs[policy].encode([[message]])[0])[: canaries.MAX_TOKENS]
+        here = trainer.engines.own_logprobs(policy, ids)
+        (scored,) = trainer.engines.engine_set.score(policy, ids)
         self.seconds.append(time.perf_counter() - began)
         return here, canaries.np.array(scored.logprobs)
 

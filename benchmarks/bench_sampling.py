@@ -33,6 +33,7 @@ from transformers.utils import logging
 import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_envs.observations import prompt_of
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.engines.local import LocalSampler
 from pettingllms_trl.records import Request
 
 
@@ -59,9 +60,9 @@ class Compared(MultiAgentGRPOTrainer):
         self._last: dict[str, dict[str, Any]] = {}
         super().__init__(*args, **kwargs)
 
-    def _replay_policy(self, policy: Policy, *args: Any) -> dict[str, Any]:
-        batch = super()._replay_policy(policy, *args)
-        self._last[policy.name] = batch
+    def score_rows(self, policy: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        batch = super().score_rows(policy, *args, **kwargs)
+        self._last[policy] = batch
         step = self.state.global_step
         difference = _largest(batch, batch["old_per_token_logps"])
         self.differences[step] = max(self.differences.get(step, 0.0), difference)
@@ -174,14 +175,15 @@ def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tup
     """Tokens per second of each sampler, on the same prompts and weights in turn, round by round."""
     requests = [Request(agent, prompt, NUM_CANDIDATES) for agent, prompt in prompts(num_prompts)]
     found: dict[str, list[float]] = {"vLLM": [], "generate": []}
-    trainer._serving.renew(trainer.model, trainer._weights_version)
+    generate = LocalSampler(trainer.team, trainer.codecs, activate=trainer.activate, generate=trainer.generate)
+    trainer.engines.sync()
     for number in range(rounds + 1):
         began = time.perf_counter()
-        num_tokens = answer(trainer._serving.engine, requests, str(number))
+        num_tokens = answer(trainer.engines.engine_set.engine, requests, str(number))
         found["vLLM"].append(num_tokens / (time.perf_counter() - began))
         trainer.use_vllm = False  # TRL's own way to sample
         began = time.perf_counter()
-        answers = trainer._sample(requests)
+        answers = generate(requests)
         num_tokens = sum(len(completion.ids) for sampled in answers for completion in sampled.completions)
         found["generate"].append(num_tokens / (time.perf_counter() - began))
         trainer.use_vllm = True

@@ -15,8 +15,6 @@ import torch
 from figures import Figure
 
 from pettingllms_trl import Candidate, Completion, Decision, MultiAgentGRPOTrainer
-from pettingllms_trl.credit import Kept
-from pettingllms_trl.credit.selection import Selection
 
 
 NUM_GROUPS = 20
@@ -74,8 +72,9 @@ def advantages_of(shape: Shape, share: float) -> list[list[float]]:
 
 def update(trainer: MultiAgentGRPOTrainer, model: Any, decisions: Sequence[Decision], advantages: Any) -> None:
     """Gradients of a generation of one micro-step."""
-    kept = Kept.of(decisions, range(len(decisions)))
-    (passes,) = trainer._batches(decisions, advantages, Selection(kept=kept, dropped={}, surplus={}, num_more=0))
+    trainer.begin_table(0)
+    learning = trainer.routing.trained
+    (passes,) = trainer.builder.build(decisions, advantages, learning=learning, table=lambda _: {}).steps
     for batch in passes:
         with trainer.scorer.attending(batch["policy"]):
             trainer._compute_loss(model, batch).backward()
@@ -90,7 +89,7 @@ def compare_flat(
         RuntimeError: The gradients differ.
     """
     decisions = decisions_of(shape, vocabulary, next(iter(trainer.routing.of_agent)))
-    chosen = trainer._left_out
+    chosen = trainer.builder.rows_without_gradient
     ways = {"all": lambda policy, decisions, advantages: frozenset[int](), "left out": chosen}
     model.train()
     trainer.current_gradient_accumulation_steps = 1
@@ -102,13 +101,13 @@ def compare_flat(
         gradients: dict[str, list[torch.Tensor]] = {}
         for _ in range(rounds + 1):
             for name, left_out in ways.items():
-                trainer._left_out = left_out  # type: ignore[method-assign]
+                trainer.builder.rows_without_gradient = left_out  # type: ignore[method-assign]
                 model.zero_grad(set_to_none=False)
                 began = now()
                 update(trainer, model, decisions, advantages)
                 seconds[name].append(now() - began)
                 gradients[name] = [parameter.grad.clone() for parameter in model.parameters()]
-        trainer._left_out = chosen  # type: ignore[method-assign]
+        trainer.builder.rows_without_gradient = chosen  # type: ignore[method-assign]
         error = max(float((a - b).abs().max()) for a, b in zip(*gradients.values(), strict=True))
         if error > 1e-6:
             raise RuntimeError(f"gradients differ by {error:.1e} at {share:.0%} flat groups; expected at most 1e-6")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.records import Request, Sampled
+from pettingllms_trl.records import Engine, Request, Sampled
 
 
 MOST_STEPS = 10_000  # never reached: a training ends by its tokens
@@ -94,6 +95,34 @@ class Spent:
             self.prompt_tokens += len(answer.prompt_ids)
 
 
+@dataclass
+class Counted:
+    """An engine whose answers are counted.
+
+    Args:
+        engine: That samples.
+        spent: Where they are counted.
+    """
+
+    engine: Engine
+    spent: Spent
+
+    @property
+    def in_waves(self) -> bool:
+        """As the engine."""
+        return self.engine.in_waves
+
+    def submit(self, ticket: int, request: Request) -> None:
+        """Hand it on."""
+        self.engine.submit(ticket, request)
+
+    def step(self) -> Sequence[tuple[int, Sampled]]:
+        """The engine's answers."""
+        answers = self.engine.step()
+        self.spent.add([sampled for _, sampled in answers])
+        return answers
+
+
 class CountingTrainer(MultiAgentGRPOTrainer):
     """Counts what is sampled in training, where it is: `rollout/completion_tokens` leaves continuations out."""
 
@@ -101,14 +130,15 @@ class CountingTrainer(MultiAgentGRPOTrainer):
         super().__init__(*args, **kwargs)
         self.spent = Spent()
 
-    def _sample(self, requests: Sequence[Request]) -> list[Sampled]:
-        answers = super()._sample(requests)
-        if self.model.training:
-            self.spent.add(answers)
-        return answers
+    @contextmanager
+    def sampling(self, name: str) -> Iterator[Engine]:
+        """The engine, whose answers are counted in training."""
+        with super().sampling(name) as engine:
+            yield Counted(engine, self.spent) if self.model.training else engine
 
-    def _batches(self, *arguments: Any) -> Any:
-        batches = super()._batches(*arguments)
+    def prepare_generation(self, rows: Any) -> Any:
+        """Log how many of the sequences teach nothing."""
+        batches = super().prepare_generation(rows)
         flat = list(self._logs["advantages"])
         self._metrics["train"]["zero_advantage"].append(sum(a == 0.0 for a in flat) / len(flat))
         self._metrics["train"]["trained_sequences"].append(len(flat))

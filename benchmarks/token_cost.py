@@ -1,4 +1,4 @@
-"""What it costs to write a decision's prompt in token ids and to read its candidates, by TRL's way and by ours."""
+"""What it costs to encode a decision's prompt and to decode its candidates, by transformers' way and by ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trl
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_trl.policies.prompt_encoder import PromptEncoder, decoder
+from pettingllms_trl.policies.codecs import decoder
 
 
 ROOT = Path(__file__).parents[1]
@@ -61,29 +61,25 @@ class TokenCost:
 
     name: str
     tokens: int
-    write_us: tuple[float, float]
-    read_us: tuple[float, float]
+    encode_us: float
+    decode_us: tuple[float, float]
 
     def line(self) -> str:
         """For the report."""
-        (write, own_write), (read, own_read) = self.write_us, self.read_us
+        decode, own_decode = self.decode_us
         return (
-            f"{self.name} prompt, {self.tokens} tokens: written in {own_write:.0f} us, by the chat template each time "
-            f"in {write:.0f}; {CANDIDATES} replies read in {own_read:.0f} us, by batch_decode in {read:.0f}; together "
-            f"{(write + read) / (own_write + own_read):.1f}x"
+            f"{self.name} prompt, {self.tokens} tokens: encoded in {self.encode_us:.0f} us; {CANDIDATES} replies "
+            f"decoded in {own_decode:.0f} us, by batch_decode in {decode:.0f}: {decode / own_decode:.1f}x"
         )
 
 
 def token_costs(repeats: int) -> list[TokenCost]:
-    """Of each size, the two ways in turn."""
+    """Of each size."""
     tokenizer = tokenizer_like_qwens()
     text = (ROOT / "README.md").read_text(encoding="utf-8")
 
     def template(prompts: Sequence[Any]) -> Any:
         return tokenizer.apply_chat_template(list(prompts), add_generation_prompt=True, return_dict=True)["input_ids"]
-
-    def render(prompt: Any) -> Any:
-        return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
 
     costs = []
     for name, (system, message) in SIZES.items():
@@ -94,32 +90,28 @@ def token_costs(repeats: int) -> list[TokenCost]:
             ]
             for i in range(PROMPTS)
         ]
-        write = PromptEncoder(template, render, tokenizer, tokenizer.chat_template)
         ids = template(prompts)
-        assert [list(one) for one in write(prompts)] == ids, "other ids"
         reply = tokenizer(text[:4000], add_special_tokens=False)["input_ids"][:REPLY_TOKENS]
         replies = [reply] * (CANDIDATES * PROMPTS)
-        read = decoder(tokenizer)
-        assert read(replies) == tokenizer.batch_decode(replies, skip_special_tokens=True), "other texts"
-        written = _in_turn(partial(template, prompts), partial(write, prompts), repeats)
+        decode = decoder(tokenizer)
+        assert decode(replies) == tokenizer.batch_decode(replies, skip_special_tokens=True), "other texts"
         batch_decode = partial(tokenizer.batch_decode, replies, skip_special_tokens=True)
         costs.append(
             TokenCost(
                 name,
                 round(sum(map(len, ids)) / len(ids)),
-                written,
-                _in_turn(batch_decode, partial(read, replies), repeats),
+                _least(partial(template, prompts), repeats),
+                (_least(batch_decode, repeats), _least(partial(decode, replies), repeats)),
             )
         )
     return costs
 
 
-def _in_turn(theirs: Callable[[], object], ours: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """The least CPU microseconds of each for a decision."""
-    least = [float("inf"), float("inf")]
+def _least(work: Callable[[], object], repeats: int) -> float:
+    """The least CPU microseconds for a decision."""
+    least = float("inf")
     for _ in range(repeats):
-        for i, work in enumerate((theirs, ours)):
-            begin = time.process_time()
-            work()
-            least[i] = min(least[i], time.process_time() - begin)
-    return 1e6 * least[0] / PROMPTS, 1e6 * least[1] / PROMPTS
+        begin = time.process_time()
+        work()
+        least = min(least, time.process_time() - begin)
+    return 1e6 * least / PROMPTS

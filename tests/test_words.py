@@ -44,10 +44,6 @@ REWRITTEN_NEXT = {
     "pettingllms_trl/engines/vllm_colocated.py",
     "pettingllms_trl/engines/vllm_params.py",
     "pettingllms_trl/engines/vllm_server.py",
-    "pettingllms_trl/trainer/collecting.py",
-    "pettingllms_trl/trainer/playing.py",
-    "pettingllms_trl/trainer/replaying.py",
-    "pettingllms_trl/trainer/trainer.py",
 }
 """Files that are being rewritten, and are not checked until then."""
 

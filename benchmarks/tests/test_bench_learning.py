@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM, TrainerCo
 
 from pettingllms_trl import Completion, MultiAgentGRPOConfig
 from pettingllms_trl.records import Sampled
+from pettingllms_trl.rollout.play import RolloutOptions
 
 
 # ---- Intervals ------------------------------------------------------------------------------------------------------
@@ -147,7 +148,8 @@ def test_all_that_is_sampled_in_training_counts_and_nothing_of_an_evaluation(tmp
     trainer.play([{"seed": 0}])
     assert trainer.spent == Spent()
     trainer.model.train()
-    (episode,) = trainer._play([{"seed": 0}], sampling="tree", num_candidates=2, name="", num_continuations=1)
+    options = RolloutOptions(sampling="tree", num_candidates=2, num_continuations=1)
+    (episode,) = trainer.collector.play_rows([{"seed": 0}], options, name="").episodes
     assert len(episode.decisions) == 4
     spent = trainer.spent
     assert (spent.sequences, spent.prompt_tokens > 16 * 50) == (20, True)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from pettingllms_trl.policies.routing import Policy
+
 
 Schedule = Callable[[int], Collection[str]]
 """From the number of a generation, counted from 0, to the names of the policies that are trained on it."""
@@ -65,6 +67,18 @@ def learners(schedule: Schedule, generation: int, trained: Sequence[str]) -> tup
             f"trained: {', '.join(trained)}. Name one at least."
         )
     return tuple(name for name in trained if name in names)
+
+
+def learning(schedule: Schedule | None, generation: int, trained: Sequence[Policy]) -> tuple[Policy, ...]:
+    """The policies that learn from a generation; all that are trained, where there is no schedule.
+
+    Raises:
+        ValueError: As `learners` does.
+    """
+    if schedule is None:
+        return tuple(trained)
+    names = learners(schedule, generation, [policy.name for policy in trained])
+    return tuple(policy for policy in trained if policy.name in names)
 
 
 def check_windows(gradient_accumulation_steps: int, micro_steps_per_generation: int) -> None:

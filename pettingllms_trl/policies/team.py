@@ -229,19 +229,25 @@ class Team:
         return weights.parameters_of(self.model, policy)
 
     @contextmanager
-    def as_frozen(self, policy: Policy) -> Iterator[None]:
-        """Play a frozen policy: without dropout and, if it is the base, without the adapters of others."""
+    def in_eval_mode(self) -> Iterator[None]:
+        """Temporarily put the trainer's model into evaluation mode, without dropout."""
         wrapped = self._wrapped()
         training = wrapped.training
         wrapped.eval()
         try:
+            yield
+        finally:
+            wrapped.train(training)
+
+    @contextmanager
+    def as_frozen(self, policy: Policy) -> Iterator[None]:
+        """Play a frozen policy: without dropout and, if it is the base, without the adapters of others."""
+        with self.in_eval_mode():
             if policy.is_base and self.routing.adapters:
                 with acting_as(self.weights_of(policy.name), None, self.routing.trained_adapters):
                     yield
             else:
                 yield
-        finally:
-            wrapped.train(training)
 
     # ---- References -----------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 from pettingzoo import AECEnv
 
@@ -44,6 +44,79 @@ class Rollout:
     timed_out: int = 0
     crashed: Sequence[str] = ()
     num_sampled_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutOptions:
+    """How rows are played; each field is the argument of that name of [`play`]."""
+
+    sampling: Literal["tree", "parallel"]
+    num_candidates: int
+    num_continuations: int = 0
+    default_env_seed: int = 0
+    max_envs: int | None = None
+    max_turns: int | None = None
+    num_threads: int = 0
+    env_timeout: float | None = None
+    crash_reward: float | None = None
+
+
+class EpisodeSource(Protocol):
+    """Turns rows of the data set into episodes, sampled by an engine."""
+
+    def play(
+        self,
+        rows: Sequence[Row],
+        engine: Engine,
+        options: RolloutOptions,
+        *,
+        seed: str,
+        only: Collection[int] | None = None,
+        judge: Judge | None = None,
+        partners: Collection[str] = (),
+    ) -> Rollout:
+        """Play every row. See [`play`], whose arguments these are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentSource:
+    """Plays rows in PettingZoo environments: an [`EpisodeSource`].
+
+    Args:
+        make_env, pool, weigh, follow: See [`play`]. The pool keeps its environments from one call to the next.
+    """
+
+    make_env: MakeEnv | Mapping[str, MakeEnv]
+    pool: Mapping[str, list[AECEnv]]
+    weigh: RewardWeigher | None = None
+    follow: Mapping[str, Follow | None] = field(default_factory=dict)
+
+    def play(
+        self,
+        rows: Sequence[Row],
+        engine: Engine,
+        options: RolloutOptions,
+        *,
+        seed: str,
+        only: Collection[int] | None = None,
+        judge: Judge | None = None,
+        partners: Collection[str] = (),
+    ) -> Rollout:
+        """See `EpisodeSource`."""
+        return play(
+            rows,
+            only=only,
+            make_env=self.make_env,
+            pool=self.pool,
+            engine=engine,
+            judge=judge,
+            weigh=self.weigh,
+            seed=seed,
+            follow=self.follow,
+            partners=partners,
+            **{each.name: getattr(options, each.name) for each in fields(options)},
+        )
 
 
 def play(

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import torch
 from trl.trainer.utils import RepeatSampler
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+
+
+T = TypeVar("T")
+
+
+def each_generation_once(batches: Iterator[T], begins: Callable[[int], bool]) -> Iterator[T]:
+    """A generation's rows as one list for all of its micro-steps.
+
+    The data loader makes them once for each, and transformers holds the batches of an optimizer step all at once:
+    memory would grow with the product of rows and micro-steps, which both grow with a batch.
+
+    Args:
+        batches: The data loader's.
+        begins: Whether a generation begins with the batch of this number, from 0.
+    """
+    rows: T
+    for number, batch in enumerate(batches):
+        if number == 0 or begins(number):
+            rows = batch
+        yield rows
 
 
 def places(sampler: EpochSampler, start: int, number: int) -> list[int]:

@@ -1,8 +1,16 @@
-"""`TRLHooks`: what TRL's `GRPOTrainer` calls in a micro-step, and what of its private state an update depends on.
+"""`TRLHooks`: what TRL's `GRPOTrainer` calls, and the only place that knows its private names.
 
-A micro-step is several forward passes, of one policy each. TRL computes the loss of each; here its policy becomes
-active, its entropy bonus is set, and its metrics become those of the micro-step. `tests/trl/trainer/test_trl_seams.py`
-has a test for every private name. A checkpoint is TRL's, staged and restored by the `Checkpointer`.
+| what               | here                                                                                     |
+|--------------------|------------------------------------------------------------------------------------------|
+| data               | each row once instead of K times: the candidates are made by the rollout                 |
+| a generation       | `prepare_generation` makes its micro-steps, `score_rows` has TRL score the sequences     |
+| a micro-step       | several forward passes, of one policy each; TRL computes the loss of each                |
+| sampling           | TRL's `generate` of the active policy, with a role's own settings                        |
+| the optimizer      | gradients are clipped, and learning rates set, by policy                                 |
+| checkpoints, Hub   | TRL's, staged and restored by the `Checkpointer`                                         |
+| metrics            | `report` and `report_all` write TRL's log                                                |
+
+`tests/trl/trainer/test_trl_seams.py` has a test for every private name.
 """
 
 from __future__ import annotations
@@ -11,22 +19,25 @@ import copy
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather
+from datasets import Dataset, IterableDataset
+from torch.utils.data import DataLoader, Sampler
 from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import HubStrategy
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer.utils import RepeatSampler, nanmax, nanmin, nanstd, repeat_iterable_dataset
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, copy_policies, write_team_file
 from pettingllms_trl.engines.transformers import noisy_modules, prompts_read_once
-from pettingllms_trl.engines.versions import WeightsVersion
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import modules_of, training
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
@@ -34,12 +45,22 @@ from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team, override_args
-from pettingllms_trl.role_sampling import SamplingOverrides
+from pettingllms_trl.records import Engine, Row
+from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
+from pettingllms_trl.trainer.dataloading import EpochSampler, each_generation_once
 from pettingllms_trl.trainer.distributed import accumulating, average_gradients
+from pettingllms_trl.trainer.synced_engines import SyncedEngines
+from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
-from pettingllms_trl.update.pass_metrics import ForwardMetrics, merge_passes
+from pettingllms_trl.update.pass_metrics import (
+    ForwardMetrics,
+    means_of_padding_rows,
+    merge_passes,
+    of_completions,
+    without_padding,
+)
 from pettingllms_trl.update.step_guard import StepGuard
 
 
@@ -53,25 +74,249 @@ class TRLHooks(GRPOTrainer):
     checkpointer: Checkpointer
     publisher: Publisher
     team: Team
+    engines: SyncedEngines
     # Set by the constructors of TRL and transformers.
     entropy_coef: float
     use_adaptive_entropy: bool
     _current_train_step_time: float
     generation_config: Any
     generation_kwargs: dict[str, Any]
+    num_generations: int
     num_generations_eval: int
     processing_class: Any
     ref_model: Any
     _buffered_inputs: list[list[Batch]] | None
+    _signature_columns: list[str] | None
     _step: int
-
-    _weights_version = WeightsVersion()
-    """Of the weights that the trainer holds."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._logged_passes: list[ForwardMetrics] = []
         self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
+        self._replayed: list[dict[str, Any]] = []  # the sequences that TRL scores now
         super().__init__(*args, **kwargs)
+        self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
+        self._log_whole_generations()
+
+    # ---- Metrics ----------------------------------------------------------------------------------------------------
+
+    def report(self, name: str, value: float, *, replace: bool = False) -> None:
+        """Log a value, of training or evaluation as the model's mode says; TRL averages those of several generations.
+
+        Args:
+            name: Of the metric.
+            value: Its value.
+            replace: In the place of earlier values instead of beside them.
+        """
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        if replace:
+            metrics[name] = []
+        metrics[name].append(value)
+
+    def report_all(self, metrics: Mapping[str, Iterable[float]], mode: str) -> None:
+        """Log values of several metrics, of `"train"` or `"eval"`."""
+        for name, values in metrics.items():
+            self._metrics[mode][name].extend(values)
+
+    def report_reward_metric(self, name: str, value: float) -> None:
+        """What the user's reward functions log."""
+        if self.model.training:
+            self._log_metric(name, value)
+        else:  # TRL keeps what is logged until it scores a batch in training, which would be of another rollout
+            self.report(name, value)
+
+    # ---- Data: a row is an instance ---------------------------------------------------------------------------------
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """TRL's, with each row once instead of K times: the candidates are made by the rollout."""
+        dataset = self.train_dataset
+        if isinstance(dataset, IterableDataset):
+            dataset = repeat_iterable_dataset(
+                dataset.shuffle(seed=self.args.seed) if self.shuffle_dataset else dataset,
+                mini_repeat_count=1,
+                batch_size=self.rows_per_generation,
+                repeat_count=self._num_repeats,
+            )
+        return self._get_dataloader(
+            dataset=dataset,
+            description="Training",
+            batch_size=self.rows_per_generation,
+            sampler_fn=self._get_train_sampler,
+            is_training=True,
+        )
+
+    @property
+    def rows_per_generation(self) -> int:
+        """Rows that a generation plays, without further ones for what filters drop."""
+        return self.args.generation_batch_size // self.num_generations
+
+    @property
+    def _num_repeats(self) -> int:
+        """How often a generation's rows are yielded: accelerate deals batches out, and each process shall know all."""
+        return self._micro_steps_per_generation * self.accelerator.num_processes
+
+    @property
+    def _micro_steps_per_generation(self) -> int:
+        return self.args.steps_per_generation * self.num_iterations
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[list[Row]], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], torch.Tensor | int | None]:
+        """The batches of an optimizer step, which transformers holds all at once; each generation's rows once."""
+        rows = each_generation_once(epoch_iterator, lambda number: self._begins_generation(self._step + number))
+        return super().get_batch_samples(rows, num_batches, device)
+
+    def _begins_generation(self, micro_step: int) -> bool:
+        return micro_step % self._micro_steps_per_generation == 0
+
+    def _get_train_sampler(self, dataset: Dataset | None = None) -> Sampler[Any]:
+        return self.epoch_sampler(dataset, repeat_count=self._num_repeats)
+
+    def epoch_sampler(self, dataset: Dataset | None = None, *, repeat_count: int = 1) -> EpochSampler:
+        """The order of the rows, each `repeat_count` times."""
+        return EpochSampler(
+            data_source=self.train_dataset if dataset is None else dataset,
+            mini_repeat_count=1,
+            batch_size=self.rows_per_generation,
+            repeat_count=repeat_count,
+            shuffle=self.shuffle_dataset,
+            seed=self.args.seed,
+        )
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """TRL's, with each row once: it repeats those of a stream here, and `prediction_step` plays each K times."""
+        number, self.num_generations_eval = self.num_generations_eval, 1
+        try:
+            return super().get_eval_dataloader(eval_dataset)
+        finally:
+            self.num_generations_eval = number
+
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler[Any]:
+        return RepeatSampler(data_source=eval_dataset, mini_repeat_count=1, shuffle=False)
+
+    def _set_signature_columns_if_needed(self) -> None:
+        if self._signature_columns is None:
+            self._signature_columns = list(self.train_dataset.column_names or [])
+
+    # ---- A generation -----------------------------------------------------------------------------------------------
+
+    def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
+        """Rows to the forward passes of each of a generation's micro-steps."""
+        raise NotImplementedError
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """Rows to the forward passes of this micro-step; a single forward pass, on its way to the loss, as it is."""
+        if isinstance(generation_batch, dict):
+            return generation_batch
+        if self._begins_generation(self._step) or self._buffered_inputs is None:
+            self._buffered_inputs = self.prepare_generation(generation_batch)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    @property
+    def generation_number(self) -> int:
+        """The number of the current generation, from 0."""
+        return self.state.global_step * self.args.gradient_accumulation_steps // self._micro_steps_per_generation
+
+    @property
+    def generation_name(self) -> str:
+        """Name of the current generation: its first optimizer step, with a suffix for later ones of the same step."""
+        further = self._step % self.args.gradient_accumulation_steps // self._micro_steps_per_generation
+        return f"{self.state.global_step}.{further}" if further else str(self.state.global_step)
+
+    @property
+    def is_first_generation(self) -> bool:
+        """Whether nothing was trained on yet."""
+        return self._step == 0
+
+    def begin_table(self, num_unseen_tokens: int) -> None:
+        """Begin a generation's table of completions.
+
+        Args:
+            num_unseen_tokens: That were sampled, but are not trained on, so that TRL does not see and count them.
+        """
+        self.state.num_input_tokens_seen += num_unseen_tokens
+        for log in (self._logs["prompt"], self._logs["completion"], self._logs["advantages"]):
+            log.clear()
+        self._logs["rewards"].clear()
+        self._logs["extra"].clear()
+
+    def score_rows(
+        self,
+        policy: str,
+        rows: Sequence[dict[str, Any]],
+        *,
+        table: Mapping[str, Sequence[Any]],
+        columns: Mapping[str, torch.Tensor],
+        group_size: int,
+        chunks: Sequence[Sequence[int]] | None = None,
+    ) -> Batch:
+        """See `RowScorer`. The sequences go through TRL's own pipeline, with a `rollout_func` that returns the tokens
+        already sampled."""
+        self.activate(policy)
+        for column, values in table.items():
+            self._log_completion_extra(column, list(values))
+        self._replayed, self.scorer.chunks = list(rows), chunks
+        device = self.accelerator.device
+        # TRL groups consecutive rows by K.
+        num_generations, self.num_generations = self.num_generations, group_size
+        try:
+            batch = self._generate_and_score_completions(self._replayed)
+        finally:
+            self.num_generations = num_generations
+        if chunks is not None and "importance_sampling_ratio" in batch:
+            self._correct_ratios(batch, torch.tensor([row for chunk in chunks for row in chunk], dtype=torch.long))
+        return {**batch, **{name: values.to(device) for name, values in columns.items()}}
+
+    def _calculate_rewards(
+        self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
+    ) -> torch.Tensor:
+        """The rewards that the environment gave while it was played. (B, 1)"""
+        rewards = torch.tensor([[row["reward"]] for row in inputs], dtype=torch.float32)
+        return gather(rewards.to(self.accelerator.device))
+
+    def _correct_ratios(self, batch: Batch, scored: torch.Tensor) -> None:
+        """Metrics of the sampler's importance ratios, of the rows with log-probabilities: to TRL the others are 1."""
+        ratios = batch["importance_sampling_ratio"][scored]  # (B, C), or (B, 1) of sequences
+        mask = batch["completion_mask"] * batch.get("tool_mask", 1)
+        flat = ratios.flatten() if ratios.size(1) == 1 else ratios[mask[scored].bool()]
+        flat = flat if flat.numel() else torch.zeros(1, device=ratios.device)
+        metrics = self._metrics["train"]
+        for name, value in (
+            ("min", nanmin(self.accelerator.gather(flat.min()))),
+            ("mean", self.accelerator.gather(flat.mean()).nanmean()),
+            ("max", nanmax(self.accelerator.gather(flat.max()))),
+        ):
+            metrics[f"sampling/importance_sampling_ratio/{name}"][-1] = value.item()
+
+    def correct_for_padding(self, rows: Sequence[dict[str, Any]], assignment: Assignment, *, group_size: int) -> None:
+        """See `RowScorer`. TRL has appended the rows process after process, padding rows included."""
+        tables = self._logs["rewards"], self._logs["extra"]
+        logged = [self._logs[name] for name in ("prompt", "completion", "advantages")]
+        for column in [*logged, *(column for table in tables for column in table.values())]:
+            num_dealt = sum(assignment.num_here) * self.accelerator.num_processes
+            column.extend(assignment.restore_order([column.pop() for _ in range(num_dealt)][::-1]))
+        metrics = self._metrics["train"]
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        completions = [row["completion"].ids for row in rows]
+        corrected = of_completions([len(ids) for ids in completions], [ids[-1] in ends for ids in completions])
+        rewards = torch.tensor([row["reward"] for row in rows]).view(-1, group_size)
+        if group_size > 1:
+            std = nanstd(rewards) if self.scale_rewards == "batch" else nanstd(rewards, dim=1)
+            corrected["frac_reward_zero_std"] = torch.isclose(std, torch.zeros_like(std)).float().mean().item()
+        for name, value in corrected.items():
+            metrics[name][-1] = value
+        self.state.num_input_tokens_seen -= assignment.num_padding_rows  # a prompt of one token each
+        metrics["num_tokens"] = [self.state.num_input_tokens_seen]
+
+    def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
+        """See `RowScorer`."""
+        if group_size == 1:  # TRL finds each group of one to be constant
+            del self._metrics["train"]["frac_reward_zero_std"]
+        logged = self._logs["advantages"]
+        for _ in advantages:
+            logged.pop()
+        logged.extend(advantages)
+
+    # ---- A micro-step -----------------------------------------------------------------------------------------------
 
     def training_step(
         self, model: torch.nn.Module, inputs: Any, num_items_in_batch: torch.Tensor | int | None = None
@@ -164,7 +409,10 @@ class TRLHooks(GRPOTrainer):
         if "fills_up" in inputs:
             counts = torch.tensor([num_rows, int(inputs["fills_up"].sum()), num_tokens], device=loss.device)
             num_rows, num_fillers, num_tokens = self.accelerator.reduce(counts, reduction="sum").tolist()
-            self._mend_means(metrics, before, num_rows, num_fillers)
+            new = [key for key, values in metrics.items() if len(values) > before.get(key, 0)]
+            of_rows = self.importance_sampling_level == "sequence"
+            for key, value in means_of_padding_rows(new, ratios_of_rows=of_rows).items():
+                metrics[key][-1] = without_padding(metrics[key][-1], value, num_rows=num_rows, num_padding=num_fillers)
             num_rows -= num_fillers
         logged = {key: values.pop() for key, values in metrics.items() if len(values) > before.get(key, 0)}
         self._logged_passes.append(
@@ -183,7 +431,7 @@ class TRLHooks(GRPOTrainer):
     ) -> Scores:
         return self.scorer.score(model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **kwargs)
 
-    def _score_as_trl(self, *args: Any, **kwargs: Any) -> Scores:
+    def score_as_trl(self, *args: Any, **kwargs: Any) -> Scores:
         scores: Scores = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         return scores
 
@@ -253,17 +501,6 @@ class TRLHooks(GRPOTrainer):
             has_stepped=has_stepped,
         )
 
-    def _mend_means(self, metrics: Any, before: Mapping[str, int], num_rows: int, num_fillers: int) -> None:
-        """Means over sequences that TRL took over rows that only fill up, too: each is unclipped, its weight 1."""
-        sequence = self.importance_sampling_level == "sequence"
-        of_fillers = {f"clip_ratio/{kind}_mean": 0.0 for kind in ("low", "high", "region") if sequence}
-        of_fillers |= {"cispo_clip_ratio": 0.0} if sequence else {}
-        of_fillers |= {"vespo/phi_seq_mean": 1.0}
-        real = num_rows - num_fillers
-        for key, value in of_fillers.items():
-            if len(metrics.get(key, ())) > before.get(key, 0):
-                metrics[key][-1] = (metrics[key][-1] * num_rows - value * num_fillers) / real if real else math.nan
-
     def _log_passes(self) -> None:
         """A micro-step's passes, as one for each policy."""
         passes, self._logged_passes = self._logged_passes, []
@@ -276,7 +513,7 @@ class TRLHooks(GRPOTrainer):
                 if len(self.routing.trained) > 1:
                     metrics[f"policy/{name}/{key}"].append(value)
 
-    def _hold_all_completions(self) -> None:
+    def _log_whole_generations(self) -> None:
         """A generation's sequences outnumber `generation_batch_size`; TRL's table of them shall hold all."""
         for name in ("prompt", "completion", "advantages"):
             self._logs[name] = deque()
@@ -290,7 +527,7 @@ class TRLHooks(GRPOTrainer):
         """Which policy decides for which agent."""
         return self.team.routing
 
-    def _profile_of_trl(self) -> PolicyProfile:
+    def profile_of_trl(self) -> PolicyProfile:
         """What TRL's constructor derived from its model and tokenizer."""
         return PolicyProfile(
             processing_class=self.processing_class,
@@ -333,6 +570,23 @@ class TRLHooks(GRPOTrainer):
         if self.use_transformers_continuous_batching:  # after which TRL trains, whatever was before
             self.model.train(is_training)
         return generated
+
+    def encode_prompts(self, profile: PolicyProfile, prompts: Sequence[Any]) -> Sequence[Sequence[int]]:
+        """Prompts to their ids by a policy's chat template."""
+        if self.processing_class is not profile.processing_class:  # else a role's own sampling would be forgotten
+            self._apply_profile(profile)
+        ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
+        return ids
+
+    def generate(self, prompts: list[Sequence[int]], override: SamplingOverrides) -> Any:
+        """Sample with the active policy: ids and log-probabilities of a completion of each prompt."""
+        with nullcontext() if override == NOTHING else self._sampling_as(override):
+            return self._generate_single_turn(prompts, None, {}, 1)
+
+    def sampling(self, name: str) -> AbstractContextManager[Engine]:
+        """The engine that samples for a rollout of this name, with the current weights."""
+        self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
+        return self.engines.rollout(name, step=self.state.global_step, report=self.report)
 
     @contextmanager
     def _sampling_as(self, override: SamplingOverrides) -> Iterator[None]:
@@ -448,7 +702,7 @@ class TRLHooks(GRPOTrainer):
             write_team_file(folder, facts)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        self._weights_version = self._weights_version.after_load()
+        self.engines.after_load()
         if self.team.is_plain or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
@@ -456,7 +710,7 @@ class TRLHooks(GRPOTrainer):
             weights.restore(own, self.routing.trained, Path(resume_from_checkpoint))
 
     def _load_best_model(self) -> None:
-        self._weights_version = self._weights_version.after_load()
+        self.engines.after_load()
         if self.team.is_plain or self.is_deepspeed_enabled or self.is_fsdp_enabled:
             super()._load_best_model()
         else:  # transformers looks for weights at the root only, and goes on without
@@ -507,3 +761,16 @@ class TRLHooks(GRPOTrainer):
                     if isinstance(rows, Sized)
                 },
             )
+
+
+def replay(prompts: list[Any], trainer: TRLHooks) -> dict[str, Any]:
+    """TRL's `rollout_func`: what was sampled already, token for token."""
+    rows = trainer._replayed
+    logprobs = [row["completion"].logprobs for row in rows]
+    masks = [[int(row["counts"])] * len(row["completion"].ids) for row in rows]
+    return {
+        **({} if all(row["counts"] for row in rows) else {"env_mask": masks}),
+        "prompt_ids": [row["prompt_ids"] for row in rows],
+        "completion_ids": [list(row["completion"].ids) for row in rows],
+        "logprobs": None if any(values is None for values in logprobs) else [list(values) for values in logprobs],
+    }

@@ -22,11 +22,11 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from pettingllms_trl.credit import Advantages
+from pettingllms_trl.credit.delayed_rewards import REMEDIES
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.records import Completion, Decision, Episode
 from pettingllms_trl.role_sampling import SamplingOverrides
-from pettingllms_trl.trainer.delayed_rewards import REMEDIES
 
 
 MOST_CUT_OFF = 0.5

@@ -1,29 +1,24 @@
-"""`MultiAgentGRPOTrainer`: what a user makes, checked at the door, and the loss of a micro-step; the rest is below it.
+"""`MultiAgentGRPOTrainer`: what a user makes. It validates its arguments and builds the parts that train a team.
 
-| file                     | class                   | what                                                          |
-|--------------------------|-------------------------|---------------------------------------------------------------|
-| `trainer/trainer.py`     | `MultiAgentGRPOTrainer` | arguments, and the parts that it makes of them                |
-| `trainer/replaying.py`   | `Replays`               | a generation's decisions to the passes of its micro-steps     |
-| `trainer/collecting.py`  | `Collects`              | rows to a generation's episodes, and what is trained on       |
-| `trainer/playing.py`     | `Plays`                 | rows to episodes                                              |
-| `trainer/hooks.py`       | `TRLHooks`              | what TRL calls: passes, policies, the optimizer, checkpoints  |
-| TRL                      | `GRPOTrainer`           | padding, masks, old and reference log-probabilities, losses   |
+| part           | class                | what it does                                                             |
+|----------------|----------------------|--------------------------------------------------------------------------|
+| `team`         | `Team`               | holds the weights of all policies, and says which are active             |
+| `engines`      | `SyncedEngines`      | samples, with the weights that the trainer holds now                     |
+| `collector`    | `RolloutCollector`   | plays rows, and says which decisions are trained on                      |
+| `credit`       | `Credit`             | decisions to advantages                                                  |
+| `reporter`     | `GenerationReporter` | metrics, warnings, the audit, the log of rollouts                        |
+| `builder`      | `BatchBuilder`       | decisions and advantages to the forward passes of micro-steps            |
+| `scorer`       | `PackedScorer`       | log-probabilities, with a prompt read once for all that begin with it    |
+| `entropy`      | `EntropyBonus`       | each policy's entropy bonus                                              |
+| `guard`        | `StepGuard`          | steps that are not finite change no weight                               |
+| `references`   | `MovingReferences`   | references that follow their policies                                    |
+| `curricula`    | `Curricula`          | levels of instances                                                      |
+| `monitor`      | `LearningMonitor`    | finds agents that cannot learn                                           |
+| `checkpointer` | `Checkpointer`       | whole checkpoints, resumption, signals                                   |
+| `publisher`    | `Publisher`          | the card of a saved team, and `team.json`                                |
 
-Its parts, each with a state of its own:
-
-| part          | class              | what                                                                    |
-|---------------|--------------------|-------------------------------------------------------------------------|
-| `team`        | `Team`             | the weights of all policies, and which of them forward passes go to     |
-| `scorer`      | `PackedScorer`     | log-probabilities, with a prompt read once for all that begin with it   |
-| `entropy`     | `EntropyBonus`     | each policy's entropy bonus                                             |
-| `guard`       | `StepGuard`        | steps that are not finite change no weight                              |
-| `references`  | `MovingReferences` | references that follow their policies                                   |
-| `curricula`   | `Curricula`        | levels of instances                                                     |
-| `checkpointer`| `Checkpointer`     | whole checkpoints, resumption, signals                                  |
-| `publisher`   | `Publisher`        | the card of a saved team, and `team.json`                               |
-
-With one agent, one turn and K siblings this is `GRPOTrainer`, step for step. The private seams that all of it stands
-on are pinned by `tests/trl/trainer/test_trl_seams.py`.
+`TRLHooks` (`hooks.py`) calls them where TRL's `GRPOTrainer` would do otherwise: it is the only class between this one
+and TRL. With one agent, one turn and K siblings this is `GRPOTrainer`, step for step.
 """
 
 from __future__ import annotations
@@ -39,38 +34,31 @@ from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from pettingllms_trl import credit as credits
-from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit.reward_functions import RewardFunction, RewardFunctions
+from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
-from pettingllms_trl.credit.reward_weights import weigher
-from pettingllms_trl.credit.selection import check_resampling
-from pettingllms_trl.engines.factory import check_served
+from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines.versions import CountsSteps
 from pettingllms_trl.policies.profiles import check_chat_template
-from pettingllms_trl.policies.prompt_encoder import decoder
-from pettingllms_trl.policies.references import MovesReferences, MovingReferences
-from pettingllms_trl.policies.routing import Policy, route
-from pettingllms_trl.policies.schedule import Alternate, Schedule, check_windows, learners
+from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.policies.schedule import Schedule, learning
 from pettingllms_trl.policies.team import Team, override_args
-from pettingllms_trl.records import Stateful
-from pettingllms_trl.rollout.branch_probe import Branching
-from pettingllms_trl.rollout.curriculum import Curricula, Curriculum, by_environment
-from pettingllms_trl.rollout.env_checks import Env, agents_of, check_envs, check_levels, check_openings, env_makers
-from pettingllms_trl.rollout.prompts import agents_with_history
-from pettingllms_trl.trainer import recorder
-from pettingllms_trl.trainer.dataloading import RowsPlayed, check_num_rows
-from pettingllms_trl.trainer.delayed_rewards import check_delayed_roles
-from pettingllms_trl.trainer.distributed import check_processes, check_sharding
-from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
-from pettingllms_trl.trainer.replaying import Replays, replay
+from pettingllms_trl.records import Episode, Row
+from pettingllms_trl.rollout.curriculum import Curriculum
+from pettingllms_trl.rollout.env_checks import Env
+from pettingllms_trl.trainer import parts
+from pettingllms_trl.trainer.collector import Generation
+from pettingllms_trl.trainer.distributed import check_sharding
+from pettingllms_trl.trainer.hooks import TRLHooks
+from pettingllms_trl.trainer.setup import Setup, check_unsupported
+from pettingllms_trl.update.builder import BatchBuilder
 from pettingllms_trl.update.entropy import EntropyBonus
+from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.step_guard import StepGuard
 
 
-class MultiAgentGRPOTrainer(Replays):
+class MultiAgentGRPOTrainer(TRLHooks):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
     [Stronger Together](https://huggingface.co/papers/2510.11062)). `processing_class`, `callbacks`, `optimizers` and
@@ -156,9 +144,7 @@ class MultiAgentGRPOTrainer(Replays):
         "id": "2510.11062",
     }
     # Set by the constructors of TRL and transformers.
-    num_generations: int
     num_generations_eval: int
-    _signature_columns: list[str] | None
 
     def __init__(
         self,
@@ -182,134 +168,73 @@ class MultiAgentGRPOTrainer(Replays):
         quantization_config: Any = None,
         **unsupported: Any,
     ) -> None:
-        _refuse(unsupported)
-        self._make_env = env_makers(env)
-        args = _config(args)
-        branching = Branching.of(
-            sampling=args.sampling,
-            num_continuations=args.num_continuations,
-            crash_reward=args.crash_reward,
-            trains=train_dataset is not None,
+        check_unsupported(unsupported)
+        setup = Setup.of(
+            model=model,
+            env=env,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            reward_funcs=reward_funcs,
+            reward_processing_classes=reward_processing_classes,
+            policies=policies,
+            credit=credit,
+            filters=filters,
+            curriculum=curriculum,
+            schedule=schedule,
         )
-        self._envs = check_envs(self._make_env, args.seed, [train_dataset, *_each(eval_dataset)], branching)
-        probes = [pool[0] for pool in self._envs.values()]
-        self._environment_name = ", ".join(str(p.metadata.get("name", type(p.unwrapped).__name__)) for p in probes)
-        routing = route(policies, agents_of(self._envs), model=model, tokenizer=processing_class)
-        self._schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
-        self._credit = credits.resolve(
-            credit,
-            sampling=args.sampling,
-            scale=args.scale_rewards,
-            num_candidates=args.num_generations,
-            num_continuations=args.num_continuations,
-        )
-        self._filters = credits.resolve_filters(
-            filters,
-            sampling=args.sampling,
-            num_candidates=args.num_generations,
-            num_continuations=args.num_continuations,
-        )
-        check_resampling(args, self._filters, train_dataset)
-        self.curricula = Curricula(by_environment(curriculum, self._envs))
-        self.rows_played = RowsPlayed()
-        for name, each in self.curricula.curricula.items():
-            check_levels(self._envs[name][0], each)
-        check_openings(self._envs, agents_with_history(args.history, agents_of(self._envs)))
-        self._user_rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
-        assert not isinstance(args.reward_parts, str)
-        check_delayed_roles(self._envs, routing, self._credit, args, reward_functions=self._user_rewards.names)
-        self._weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=self._user_rewards.names)
-        if processing_class is not None:
-            check_chat_template(processing_class)
-        if train_dataset is not None and not routing.trained:
-            raise ValueError(
-                "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
-                "trainable=True."
-            )
-        check_num_rows(train_dataset, args)
-        self._judgements, self._writers, self._readers = {}, {}, {}
-        self._can_train = train_dataset is not None
-        check_served(routing, args)
-        check_processes(routing, args, takes_turns=self._schedule is not None)
+        args = setup.args
         if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
-        # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
-        self.team = Team(routing, args)
+        self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
+        self._can_train = setup.trains
+        self.team = Team(setup.routing, args)
         given = self.team.prepare(
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
+        # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
         with override_args(args, reward_weights=None, use_vllm=False, **given.hidden):
             super().__init__(
                 model=given.model,
                 reward_funcs=[environment],
                 args=args,
-                train_dataset=train_dataset if self._can_train else Dataset.from_dict({"seed": [args.seed]}),
+                train_dataset=setup.dataset,
                 eval_dataset=eval_dataset,
                 processing_class=given.processing_class,
-                callbacks=[CountsSteps(self._count_step), *(callbacks or [])],
+                callbacks=[CountsSteps(lambda: self.engines.after_step()), *(callbacks or [])],
                 optimizers=optimizers,
                 quantization_config=given.quantization_config,
                 peft_config=given.peft_config,
             )
         self._attach_team()
-        check_sharding(routing, self.accelerator)
-        check_chat_template(self._tokenizer)
-        for name, profile in self.team.profiles.items():
-            self._writers[name], self._readers[name] = self._writer_of(name), decoder(profile.processing_class)
-        self._follow = self._conversations()
-        self._serving = self._serve(args, model)
-        self._canary = self._make_canary(args)
-        self._user_rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
-        self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
-        self._rollout_log, self._rollout_audit = self._logged_rollouts(), self._make_rollout_audit()
-        self._monitor = LearningMonitor(
-            reply_limits(
-                routing.of_agent,
-                self.team.profiles,
-                self.team.overrides,
-                max_length=args.max_completion_length,
-                chat_template=self.chat_template,
-                chat_template_kwargs=self.chat_template_kwargs,
-            )
+        check_sharding(self.routing, self.accelerator)
+        self.codecs = parts.codecs_of(self)
+        follow = parts.bridges_of(self)
+        self.engines = parts.engines_of(self, model)
+        setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
+        self.collector = parts.collector_of(self, setup, follow)
+        self.monitor = parts.monitor_of(self)
+        self.reporter = parts.reporter_of(self, setup)
+        has_group_means = credits.sums_to_zero(self.credit, args.sampling) == "siblings"
+        self.builder = BatchBuilder(
+            args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
         )
-        self._make_parts(args)
-        self._hold_all_completions()
+        self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
+        self.guard = StepGuard(list(self.routing.of_agent))
+        self.references = parts.references_of(self)
+        self.publisher = parts.publisher_of(self, setup)
+        self.checkpointer = parts.checkpointer_of(self)
         if self._can_train:
             self.scorer.try_all()
 
-    def _moving_references(self) -> MovingReferences | None:
-        """Those that follow their policies (`sync_ref_model`).
-
-        Raises:
-            ValueError: Weights are spread over processes.
-        """
-        if not self.args.sync_ref_model:
-            return None
-        plugin = self.accelerator.state.deepspeed_plugin
-        if self.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
-            raise ValueError(
-                "sync_ref_model=True with weights that are spread over processes (FSDP, ZeRO-3), where a checkpoint "
-                "could not hold the references. Use DDP or ZeRO-2, or leave it out."
-            )
-        own = {policy.name: self.team.profiles[policy.name].ref_model for policy in self.routing.trained}
-        references = MovingReferences(
-            {
-                name: self.accelerator.unwrap_model(ref)
-                for name, ref in own.items()
-                if isinstance(ref, torch.nn.Module)
-            },
-            self.team.weights_of,
-            alpha=self.args.ref_model_mixup_alpha,
-            saves=self.args.should_save,
-        )
-        self.add_callback(MovesReferences(references))
-        return references
-
     def _attach_team(self) -> None:
+        of_trl = self.profile_of_trl()
+        check_chat_template(of_trl.tokenizer)
         self.team.attach(
             lambda: self.model,
             self.accelerator,
-            of_trl=self._profile_of_trl(),
+            of_trl=of_trl,
             generation_kwargs=self.generation_kwargs,
         )
         self.scorer = PackedScorer(
@@ -318,34 +243,76 @@ class MultiAgentGRPOTrainer(Replays):
             self.accelerator,
             model=lambda: self.model,
             activate=self.activate,
-            score=self._score_as_trl,
+            score=self.score_as_trl,
         )
         self.activate(next(iter(self.team.profiles)))
 
-    def _make_parts(self, args: MultiAgentGRPOConfig) -> None:
-        """The parts of an update, and the checkpoints that hold their states."""
-        self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
-        self.guard = StepGuard(list(self.routing.of_agent))
-        self.references = self._moving_references()
-        self.publisher = Publisher(
-            self.team,
-            args,
-            self._envs,
-            environment=self._environment_name,
-            label=recorder.data_label(pool[0].metadata for pool in self._envs.values()),
-            agents_with_history=agents_with_history(args.history, list(self.routing.of_agent)),
+    # ---- The algorithm ----------------------------------------------------------------------------------------------
+
+    def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
+        """Rows to the forward passes of a generation's micro-steps: collect, credit, report, build."""
+        policies = learning(self.schedule, self.generation_number, self.routing.trained)
+        generation = self.collector.collect(rows, name=self.generation_name, learning=policies)
+        # The credit sees all decisions once, before any is left out.
+        advantages = self.credit(generation.decisions) if generation.decisions else []
+        credits.check_advantages(advantages, generation.decisions)
+        self._log_generation(generation, advantages)
+        selected = generation.selection
+        self.begin_table(num_tokens(generation.decisions) - num_tokens(selected.kept.decisions))
+        batches = self.builder.build(
+            selected.of(generation.decisions),
+            selected.of(advantages),
+            learning=policies,
+            table=lambda decisions: self.reporter.table_of(decisions, generation.played),
         )
-        parts: dict[str, Any] = {
-            "credit": self._credit,
-            "curricula": self.curricula,
-            "rows": self.rows_played,
-            "guard": self.guard,
-            "monitor": self._monitor,
-            "entropy": self.entropy,
-            "references": self.references,
-        }
-        stateful = {name: part for name, part in parts.items() if isinstance(part, Stateful)}
-        self.checkpointer = Checkpointer(args, self.accelerator, stateful)
+        if batches.num_rows:
+            self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / batches.num_rows)
+        return batches.steps
+
+    def _log_generation(self, generation: Generation, advantages: credits.Advantages) -> None:
+        step = self.state.global_step
+        metrics = self.reporter.metrics_of(generation, step=step, is_first=self.is_first_generation)
+        self.report_all(metrics, "train")
+        if self.args.max_resamples:
+            data_epoch = self.collector.rows_played.number / len(self.epoch_sampler())
+            self.report("rollout/data_epoch", data_epoch, replace=True)
+        self.reporter.observe(generation, advantages, step=step)
+
+    def play(
+        self, rows: Sequence[Row], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
+    ) -> list[Episode]:
+        """Play each row `num_episodes` times with the current policies: training's sampling, dropout switched off.
+
+        With several processes call it on each, with the same rows: each plays its share, and is given all episodes.
+
+        Args:
+            rows: Instances: `seed` and reset options, and of several environments the `environment`.
+            num_episodes: How often each is played.
+            name: Seeds the breaking of ties.
+            max_envs: Environments in play at once on a process; `None`: `args.max_envs`.
+
+        Returns:
+            Episodes, in the order of the rows.
+        """
+        with self.team.in_eval_mode():
+            return self.collector.play(rows, num_episodes=num_episodes, name=name, max_envs=max_envs).episodes
+
+    def weights_changed(self) -> None:
+        """Tell the trainer that you have changed weights by hand, of a trained policy or a frozen one.
+
+        With vLLM an engine has weights of its own. It is given them again after each optimizer step and each
+        checkpoint that the trainer loads; of any other change the trainer does not know, and would go on to sample
+        from the old ones:
+
+        ```python
+        >>> set_peft_model_state_dict(trainer.model, load_file("planner.safetensors"), adapter_name="planner")
+        >>> trainer.weights_changed()
+        >>> trainer.evaluate()
+        ```
+
+        Frozen full models on servers, and models in 4 bits, are the exception: no engine can be given those.
+        """
+        self.engines.after_change_by_hand()
 
     @property
     def stopped_by(self) -> str | None:
@@ -356,12 +323,12 @@ class MultiAgentGRPOTrainer(Replays):
         """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""
         if not self._can_train:
             raise ValueError("train() needs a train_dataset: give one whose rows are instances, e.g. a column 'seed'")
-        self._count_step()  # DeepSpeed and FSDP load a checkpoint without `_load_from_checkpoint`
+        self.engines.after_step()  # DeepSpeed and FSDP load a checkpoint without `_load_from_checkpoint`
         output = super().train(*args, **kwargs)
         if self.state.global_step == 0 and self.stopped_by is None:
             warnings.warn(
                 f"train() has trained 0 steps: the stream of rows ended before one generation was full, which takes "
-                f"{self._rows_per_generation} rows (generation_batch_size {self.args.generation_batch_size} / "
+                f"{self.rows_per_generation} rows (generation_batch_size {self.args.generation_batch_size} / "
                 f"num_generations {self.num_generations}). Give more rows, or lower generation_batch_size.",
                 stacklevel=2,
             )
@@ -374,38 +341,13 @@ class MultiAgentGRPOTrainer(Replays):
         if self.accelerator.num_processes > 1:
             # accelerate repeats rows until each process has as many; in here it leaves them out.
             inputs = self.accelerator.gather_for_metrics(inputs, use_gather_object=True)
-        episodes = self.play(inputs, num_episodes=self.num_generations_eval, name=f"eval/{self.state.global_step}")
-        self._log_episodes(episodes, "eval")
+        name = f"eval/{self.state.global_step}"
+        with self.team.in_eval_mode():
+            played = self.collector.play(inputs, num_episodes=self.num_generations_eval, name=name)
+        rewards = [c.reward for episode in played.episodes for d in episode.decisions for c in d.candidates]
+        metrics = self.reporter.metrics_of_episodes(played)
+        self.report_all({**metrics, "reward": [sum(rewards) / len(rewards)]}, "eval")
         return None, None, None
-
-
-REPLACED = {
-    "rollout_func": "the environment says what follows a reply: write it as a PettingZoo AECEnv, and give env=",
-    "environment_factory": "environments are PettingZoo's AECEnv: give env=",
-    "tools": "a tool is an agent or a part of the environment: let the environment's step() answer a call",
-}
-"""Arguments of `GRPOTrainer` that this trainer does not take, and what does their work."""
-
-
-def _config(args: Any) -> MultiAgentGRPOConfig:
-    """The configuration, by default one that writes to a folder of this name."""
-    if args is None:
-        return MultiAgentGRPOConfig("multi-agent-grpo")
-    if not isinstance(args, MultiAgentGRPOConfig):
-        raise TypeError(
-            f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all that "
-            "GRPOConfig does."
-        )
-    return args
-
-
-def _refuse(unsupported: Mapping[str, Any]) -> None:
-    """Raise `TypeError` for arguments that the constructor does not have."""
-    for name in unsupported:
-        what = REPLACED.get(
-            name, "the parameters of MultiAgentGRPOTrainer are in docs/reference/trainer.md. Leave it out"
-        )
-        raise TypeError(f"MultiAgentGRPOTrainer has no argument {name!r}; {what}.")
 
 
 def environment(**_: Any) -> list[float]:
@@ -414,27 +356,3 @@ def environment(**_: Any) -> list[float]:
     `_calculate_rewards` gives the rewards that the environment gave while it was played.
     """
     raise AssertionError("rewards come from the environment while it is played")
-
-
-def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Sequence[str]) -> Schedule | None:
-    """The user's schedule, tried once, or the one that `args` say."""
-    if args.alternate_every is not None:
-        if given is not None:
-            raise ValueError(
-                f"alternate_every is {args.alternate_every} and there is a schedule; expected one of them. Leave one "
-                "out."
-            )
-        if len(trained) < 2:
-            raise ValueError(
-                f"alternate_every is {args.alternate_every}, but the policies that are trained are "
-                f"{', '.join(trained) or 'none'}; expected two that take turns. Leave it out, or set policies='lora'."
-            )
-        given = Alternate(trained, args.alternate_every)
-    if given is not None:
-        check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
-        learners(given, 0, trained)
-    return given
-
-
-def _each(dataset: Any) -> list[Any]:
-    return list(dataset.values()) if isinstance(dataset, dict) else [dataset]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -63,3 +63,45 @@ def _joined(key: str, passes: Sequence[ForwardMetrics], ratios_of_rows: bool) ->
     if not any(weights):  # all rows are masked: TRL logs 0 for such a pass
         return sum(values) / len(values)
     return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
+
+
+def means_of_padding_rows(keys: Collection[str], *, ratios_of_rows: bool) -> dict[str, float]:
+    """What a padding row has contributed to those metrics that are means over rows: it is unclipped, its weight 1.
+
+    Args:
+        keys: Of the metrics of a forward pass.
+        ratios_of_rows: Importance ratios are of rows (`importance_sampling_level="sequence"`).
+    """
+    clipped = {f"clip_ratio/{kind}_mean": 0.0 for kind in ("low", "high", "region")} | {"cispo_clip_ratio": 0.0}
+    means = {**(clipped if ratios_of_rows else {}), "vespo/phi_seq_mean": 1.0}
+    return {key: value for key, value in means.items() if key in keys}
+
+
+def without_padding(mean: float, of_padding: float, *, num_rows: int, num_padding: int) -> float:
+    """A mean over rows, without padding rows; NaN where there are no others.
+
+    Args:
+        mean: Over all rows.
+        of_padding: The value of each padding row.
+        num_rows: All of them.
+        num_padding: Of these, padding rows.
+    """
+    real = num_rows - num_padding
+    return (mean * num_rows - of_padding * num_padding) / real if real else math.nan
+
+
+def of_completions(lengths: Sequence[int], terminated: Sequence[bool]) -> dict[str, float]:
+    """TRL's metrics of completions, from their lengths and whether each came to its end; at least one completion.
+
+    TRL takes them over all rows of all processes, also over those that only fill up.
+    """
+    whole = [length for length, ended in zip(lengths, terminated, strict=True) if ended] or [0]
+    return {
+        "completions/mean_length": sum(lengths) / len(lengths),
+        "completions/min_length": float(min(lengths)),
+        "completions/max_length": float(max(lengths)),
+        "completions/clipped_ratio": 1 - sum(terminated) / len(terminated),
+        "completions/mean_terminated_length": sum(whole) / len(whole),
+        "completions/min_terminated_length": float(min(whole)),
+        "completions/max_terminated_length": float(max(whole)),
+    }

@@ -120,6 +120,6 @@ def shadowed(
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     own = {name: options.pop(name) for name in ("policies", "peft_config", "callbacks", "model") if name in options}
     rows = Dataset.from_dict({"seed": range(8)})
-    args = settings(output_dir, use_vllm=True, seed=3, **options)
+    args = settings(output_dir, **{"use_vllm": True, "seed": 3, **options})
     trainer = MultiAgentGRPOTrainer(own.pop("model", path), Relay, args, rows, Dataset.from_dict({"seed": [1]}), **own)
     return trainer, engines

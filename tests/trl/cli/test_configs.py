@@ -50,7 +50,7 @@ def test_a_configuration_makes_a_trainer_in_the_papers_settings(file: Path, mode
     trainer = make_trainer(*parsed(file, model_path, tmp_path))
     assert {policy.name for policy in trainer.routing.policies} == LAYOUTS[layout]
     assert list(trainer.routing.of_agent) == (["planner_0"] if layout == "L0" else ["drafter_0", "planner_0"])
-    env = trainer._make_env().unwrapped
+    env = trainer.collector.source.make_env().unwrapped
     assert env.metadata["name"] == f"{game}_v0"
     assert (env.workflow.num_turns, env.alpha) == (4, 1.0)
     in_the_papers_settings(trainer)
@@ -72,7 +72,7 @@ def test_one_run_may_have_all_games_with_a_third_of_the_instances_each(model_pat
     trainer = make_trainer(*parsed(MIXED, model_path, tmp_path))
     in_the_papers_settings(trainer)
     assert {policy.name for policy in trainer.routing.policies} == LAYOUTS["L2"]
-    for name, make in trainer._make_env.items():
+    for name, make in trainer.collector.source.make_env.items():
         env, alone = make().unwrapped, yaml.safe_load((CONFIGS / f"{name}_L2_1.7B.yaml").read_text("utf-8"))
         assert (env.metadata["name"], env.workflow.num_turns, env.alpha) == (f"{name}_v0", 4, 1.0)
         assert env.workflow == pettingzoo.make("aec", alone["env_id"], **alone["env_kwargs"]).unwrapped.workflow
@@ -87,7 +87,7 @@ def test_one_run_has_roles_that_learn_in_turns_and_is_else_as_the_one_whose_role
         "alternate_every": 10,
         "output_dir": "outputs/sokoban_L2_1.7B_turns",
     }
-    schedule = make_trainer(*parsed(TURNS, model_path, tmp_path))._schedule
+    schedule = make_trainer(*parsed(TURNS, model_path, tmp_path)).schedule
     assert schedule is not None
     assert [schedule(generation) for generation in (0, 9, 10, 19, 20)] == [
         ("drafter",),

@@ -23,7 +23,7 @@ from transformers import AutoConfig, AutoTokenizer, Qwen3ForSequenceClassificati
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
 from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores, warnings_of_constant_rewards
 from pettingllms_trl.records import PendingDecision
-from short_runs import settings
+from short_runs import settings, tree
 from third_party import OneShot, Relay, letters
 
 
@@ -64,7 +64,7 @@ def test_it_decides_with_its_weight_which_candidate_goes_on(model_path: str, tmp
         return [letters(completion[0]["content"]) for completion in completions]
 
     trainer = make(model_path, tmp_path, against, reward_weights=[-3.0])
-    (episode,) = trainer._play([{"seed": 1}], sampling="tree", num_candidates=4, name="test")
+    episode = tree(trainer, {"seed": 1})
     for decision in episode.decisions:
         texts = [letters(candidate.completion.text) for candidate in decision.candidates]
         # the environment pays x, the function -3 x: together -2 x, so the least is the best
@@ -81,7 +81,7 @@ def test_none_means_that_it_does_not_apply(model_path: str, tmp_path: Path) -> N
         return [None] * len(completions)
 
     trainer = make(model_path, tmp_path, [silent])
-    (episode,) = trainer._play([{"seed": 1}], sampling="tree", num_candidates=4, name="test")
+    episode = tree(trainer, {"seed": 1})
     for candidate in episode.decisions[0].candidates:
         assert candidate.parts == {}
         assert candidate.reward == letters(candidate.completion.text)
@@ -109,7 +109,7 @@ def one(completions: list[Any], **_: Any) -> list[float]:
 
 def test_functions_of_one_name_are_kept_apart_and_a_name_may_be_missing(model_path: str, tmp_path: Path) -> None:
     trainer = make(model_path, tmp_path, [one, partial(one), Named()], reward_weights=[1.0, 10.0, 100.0])
-    (episode,) = trainer._play([{"seed": 1}], sampling="tree", num_candidates=4, name="test")
+    episode = tree(trainer, {"seed": 1})
     assert episode.decisions[0].played.parts == {"one": 1.0, "one_2": 10.0, "Named": 100.0}
 
 
@@ -218,7 +218,7 @@ def test_a_run_takes_async_functions(model_path: str, tmp_path: Path) -> None:
         return [letters(completion[0]["content"]) for completion in completions]
 
     trainer = make(model_path, tmp_path, [against], reward_weights=[-3.0], num_threads=2)
-    (episode,) = trainer._play([{"seed": 1}], sampling="tree", num_candidates=4, name="test")
+    episode = tree(trainer, {"seed": 1})
     texts = [letters(candidate.completion.text) for candidate in episode.decisions[0].candidates]
     assert [c.reward for c in episode.decisions[0].candidates] == pytest.approx([-2 * x for x in texts])
 
@@ -257,7 +257,7 @@ def test_a_sequence_classifier_scores_prompt_and_completion(
         reward_weights=[2.0],
         reward_processing_classes=tokenizer if "tokenizer" in given else None,
     )
-    (episode,) = trainer._play([{"seed": 1}], sampling="tree", num_candidates=4, name="test")
+    episode = tree(trainer, {"seed": 1})
     for decision in episode.decisions:
         for candidate in decision.candidates:
             # The template writes a role as <|role|>, and <|end|> after each message.
@@ -333,7 +333,7 @@ def test_a_function_for_strings_counts_characters_where_the_environment_shows_a_
 
     args = settings(tmp_path, per_device_train_batch_size=4, max_completion_length=6)
     trainer = MultiAgentGRPOTrainer(model_path, OneShot, args, Dataset.from_dict({"seed": [1]}), reward_funcs=lengths)
-    (episode,) = trainer._play([{"seed": 1}], sampling="tree", num_candidates=4, name="test")
+    episode = tree(trainer, {"seed": 1})
     for candidate in episode.decisions[0].candidates:
         assert candidate.parts == {"lengths": len(candidate.completion.text)}
 

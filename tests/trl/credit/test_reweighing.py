@@ -18,7 +18,7 @@ from pettingllms_trl.credit import counterfactual, weigh
 from pettingllms_trl.engines.protocol import BatchedEngine
 from pettingllms_trl.records import Completion, PendingDecision, Request, Sampled
 from pettingllms_trl.rollout.play import play
-from short_runs import settings
+from short_runs import keep_rollouts, settings
 from third_party import Relay
 
 
@@ -185,10 +185,9 @@ def test_a_run_is_paid_by_alpha_and_the_weights_of_its_configuration(
     trainer = made(model_path, tmp_path, PLAN_PATH, alpha=alpha, reward_parts=weights)
     moves = ["U", "U D", "?", "R", "D", "L L", "R D", "D R"]
     trainer.processing_class.batch_decode = lambda rows, **_: [f"Moves: {moves[ids[0] % 8]}" for ids in rows]
-    seen: list[Episode] = []
-    of_play = trainer._play
-    trainer._play = lambda *args, **kwargs: seen.extend(of_play(*args, **kwargs)) or seen
+    kept = keep_rollouts(trainer)
     trainer.train()
+    (seen,) = kept.episodes
     candidates = [c for e in seen for d in e.decisions for c in d.candidates]
     assert {name for c in candidates for name in c.parts} >= {"progress", "format"}
     for c in candidates:

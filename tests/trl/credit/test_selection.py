@@ -21,7 +21,7 @@ from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shi
 from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
-from short_runs import keep_all_rows
+from short_runs import KeepsRollouts, keep_all_rows
 from third_party import OneShot, Relay
 
 
@@ -164,20 +164,18 @@ BRIEF = partial(Dull, 1)
 ONLY_DULL = Dataset.from_dict({"seed": [1, 3, 5, 7]})
 
 
-class Watched(MultiAgentGRPOTrainer):
-    """Keeps what is played, the batches of the loss, and the gradients before each step."""
+class Watched(KeepsRollouts, MultiAgentGRPOTrainer):
+    """Keeps the batches of the loss, and the gradients before each step."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.rollouts: list[list[Episode]] = []
-        self.seeds: list[list[int]] = []
         self.batches: list[dict[str, Any]] = []
         self.gradients: list[dict[str, torch.Tensor]] = []
         super().__init__(*args, callbacks=[Gradients(self)], **kwargs)
 
-    def _play(self, rows: Any, **kwargs: Any) -> list[Episode]:
-        self.seeds.append([row["seed"] for row in rows])
-        self.rollouts.append(super()._play(rows, **kwargs))
-        return self.rollouts[-1]
+    @property
+    def seeds(self) -> list[list[int]]:
+        """Of the rows of each rollout."""
+        return [[row["seed"] for row in rows] for rows in self.kept.rows]
 
     def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
         self.batches.append(inputs)
@@ -316,7 +314,7 @@ def test_further_rows_are_played_until_enough_is_left_and_are_the_next_of_the_da
     trainer = made(model_path, tmp_path, filters="nonzero_variance", **options)
     trainer.train()
     played = [seed for seeds in trainer.seeds for seed in seeds]
-    sampler = trainer._sampler(repeat_count=1)
+    sampler = trainer.epoch_sampler()
     assert played == places(sampler, 0, len(played))
     assert sorted(played[:16]) == list(range(16))  # none twice before each was played once
     assert len(trainer.seeds) > 3
@@ -454,7 +452,7 @@ def test_a_curriculum_counts_the_rows_that_were_played_for_what_was_dropped(mode
     )
     with pytest.warns(UserWarning, match="dropped every decision"):
         trainer.train()
-    assert trainer.curricula.progress[DEFAULT_ENVIRONMENT].index == 1  # 8 rows in one generation of 4
+    assert trainer.collector.curricula.progress[DEFAULT_ENVIRONMENT].index == 1  # 8 rows in one generation of 4
     # All that the generation sampled, of both waves, where `rollout/completion_tokens` has it summed over episodes.
     assert logged(trainer, "rollout/sampled_tokens") == logged(trainer, "rollout/completion_tokens")
 
@@ -483,9 +481,9 @@ def test_a_resumed_run_goes_on_at_its_place_in_the_data(
         assert equal(weights(whole), weights(resumed))
         assert resumed.rollouts == whole.rollouts[len(whole.rollouts) - len(resumed.rollouts) :]
         assert 0 < len(resumed.rollouts) < len(whole.rollouts)
-        assert resumed.rows_played.number == whole.rows_played.number
+        assert resumed.collector.rows_played.number == whole.collector.rows_played.number
         place = torch.load(folder / "place_0.pt", weights_only=True)["parts"]["rows"]["number"]
-        assert 0 < place < whole.rows_played.number
+        assert 0 < place < whole.collector.rows_played.number
 
 
 # ---- The door -------------------------------------------------------------------------------------------------------

@@ -169,12 +169,12 @@ def test_in_a_run_in_bfloat16_the_direction_is_known_in_float32_where_the_weight
     trainer.train()  # from here on accelerate casts in the model's own forward
     trainer.play([{"seed": 1}])
     ids = list(range(5, 105))
-    own, (scored,) = trainer._score("base", ids), engine.score("base", ids)
+    own, (scored,) = trainer.engines.own_logprobs("base", ids), engine.score("base", ids)
     assert own.exact is not None
     assert np.abs(own.exact - scored.logprobs).max() < 1e-5
     assert np.abs(own.working - scored.logprobs).max() > 1e-3
     trainer.model.bfloat16()
-    assert trainer._score("base", ids).exact is None
+    assert trainer.engines.own_logprobs("base", ids).exact is None
 
 
 def test_other_weights_at_the_start_are_found(
@@ -191,12 +191,10 @@ def test_other_weights_at_the_start_are_found(
 
 @pytest.mark.parametrize("options", [{"canary": None}, {"use_vllm": False}])
 def test_nothing_is_scored_where_it_is_switched_off_or_the_trainers_own_weights_sample(
-    options: dict[str, object], tmp_path: Path
+    options: dict[str, object], model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pettingllms_trl.trainer.playing import Plays
-
-    args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **{"use_vllm": True, **options})
-    assert Plays._make_canary(object.__new__(Plays), args) is None
+    trainer, _ = shadowed(monkeypatch, model_path, tmp_path, **options)
+    assert trainer.engines.canary is None
 
 
 @pytest.mark.parametrize(

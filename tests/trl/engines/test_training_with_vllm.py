@@ -185,7 +185,7 @@ def test_an_adapter_that_stays_behind_is_found_by_the_canary(base_path: str, tmp
     differences = [log[name] for log in trainer.state.log_history for name in log if name.startswith("canary/")]
     assert len(differences) == 12
     assert max(differences) < 1e-5
-    (served,) = trainer._serving._served
+    (served,) = trainer.engines.engine_set._served
     sync, kept = served.engine.sync, {}
 
     def late(policy: str, state: Any) -> int:

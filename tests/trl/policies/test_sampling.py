@@ -18,7 +18,7 @@ from pettingllms_trl.policies.routing import route
 from pettingllms_trl.policies.sampling import before_stop, check, of_agents, temperatures, up_to_stop
 from pettingllms_trl.records import Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides, parse
-from short_runs import adapter, settings
+from short_runs import adapter, keep_rollouts, settings
 from third_party import Relay
 
 
@@ -243,15 +243,14 @@ def test_generate_samples_each_role_by_its_own_settings(model_path: str, tmp_pat
 def test_completions_that_a_stop_word_ended_are_trained_on_to_the_word(model_path: str, tmp_path: Path) -> None:
     stop = [chr(number) for number in range(65, 90)]
     trainer = team(model_path, tmp_path, "shared", max_completion_length=32, role_sampling={"closer": {"stop": stop}})
-    kept: list[Any] = []
-    play, loss = trainer._play, trainer._compute_loss
+    kept = keep_rollouts(trainer)
+    loss = trainer._compute_loss
     batches: list[Any] = []
-    trainer._play = lambda *args, **kwargs: kept.append(play(*args, **kwargs)) or kept[-1]
     trainer._compute_loss = lambda model, inputs: batches.append(inputs) or loss(model, inputs)
     trainer.train()
     said = [
         (candidate.completion.ids, candidate.completion.text)
-        for episodes in kept
+        for episodes in kept.episodes
         for episode in episodes
         for decision in episode.decisions
         if decision.agent == "closer_0"

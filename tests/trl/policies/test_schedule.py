@@ -212,7 +212,7 @@ def test_learners_that_play_nowhere_in_a_generation_leave_all_as_it_was(model_pa
                 self.agent_selection = actor
 
     run = mortal(model_path, tmp_path, steps=1, env=Monologue, save_strategy="no")
-    run._schedule = Alternate(("closer",))
+    run.schedule = Alternate(("closer",))
     before = weights(run)
     run.train()
     assert moved(before, weights(run)) == set()

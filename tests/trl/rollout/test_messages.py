@@ -16,8 +16,8 @@ from pettingllms_envs.episodes.recorded import Recorded
 from pettingllms_envs.observations import prompt_of
 from pettingllms_envs.page.read import episode_of
 from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.checkpoints.recorder import rows
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.trainer.recorder import rows
 from short_runs import settings
 from third_party import OneShot, Relay, letters
 from twins import assert_equal, our_trainer, run, their_trainer

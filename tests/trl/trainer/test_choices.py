@@ -66,9 +66,9 @@ def test_a_curriculum_writes_the_level_and_goes_on_where_a_checkpoint_was(model_
     assert set(levels[1:]) == {1}  # the first reset is the look at the door
     assert run.state.log_history[0]["curriculum/level"] == 1.0
     again = trainer(model_path, tmp_path, env=make, curriculum=curriculum, max_steps=3)
-    again.curricula.progress = {"": Progress(1, (True,))}
+    again.collector.curricula.progress = {"": Progress(1, (True,))}
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert again.curricula.progress[""].index == 0  # as the checkpoint says
+    assert again.collector.curricula.progress[""].index == 0  # as the checkpoint says
 
 
 @pytest.mark.parametrize(

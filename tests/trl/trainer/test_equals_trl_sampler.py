@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trl.trainer.grpo_trainer
 
-import pettingllms_trl.trainer.playing
+import pettingllms_trl.trainer.parts
 from pettingllms_trl.records import Completion, Request, Sampled
 from twins import END, assert_equal, our_trainer, run, their_trainer
 
@@ -133,7 +133,7 @@ def test_with_the_same_samples_the_update_equals_plain_trl(
     case: str, policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trl.trainer.grpo_trainer, "VLLMGeneration", TheirEngine)
-    monkeypatch.setattr(pettingllms_trl.trainer.playing, "EngineSet", OurEngine)
+    monkeypatch.setattr(pettingllms_trl.trainer.parts, "EngineSet", OurEngine)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {**CASES[case], "use_vllm": True}
     peft = policies == "lora"

@@ -26,7 +26,7 @@ def test_what_a_real_engine_sampled_gives_the_update_of_plain_trl(
     import trl.trainer.grpo_trainer  # where vLLM is installed, importing TRL warns of much
     from test_equals_trl_sampler import CASES, TheirEngine
 
-    import pettingllms_trl.trainer.replaying
+    import pettingllms_trl.update.builder
     from twins import assert_equal, our_trainer, run, their_trainer
 
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
@@ -34,7 +34,7 @@ def test_what_a_real_engine_sampled_gives_the_update_of_plain_trl(
     peft = policies == "lora"
     trainer = our_trainer(base_path, tmp_path / "ours", options, peft=peft, policies=policies)
     record: dict[tuple[int, ...], list[Any]] = {}
-    engine = trainer._serving.engine
+    engine = trainer.engines.engine_set.engine
     step = engine.step
 
     def recorded() -> Any:
@@ -45,13 +45,13 @@ def test_what_a_real_engine_sampled_gives_the_update_of_plain_trl(
 
     engine.step = recorded
     states: list[torch.Tensor] = []
-    shuffle = pettingllms_trl.trainer.replaying.shuffle_sequence_dict
+    shuffle = pettingllms_trl.update.builder.shuffle_sequence_dict
 
     def shuffled(batch: Any) -> Any:
         states.append(torch.get_rng_state())
         return shuffle(batch)
 
-    monkeypatch.setattr(pettingllms_trl.trainer.replaying, "shuffle_sequence_dict", shuffled)
+    monkeypatch.setattr(pettingllms_trl.update.builder, "shuffle_sequence_dict", shuffled)
     ours = run(trainer)
     differences = [log.get("sampling/sampling_logp_difference/max", 0.0) for log in ours.log]
     assert 0 < max(differences) < 1e-3  # it was a real engine, with weights of now

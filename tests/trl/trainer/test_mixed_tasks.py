@@ -16,7 +16,7 @@ from pettingllms_trl.rollout.curriculum import Curricula, Progress, by_environme
 from pettingllms_trl.rollout.env_pool import EnvPool
 from pettingllms_trl.rollout.play import play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
-from pettingllms_trl.trainer.metrics import of_episodes
+from pettingllms_trl.trainer.reporting import of_episodes
 from schedules import Patient, Whimsical, babble
 from third_party import OneShot, Relay
 
@@ -301,13 +301,13 @@ def test_the_progress_of_every_environment_is_resumed(model_path: str, tmp_path:
     games = {"plan_path": PLAN_PATH, "sokoban": SOKOBAN}
     curriculum = {"sokoban": Curriculum(levels=(1, 2), window=8)}
     run = trainer(model_path, tmp_path, games, data, curriculum=curriculum, save_strategy="steps", save_steps=1)
-    run.curricula.progress["sokoban"] = Progress(1, (True, False))
+    run.collector.curricula.progress["sokoban"] = Progress(1, (True, False))
     run.train()
-    reached = run.curricula.progress["sokoban"]
+    reached = run.collector.curricula.progress["sokoban"]
     assert reached.index == 1
     assert reached.latest[:2] == (True, False)
     assert len(reached.latest) > 2
     assert [log["env/sokoban/curriculum/level"] for log in run.state.log_history if "loss" in log] == [2.0, 2.0]
     again = trainer(model_path, tmp_path, games, data, curriculum=curriculum)
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert again.curricula.progress == {"sokoban": reached}
+    assert again.collector.curricula.progress == {"sokoban": reached}

@@ -21,9 +21,9 @@ from tqdm.auto import tqdm
 
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import RunningBaseline, at_grpo, judges_own_step_alone, resolve
+from pettingllms_trl.credit.delayed_rewards import check_delayed_roles
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.trainer.delayed_rewards import check_delayed_roles
 from pettingllms_trl.trainer.monitor import LearningMonitor, ReplyLimit, warn_above_progress_bar
 from short_runs import adapter, settings
 from third_party import Relay, letters
@@ -394,9 +394,10 @@ def test_a_role_declared_as_paid_later_is_warned_of_when_the_trainer_is_made_unl
         credit, sampling=args.sampling, scale="group", num_candidates=4, num_continuations=args.num_continuations
     )
     routing = route(policies, ["opener_0", "closer_0"], model="base", tokenizer=None)
+    learning = set(routing.of_agent) - set(routing.partners)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        check_delayed_roles({"": [Declared(1)]}, routing, made, args, reward_functions=functions)
+        check_delayed_roles({"": [Declared(1)]}, learning, made, args, reward_functions=functions)
     assert len(caught) == warns
     assert all(str(warning.message).startswith("the environment declares that opener_0 is") for warning in caught)
 

@@ -300,7 +300,7 @@ def shifted(decisions: Sequence[Decision]) -> list[list[float]]:
 
 def test_a_training_with_shifted_advantages_warns_and_its_files_say_so_too(model_path: str, tmp_path: Path) -> None:
     made = trainer(model_path, tmp_path / "warn")
-    made._credit = shifted
+    made.credit = shifted
     with pytest.warns(UserWarning, match="step 0: the rollouts have wrong sums of advantages: ") as caught:
         made.train()
     assert sum("wrong sums" in str(each.message) for each in caught) == 1
@@ -310,11 +310,11 @@ def test_a_training_with_shifted_advantages_warns_and_its_files_say_so_too(model
 @pytest.mark.slow
 def test_a_training_with_shifted_advantages_stops_or_goes_on_as_it_is_told(model_path: str, tmp_path: Path) -> None:
     made = trainer(model_path, tmp_path / "stop", audit="stop")
-    made._credit = shifted
+    made.credit = shifted
     with pytest.raises(UnsoundRollouts, match="wrong sums of advantages"):
         made.train()
     made = trainer(model_path, tmp_path / "none", audit=None, max_completion_length=4, log_rollouts=False)
-    made._credit = shifted
+    made.credit = shifted
     with warnings.catch_warnings(record=True) as silent:
         warnings.simplefilter("always")
         made.train()

@@ -16,9 +16,9 @@ from datasets import Dataset
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-import pettingllms_trl.trainer.replaying
+import pettingllms_trl.update.builder
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import split
 from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
@@ -34,15 +34,10 @@ class Team(KeepsRollouts, MultiAgentGRPOTrainer):
     """Keeps the names of rollouts, the batches that reach the loss, and the gradients before each step as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.names: list[str] = []
         self.batches: list[dict[str, Any]] = []
         self.gradients: list[dict[str, torch.Tensor]] = []
         self.corrects = False
         super().__init__(*args, callbacks=[KeepGradients(self)], **kwargs)
-
-    def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
-        self.names.append(kwargs["name"])
-        return super()._play(*args, **kwargs)
 
     def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
         self.batches.append(inputs)
@@ -165,7 +160,7 @@ def test_a_groups_advantages_reach_the_rows_of_its_own_candidates(env: Any, mode
     decisions = [d for e in trainer.rollouts[0] for d in e.decisions]
     expected = sorted(
         (trainer.routing.of_agent[d.agent], d.prompt_ids, c.completion.ids, round(advantage, 5))
-        for d, values in zip(decisions, trainer._credit(decisions), strict=True)
+        for d, values in zip(decisions, trainer.credit(decisions), strict=True)
         for c, advantage in zip(d.candidates, values, strict=True)
     )
     found = sorted(
@@ -362,7 +357,7 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
         )
 
         monkeypatch.setattr(
-            pettingllms_trl.trainer.replaying,
+            pettingllms_trl.update.builder,
             "cut",
             lambda b, rows=rows, **o: split(stale(b), **{**o, "max_rows": rows}),
         )
@@ -449,7 +444,7 @@ def test_the_completions_table_has_a_row_for_every_candidate(model_path: str, tm
     assert {"agent", "turn", "instance", "episode", "chosen", "advantage"} <= set(table.columns)
     assert table["chosen"].sum() == len(decisions)
     of = {(d.instance, d.agent, d.turn): d for d in decisions}
-    expected = dict(zip(of, trainer._credit(decisions), strict=True))
+    expected = dict(zip(of, trainer.credit(decisions), strict=True))
     for key, rows in table.groupby(["instance", "agent", "turn"]):
         assert rows["advantage"].tolist() == pytest.approx(expected[key], abs=1e-6)
         assert rows["completion"].map(lambda c: c[0]["content"]).tolist() == [
@@ -559,7 +554,7 @@ def test_parallel_sampling_trains_on_whole_trajectories(model_path: str, tmp_pat
     # Both decisions of an agent in an episode carry the same advantage.
     values = defaultdict(set)
     decisions = [d for e in episodes for d in e.decisions]
-    for decision, (value,) in zip(decisions, trainer._credit(decisions), strict=True):
+    for decision, (value,) in zip(decisions, trainer.credit(decisions), strict=True):
         values[decision.agent, decision.instance, decision.episode].add(value)
     assert all(len(found) == 1 for found in values.values())
     assert sum(len(batch["advantages"]) for batch in trainer.batches) == 2 * 4 * 4
@@ -608,7 +603,7 @@ def test_generations_of_one_optimizer_step_bear_different_names_which_seed_them(
     options = {"gradient_accumulation_steps": 3, "steps_per_generation": 1, "max_steps": 2}
     trainer = team(model_path, tmp_path, **options)
     trainer.train()
-    assert trainer.names == ["0", "0.1", "0.2", "1", "1.1", "1.2"]
+    assert trainer.kept.names == ["0", "0.1", "0.2", "1", "1.1", "1.2"]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import random
 import pytest
 import torch
 
-from pettingllms_trl.trainer.metrics import of_completions
 from pettingllms_trl.update import assignment
 from pettingllms_trl.update.assignment import assign, share_of, values_of
 from pettingllms_trl.update.micro_batches import ShardInfo, split
+from pettingllms_trl.update.pass_metrics import of_completions
 
 
 def test_the_docstrings_examples_are_what_is_dealt() -> None:

@@ -15,7 +15,7 @@ from datasets import Dataset
 from test_equals_trl import LOSSES, STALE
 from transformers import TrainerCallback
 
-import pettingllms_trl.trainer.playing
+import pettingllms_trl.trainer.parts
 import twins
 from batches import batch_of, rows_of
 from decisions import decision
@@ -23,14 +23,16 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.records import Decision
 from pettingllms_trl.update.micro_batches import ShardInfo, split
 from pettingllms_trl.update.token_budget import Size, assign_by_tokens
+from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 
 
 class AllRows(MultiAgentGRPOTrainer):
     """Ours, with nothing left out."""
 
-    def _left_out(self, policy: Policy, decisions: Sequence[Decision], advantages: Sequence[float]) -> frozenset[int]:
-        return frozenset()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        keep_all_rows(self)
 
 
 class OddOnly(OneShot):
@@ -208,7 +210,8 @@ def test_a_row_is_left_out_where_nothing_but_its_advantage_could_move_a_weight(
 ) -> None:
     trainer = made(MultiAgentGRPOTrainer, OneShot, model_path, tmp_path, **options)
     (policy,) = trainer.routing.trained
-    assert trainer._left_out(policy, [paid(1, 2, 3, 4, 5)], [0.0, 1e-6, -1e-12, -0.0, -1.0]) == left_out
+    found = trainer.builder.rows_without_gradient(policy, [paid(1, 2, 3, 4, 5)], [0.0, 1e-6, -1e-12, -0.0, -1.0])
+    assert found == left_out
 
 
 def test_the_rounding_of_equal_rewards_is_no_advantage(model_path: str, tmp_path: Path) -> None:
@@ -216,7 +219,8 @@ def test_the_rounding_of_equal_rewards_is_no_advantage(model_path: str, tmp_path
     (policy,) = trainer.routing.trained
     flat, paid_otherwise, judged_otherwise, alone = paid(0.1, 0.1), paid(0.1, 0.2), paid(0.1, 0.1), paid(0.1)
     decisions = [flat, paid_otherwise, judged_otherwise, alone]
-    assert trainer._left_out(policy, decisions, [7e-5, 7e-5, 7e-5, 7e-5, 7e-5, -7e-5, 7e-5]) == {0, 1}
+    advantages = [7e-5, 7e-5, 7e-5, 7e-5, 7e-5, -7e-5, 7e-5]
+    assert trainer.builder.rows_without_gradient(policy, decisions, advantages) == {0, 1}
 
 
 def test_small_advantages_of_a_credit_function_without_a_mean_are_no_rounding(model_path: str, tmp_path: Path) -> None:
@@ -225,13 +229,14 @@ def test_small_advantages_of_a_credit_function_without_a_mean_are_no_rounding(mo
 
     trainer = made(MultiAgentGRPOTrainer, OneShot, model_path, tmp_path, {"credit": slight})
     (policy,) = trainer.routing.trained
-    assert trainer._left_out(policy, [paid(1, 1)], [0.005, 0.005]) == set()
+    assert trainer.builder.rows_without_gradient(policy, [paid(1, 1)], [0.005, 0.005]) == set()
 
 
 def test_the_kl_term_is_the_policys_own(model_path: str, tmp_path: Path) -> None:
     policies = {"opener": Policy(adapter="opener", beta=0.1), "closer": Policy(adapter="closer")}
     trainer = made(MultiAgentGRPOTrainer, Relay, model_path, tmp_path, {"policies": policies})
-    left_out = [trainer._left_out(policy, [paid(1, 2)], [0.0, 1.0]) for policy in trainer.routing.trained]
+    of_policy = trainer.builder.rows_without_gradient
+    left_out = [of_policy(policy, [paid(1, 2)], [0.0, 1.0]) for policy in trainer.routing.trained]
     assert left_out == [set(), {0}]
 
 
@@ -277,11 +282,11 @@ def test_what_is_left_out_counts_in_every_denominator(token_mean: bool) -> None:
 def test_importance_ratios_are_logged_of_the_rows_that_go_through_the_model(
     mode: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pettingllms_trl.trainer.playing, "EngineSet", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr(pettingllms_trl.trainer.parts, "EngineSet", test_equals_trl_sampler.OurEngine)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {"optim": "sgd", "use_vllm": True, "vllm_importance_sampling_mode": mode, "max_steps": 1}
     ratios: list[torch.Tensor] = []
-    whole = AllRows._batches
+    whole = AllRows.prepare_generation
 
     def noted(self: Any, *args: Any) -> Any:
         steps = whole(self, *args)
@@ -291,7 +296,7 @@ def test_importance_ratios_are_logged_of_the_rows_that_go_through_the_model(
             ratios.append(of_odd.flatten() if of_odd.size(1) == 1 else of_odd[mask])
         return steps
 
-    monkeypatch.setattr(AllRows, "_batches", noted)
+    monkeypatch.setattr(AllRows, "prepare_generation", noted)
     found, _, expected, _ = both(OddOnly, model_path, tmp_path, **options)
     assert_alike(found, expected)
     odd = torch.cat(ratios)

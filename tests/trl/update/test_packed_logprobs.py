@@ -42,11 +42,12 @@ from transformers import (
 from trl import GRPOTrainer
 from trl.trainer.utils import add_fused_lm_head
 
-import pettingllms_trl.trainer.playing
+import pettingllms_trl.trainer.parts
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update.packed_attention import NAME, attending, configs_of
 from pettingllms_trl.update.packing import Packed, num_tokens, pack
+from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 
 
@@ -300,8 +301,9 @@ def test_models_attend_as_they_did_afterwards() -> None:
 class AllRows(MultiAgentGRPOTrainer):
     """Ours, of which also the sequences that cannot move a weight go through the model, so that they are logged."""
 
-    def _left_out(self, *_: Any) -> frozenset[int]:
-        return frozenset()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        keep_all_rows(self)
 
 
 class RowByRow(AllRows):
@@ -407,7 +409,7 @@ def test_every_loss_has_the_gradients_of_trls_own_trainer(
 def test_the_correction_of_a_samplers_log_probabilities_is_that_of_rows_read_one_by_one(
     case: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pettingllms_trl.trainer.playing, "EngineSet", test_equals_trl_sampler.OurEngine)
+    monkeypatch.setattr(pettingllms_trl.trainer.parts, "EngineSet", test_equals_trl_sampler.OurEngine)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     options = {**test_equals_trl_sampler.CASES[case], "use_vllm": True}
     runs = [of_run(each, model_path, tmp_path, options) for each in (AllRows, RowByRow)]

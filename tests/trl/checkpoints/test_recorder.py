@@ -15,8 +15,8 @@ from pettingllms_envs.cli import main
 from pettingllms_envs.episodes import files
 from pettingllms_envs.page import page
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.checkpoints.recorder import RolloutRecorder, header, rows
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
-from pettingllms_trl.trainer.recorder import RolloutRecorder, header, rows
 from third_party import Relay
 
 

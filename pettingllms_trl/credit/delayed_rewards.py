@@ -6,13 +6,12 @@ metadata = {"name": "my_game_v0", "delayed_roles": ["adviser"]}
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pettingzoo import AECEnv
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import Credit, judges_own_step_alone, name_of
-from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.records import role_of
 
 
@@ -44,7 +43,7 @@ def delayed_agents(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
 
 def check_delayed_roles(
     envs: Mapping[str, Sequence[AECEnv]],
-    routing: Routing,
+    trained: Collection[str],
     credit: Credit,
     args: MultiAgentGRPOConfig,
     *,
@@ -54,7 +53,7 @@ def check_delayed_roles(
 
     Args:
         envs: One or more environments of each name.
-        routing: Which policy each agent has, and which are trained.
+        trained: Agents whose policies are trained.
         credit: As `credit.resolve` gave it.
         args: How instances are played; the main process warns.
         reward_functions: Names of the user's. They may reward a step at once, so with any nothing is said.
@@ -62,8 +61,7 @@ def check_delayed_roles(
     Raises:
         ValueError: See `delayed_agents`.
     """
-    trained = {policy.name for policy in routing.trained}
-    agents = [agent for agent in delayed_agents(envs) if routing.of_agent[agent] in trained]
+    agents = [agent for agent in delayed_agents(envs) if agent in trained]
     alone = judges_own_step_alone(credit, args.sampling)
     if agents and alone and not reward_functions and args.process_index == 0:
         warnings.warn(

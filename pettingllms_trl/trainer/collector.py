@@ -1,0 +1,275 @@
+"""`RolloutCollector`: rows of the data set to a `Generation`, the episodes of one round of training.
+
+Rows are played by the policies as they are now (`EpisodeSource`), each process playing its share of them; filters say
+which decisions are trained on, and further rows are played for what they drop. What came of it is one value.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from accelerate import Accelerator
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.credit import Filter
+from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores
+from pettingllms_trl.credit.selection import Selection, select, shifted
+from pettingllms_trl.policies.routing import Policy, Routing
+from pettingllms_trl.records import Completion, Decision, Engine, Episode, PendingDecision, Row
+from pettingllms_trl.rollout.curriculum import Curricula
+from pettingllms_trl.rollout.play import EpisodeSource, Rollout, RolloutOptions, merge
+from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
+from pettingllms_trl.trainer.dataloading import RowsPlayed
+from pettingllms_trl.trainer.distributed import on_all
+from pettingllms_trl.trainer.rollout_checks import check_groups
+from pettingllms_trl.update.assignment import share_of
+
+
+Scores = dict[int, tuple[Completion, RewardScores]]
+"""What the user's reward functions gave, by the completion's id; with the completion, so that its id stays its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """Rows that were played, by all processes together.
+
+    Args:
+        episodes: In the order of the rows.
+        scores: What the user's reward functions gave to the candidates.
+        counts: Of failures, retries and tokens, by the names of docs/metrics.md without `rollout/`.
+    """
+
+    episodes: list[Episode]
+    scores: Scores
+    counts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """The episodes of one round of training.
+
+    Args:
+        rows: All that were played, in their order.
+        played: What came of them.
+        decisions: Of the agents that learn.
+        selection: Which of the decisions are trained on.
+        learning: The policies that learn.
+    """
+
+    rows: list[Row]
+    played: Played
+    decisions: list[Decision]
+    selection: Selection
+    learning: tuple[Policy, ...]
+
+
+class RolloutCollector:
+    """See the head of this file.
+
+    Args:
+        args: The trainer's.
+        accelerator: The trainer's.
+        source: Plays rows.
+        routing: Which policy decides for which agent.
+        follow: How the conversations go on, of the agents that remember theirs.
+        sampling: What samples for a rollout of a name.
+        rewards: The user's reward functions.
+        reward_context: What they are given besides: `trainer_state`, `log_metric`.
+        filters: Which groups are trained on.
+        curricula: Levels of the rows.
+        rows_played: Place in the data.
+        rows_at: Returns a number of rows of the training data from a place on.
+    """
+
+    def __init__(
+        self,
+        args: MultiAgentGRPOConfig,
+        accelerator: Accelerator,
+        *,
+        source: EpisodeSource,
+        routing: Routing,
+        follow: Mapping[str, Follow | None],
+        sampling: Callable[[str], AbstractContextManager[Engine]],
+        rewards: RewardFunctions,
+        reward_context: Callable[[], Mapping[str, Any]],
+        filters: Sequence[Filter],
+        curricula: Curricula,
+        rows_played: RowsPlayed,
+        rows_at: Callable[[int, int], list[Row]],
+    ) -> None:
+        self._args, self._accelerator, self.source, self._routing = args, accelerator, source, routing
+        self._follow, self._sampling = dict(follow), sampling
+        self._rewards, self._reward_context, self.filters = rewards, reward_context, filters
+        self.curricula, self.rows_played, self._rows_at = curricula, rows_played, rows_at
+        self._options = RolloutOptions(
+            sampling=args.sampling,
+            num_candidates=args.num_generations,
+            num_continuations=args.num_continuations,
+            default_env_seed=args.seed,
+            max_envs=args.max_envs,
+            max_turns=args.max_turns,
+            num_threads=args.num_threads,
+            env_timeout=args.env_timeout,
+            crash_reward=args.crash_reward,
+        )
+
+    @property
+    def rows_per_generation(self) -> int:
+        """Rows that a generation plays, without further ones for what filters drop."""
+        assert self._args.generation_batch_size is not None
+        return self._args.generation_batch_size // self._args.num_generations
+
+    def collect(self, rows: Sequence[Row], *, name: str, learning: tuple[Policy, ...]) -> Generation:
+        """Play a generation's rows, and further ones for what the filters drop.
+
+        Args:
+            rows: Instances. With `max_resamples` the data loader's rows only count the steps, and the rows are taken
+                from the data set by their place.
+            name: Of the generation; seeds the breaking of ties.
+            learning: The policies that learn from it.
+        """
+        names = {policy.name for policy in learning}
+        partners = {agent for agent, policy in self._routing.of_agent.items() if policy not in names}
+        if self._args.max_resamples:
+            rows = self._next_rows(self.rows_per_generation)
+        else:
+            self.rows_played.next(self.rows_per_generation)
+        episodes: list[Episode] = []
+        played: list[Row] = []
+        scores: Scores = {}
+        counts: dict[str, float] = {}
+        decisions: list[Decision] = []
+        selection: Selection | None = None
+        for batch in range(1 + self._args.max_resamples):
+            if selection is not None:
+                rows = self._next_rows(selection.num_more)
+            of_batch = f"{name}+{batch}" if batch else name
+            rows = self.curricula.assign(rows, f"{self._args.seed}/{of_batch}")
+            more = self.play_rows(rows, self._options, name=of_batch, partners=partners)
+            episodes += shifted(more.episodes, len(played))
+            played += rows
+            scores |= more.scores
+            counts = {count: counts.get(count, 0) + number for count, number in more.counts.items()}
+            decisions = [d for episode in episodes for d in episode.decisions if d.agent not in partners]
+            selection = select(
+                decisions,
+                self.filters,
+                num_played=len(played),
+                num_wanted=self.rows_per_generation,
+                resample=self._args.max_resamples > 0,
+            )
+            if not selection.num_more:
+                break
+        assert selection is not None
+        self.curricula.advance(played, episodes)
+        if self._args.check_groups:
+            width = self._options.num_candidates if self._options.sampling == "tree" else 1
+            check_groups(episodes, num_candidates=width, partners=partners)
+            check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
+        return Generation(
+            rows=played,
+            played=Played(episodes=episodes, scores=scores, counts=counts),
+            decisions=decisions,
+            selection=selection,
+            learning=learning,
+        )
+
+    def play(
+        self, rows: Sequence[Row], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
+    ) -> Played:
+        """Play each row `num_episodes` times. See [`MultiAgentGRPOTrainer.play`]."""
+        options = replace(
+            self._options,
+            sampling="parallel",
+            num_candidates=num_episodes,
+            num_continuations=0,
+            max_envs=max_envs or self._args.max_envs,
+        )
+        return self.play_rows(rows, options, name=name, partners=self._routing.partners)
+
+    def play_rows(
+        self, rows: Sequence[Row], options: RolloutOptions, *, name: str, partners: Collection[str] = ()
+    ) -> Played:
+        """Play rows, of which this process plays its share.
+
+        Args:
+            rows: Of all processes.
+            options: How they are played.
+            name: Of the rollout.
+            partners: Agents who do not learn, whose prompts are answered once.
+        """
+        seed = f"{self._args.seed}/{name}"
+        own = share_of(len(rows), self._accelerator.num_processes, self._accelerator.process_index)
+        scores: Scores = {}
+
+        def judge(choice: PendingDecision) -> list[Mapping[str, float]]:
+            given = self._rewards.score(choice, **self._reward_context())
+            for completion, score in zip(choice.completions, given, strict=True):
+                scores[id(completion)] = (completion, score)
+            return [score.parts for score in given]
+
+        def play_own(engine: Engine) -> tuple[Rollout, list[RewardScores | None]]:
+            rollout = self.source.play(
+                rows,
+                engine,
+                options,
+                seed=seed,
+                only=own,
+                judge=judge if self._rewards else None,
+                partners=partners,
+            )
+            found = [scores.get(id(completion)) for completion in _completions(rollout)]
+            return rollout, [None if each is None else each[1] for each in found]
+
+        with self._sampling(seed) as engine:
+            parts = on_all(lambda: play_own(engine))
+        for part, of_part in parts:  # what other processes have played has come as copies
+            for completion, score in zip(_completions(part), of_part, strict=True):
+                if score is not None:
+                    scores[id(completion)] = (completion, score)
+        rollout = merge([part for part, _ in parts], num_rows=len(rows))
+        if self._accelerator.is_main_process:
+            self._warn_of(rollout)
+        return Played(episodes=rollout.episodes, scores=scores, counts=self._counts_of(rollout))
+
+    def _counts_of(self, rollout: Rollout) -> dict[str, float]:
+        counts: dict[str, float] = {
+            "dropped": len(rollout.dropped),
+            "retried": rollout.retried,
+            "sampled_tokens": rollout.num_sampled_tokens,
+        }
+        if self._args.env_timeout is not None:
+            counts["timed_out"] = rollout.timed_out
+        if self._args.crash_reward is not None:
+            counts["crashed_replies"] = len(rollout.crashed)
+        if self._follow:
+            counts["conversations_begun_anew"] = num_restarted(rollout.episodes, list(self._follow))
+        return counts
+
+    def _warn_of(self, rollout: Rollout) -> None:
+        charged = self._args.crash_reward is not None
+        for reason in rollout.dropped.values():
+            warnings.warn(
+                f"an instance was dropped, its environment having failed three times: {reason}"
+                + ("" if charged else ". If a reply caused it, such as an illegal move, set crash_reward"),
+                stacklevel=2,
+            )
+        if rollout.crashed:
+            warnings.warn(
+                f"{len(rollout.crashed)} replies crashed their environments and were given crash_reward="
+                f"{self._args.crash_reward}. The first: {rollout.crashed[0]}",
+                stacklevel=2,
+            )
+
+    def _next_rows(self, number: int) -> list[Row]:
+        """The next rows of the training data, in the data loader's order, on into its next epochs."""
+        return self._rows_at(self.rows_played.next(number), number)
+
+
+def _completions(rollout: Rollout) -> Iterator[Completion]:
+    """All that was sampled, the replies of agents that do not learn included."""
+    return (c.completion for episode in rollout.episodes for d in episode.decisions for c in d.candidates)

@@ -1,0 +1,274 @@
+"""`GenerationReporter`: what a run says of each generation: metrics, warnings, and the log of rollouts.
+
+It returns metrics by name; the trainer hands them to TRL's log.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pettingzoo import AECEnv
+from trl.trainer.utils import nanstd
+
+from pettingllms_envs.audit import Run
+from pettingllms_trl import credit as credits
+from pettingllms_trl.checkpoints import recorder
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.credit import Advantages
+from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_constant_rewards
+from pettingllms_trl.credit.selection import metrics_of
+from pettingllms_trl.policies.team import Team
+from pettingllms_trl.records import Decision, Episode, role_of
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
+from pettingllms_trl.trainer.collector import Generation, Played, RolloutCollector
+from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
+from pettingllms_trl.trainer.rollout_checks import RolloutAudit
+
+
+Metrics = dict[str, list[float]]
+"""Values by metric, to be averaged over those of other generations."""
+
+
+class GenerationReporter:
+    """See the head of this file.
+
+    Args:
+        args: The trainer's.
+        team: The policies.
+        envs: An environment or more of each name.
+        credit: The scheme.
+        collector: That makes the generations.
+        monitor: Warns of agents that cannot learn.
+        environment: Name of what is played.
+        temperature: Of sampling.
+        reward_names: Of the user's reward functions.
+        is_main: Whether this process warns and writes.
+    """
+
+    def __init__(
+        self,
+        args: MultiAgentGRPOConfig,
+        team: Team,
+        envs: Mapping[str, Sequence[AECEnv]],
+        *,
+        credit: credits.Credit,
+        collector: RolloutCollector,
+        monitor: LearningMonitor,
+        environment: str,
+        temperature: float,
+        reward_names: Sequence[str],
+        is_main: bool,
+    ) -> None:
+        self._args, self._team, self._envs = args, team, envs
+        self._credit, self._collector, self._monitor = credit, collector, monitor
+        self._environment, self._temperature = environment, temperature
+        self._reward_names, self._is_main = tuple(reward_names), is_main
+        self._recorder = self._make_recorder() if args.log_rollouts and is_main else None
+        self._audit = None if args.audit is None else self._make_audit()
+
+    # ---- Each generation --------------------------------------------------------------------------------------------
+
+    def observe(self, generation: Generation, advantages: Advantages, *, step: int) -> None:
+        """Warn where a generation shows that an agent cannot learn or that groups are broken; write its rollouts.
+
+        Args:
+            generation: That is trained on next.
+            advantages: Of its decisions.
+            step: Optimizer steps taken before.
+        """
+        episodes = generation.played.episodes
+        found = list(self._monitor.observe(episodes, generation.decisions, advantages))
+        of_decision = dict(zip(map(id, generation.decisions), advantages, strict=True))
+        if self._audit is not None:
+            found += self._audit.observe(episodes, of_decision)
+        if self._is_main:
+            for words in found:
+                warn_above_progress_bar(f"step {step}: {words}")
+        if self._recorder is not None:
+            self._record(self._recorder, generation, of_decision, step=step + 1)
+
+    def metrics_of(self, generation: Generation, *, step: int, is_first: bool) -> Metrics:
+        """What is logged of a generation.
+
+        Args:
+            generation: That was collected.
+            step: Optimizer steps taken before.
+            is_first: Whether nothing was trained on before; then useless reward functions are warned of.
+        """
+        of_agent, learning = self._team.routing.of_agent, {policy.name for policy in generation.learning}
+        is_tree = self._args.sampling == "tree"
+        groups_of = [agent for agent, policy in of_agent.items() if policy in learning] if is_tree else []
+        metrics = self.metrics_of_episodes(generation.played, groups_of=groups_of)
+        for of, progress in self._collector.curricula.progress.items():
+            name = "curriculum/level" if of == DEFAULT_ENVIRONMENT else f"env/{of}/curriculum/level"
+            metrics[name] = [float(progress.index + 1)]
+        if self._collector.filters or self._args.max_resamples:
+            selection = metrics_of(
+                generation.selection,
+                num_played=len(generation.rows),
+                num_wanted=self._collector.rows_per_generation,
+            )
+            metrics |= {name: [value] for name, value in selection.items()}
+            if not generation.selection.kept.decisions and self._is_main:
+                warnings.warn(
+                    f"step {step}: the filters dropped every decision of the generation, so nothing is learnt from it "
+                    "and the weights stay as they are. If that goes on, look at the rewards (log_completions=True); "
+                    "choose instances neither too hard nor too easy, raise num_generations, or play more rows "
+                    "(max_resamples).",
+                    stacklevel=2,
+                )
+        if is_first and self._is_main:
+            for warning in warnings_of_constant_rewards(_scores_by_turn(generation.played).values()):
+                warnings.warn(warning, stacklevel=2)
+        return metrics
+
+    def metrics_of_episodes(self, played: Played, *, groups_of: Collection[str] = ()) -> Metrics:
+        """What is logged of episodes, of training or of an evaluation.
+
+        Args:
+            played: The episodes.
+            groups_of: Agents whose decisions have groups of candidates to learn from.
+        """
+        metrics: Metrics = {f"rollout/{count}": [number] for count, number in played.counts.items()}
+        metrics |= of_episodes(played.episodes, groups_of=groups_of)
+        found = [
+            played.scores.get(id(c.completion)) for e in played.episodes for d in e.decisions for c in d.candidates
+        ]
+        for name in self._reward_names:
+            given = torch.tensor([scored[1].rewards[name] for scored in found if scored is not None])
+            metrics[f"rewards/{name}/mean"] = [torch.nanmean(given).item()]
+            metrics[f"rewards/{name}/std"] = [nanstd(given).item()]
+        return metrics
+
+    def table_of(self, decisions: Sequence[Decision], played: Played) -> dict[str, list[Any]]:
+        """What the user's reward functions gave and wrote, for the completions table: the same columns for all
+        policies, whose rows follow one another in it."""
+        written = dict.fromkeys(name for _, scores in played.scores.values() for name in scores.columns)
+        found = [played.scores.get(id(c.completion)) for d in decisions for c in d.candidates]
+        scored = [None if each is None else each[1] for each in found]
+        return {
+            **{name: [each and each.rewards[name] for each in scored] for name in self._reward_names},
+            **{name: [each and each.columns.get(name) for each in scored] for name in written},
+        }
+
+    # ---- The log of rollouts, and the audit -------------------------------------------------------------------------
+
+    def _record(
+        self,
+        log: recorder.RolloutRecorder,
+        generation: Generation,
+        advantages: Mapping[int, Sequence[float]],
+        *,
+        step: int,
+    ) -> None:
+        """Write a generation's episodes to the log of rollouts."""
+        names = {name: str(pool[0].metadata.get("name", name)) for name, pool in self._envs.items()}
+        profile = self._team.profiles[self._team.active]
+        made = recorder.rows(
+            generation.played.episodes,
+            advantages,
+            generation.rows,
+            environments={**names, "": next(iter(names.values()))},
+            policies=self._team.routing.of_agent,
+            ends={*profile.eos_token_ids, profile.tokenizer.pad_token_id},
+            step=step,
+            first=self._collector.rows_played.number - len(generation.rows),
+        )
+        log.write(made, step)
+
+    def _make_recorder(self) -> recorder.RolloutRecorder:
+        """Training rollouts are written by one process, for each knows all episodes."""
+        args, of_agent = self._args, self._team.routing.of_agent
+        config = {
+            "agents": {agent: {"policy": policy} for agent, policy in of_agent.items()},
+            "model": str(getattr(self._team.model.config, "_name_or_path", "")),
+            "sampling": args.sampling,
+            "num_generations": args.num_generations,
+            "temperature": self._temperature,
+            "credit": {"name": credits.name_of(self._credit), **self._about_credit()},
+            "learning_rate": args.learning_rate,
+            "loss_type": args.loss_type,
+            "seed": args.seed,
+        }
+        metadata = {name: pool[0].metadata for name, pool in self._envs.items()}
+        about = recorder.header(self._environment, metadata, {agent: role_of(agent) for agent in of_agent}, config)
+        return recorder.RolloutRecorder(Path(args.output_dir) / "rollouts", about)
+
+    def _make_audit(self) -> RolloutAudit:
+        about = self._about_credit()
+        run = Run(
+            kind="rollouts",
+            is_tree=self._args.sampling == "tree",
+            num_candidates=self._args.num_generations,
+            sums=about["sums_to_zero"],
+            credit=credits.name_of(self._credit),
+            policies=self._team.routing.of_agent,
+            judges_own_step=about["judges_own_step"],
+            scale=about["scale"],
+            temperature=self._temperature,
+        )
+        return RolloutAudit(run, raises=self._args.audit == "stop")
+
+    def _about_credit(self) -> dict[str, Any]:
+        return {
+            "sums_to_zero": credits.sums_to_zero(self._credit, self._args.sampling),
+            "judges_own_step": credits.judges_own_step_alone(self._credit, self._args.sampling),
+            "scale": credits.scale_of(self._credit),
+        }
+
+
+def _scores_by_turn(played: Played) -> dict[tuple[str, int], list[RewardScores]]:
+    """What the reward functions gave to the candidates of each agent at each turn."""
+    scores: dict[tuple[str, int], list[RewardScores]] = {}
+    for decision in (d for episode in played.episodes for d in episode.decisions):
+        for candidate in decision.candidates:
+            found = played.scores.get(id(candidate.completion))
+            if found is not None:
+                scores.setdefault((decision.agent, decision.turn), []).append(found[1])
+    return scores
+
+
+def of_episodes(episodes: Sequence[Episode], *, groups_of: Collection[str]) -> dict[str, list[float]]:
+    """Values by metric, each to be averaged over those of other generations; of several environments in one run also
+    those of each, as `env/<name>/<metric>`.
+
+    Args:
+        episodes: Of one generation or evaluation; at least one decision.
+        groups_of: Agents the candidates of whose decisions are a group, so that one whose rewards are all equal
+            teaches nothing.
+    """
+    metrics = _of_all(episodes, groups_of)
+    for name in dict.fromkeys(episode.environment for episode in episodes if episode.environment):
+        own = [episode for episode in episodes if episode.environment == name]
+        metrics |= {f"env/{name}/{metric}": values for metric, values in _of_all(own, groups_of).items()}
+    return metrics
+
+
+def _of_all(episodes: Sequence[Episode], groups_of: Collection[str]) -> dict[str, list[float]]:
+    metrics: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        metrics["rollout/decisions"].append(len(episode.decisions))
+        for name, value in episode.outcome.items():
+            if isinstance(value, int | float):  # a bool counts as 0 or 1: success -> success rate
+                metrics[f"outcome/{name}"].append(float(value))
+        for agent, value in episode.returns.items():
+            metrics[f"agent/{agent}/return"].append(value)
+    decisions = [decision for episode in episodes for decision in episode.decisions]
+    sampled = [len(candidate.completion.ids) for decision in decisions for candidate in decision.candidates]
+    metrics["rollout/completion_tokens"].append(sum(sampled))
+    for agent in dict.fromkeys(decision.agent for decision in decisions):
+        own = [decision.candidates for decision in decisions if decision.agent == agent]
+        candidates = [candidate for group in own for candidate in group]
+        metrics[f"agent/{agent}/reward"].append(sum(candidate.reward for candidate in candidates) / len(candidates))
+        for part in dict.fromkeys(name for candidate in candidates for name in candidate.parts):
+            mean = sum(candidate.parts.get(part, 0.0) for candidate in candidates) / len(candidates)
+            metrics[f"agent/{agent}/rewards/{part}"].append(mean)
+        if agent in groups_of:
+            flat = sum(len({candidate.reward for candidate in group}) == 1 for group in own)
+            metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(own))
+    return metrics

@@ -1,0 +1,197 @@
+"""`Setup`: the arguments of `MultiAgentGRPOTrainer`, validated before any model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from datasets import Dataset
+from pettingzoo import AECEnv
+
+from pettingllms_trl import credit as credits
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.credit.delayed_rewards import check_delayed_roles
+from pettingllms_trl.credit.reward_functions import RewardFunctions
+from pettingllms_trl.credit.reward_weights import weigher
+from pettingllms_trl.credit.selection import check_resampling
+from pettingllms_trl.engines.factory import check_served
+from pettingllms_trl.policies.profiles import check_chat_template
+from pettingllms_trl.policies.routing import Routing, route
+from pettingllms_trl.policies.schedule import Alternate, Schedule, check_windows, learners
+from pettingllms_trl.rollout.branch_probe import Branching
+from pettingllms_trl.rollout.branching import RewardWeigher
+from pettingllms_trl.rollout.curriculum import Curricula, by_environment
+from pettingllms_trl.rollout.env_checks import agents_of, check_envs, check_levels, check_openings, env_makers
+from pettingllms_trl.rollout.env_pool import MakeEnv
+from pettingllms_trl.rollout.prompts import agents_with_history
+from pettingllms_trl.trainer.dataloading import check_num_rows
+from pettingllms_trl.trainer.distributed import check_processes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What is trained, on what, and how.
+
+    Args:
+        args: The configuration.
+        make_env: Makes an environment, or one of each name.
+        envs: One environment or more of each name, made and tried.
+        routing: Which policy decides for which agent.
+        schedule: Which policies learn when; `None`: always all.
+        credit: Decisions to advantages.
+        filters: Which groups are trained on.
+        curricula: Levels of instances.
+        rewards: The user's reward functions.
+        weigh: Rewards of a step weighed as the configuration says.
+        dataset: That is trained on, or one row that stands for it where nothing is trained.
+        trains: Whether there is a data set to train on.
+    """
+
+    args: MultiAgentGRPOConfig
+    make_env: MakeEnv | Mapping[str, MakeEnv]
+    envs: Mapping[str, list[AECEnv]]
+    routing: Routing
+    schedule: Schedule | None
+    credit: credits.Credit
+    filters: Sequence[credits.Filter]
+    curricula: Curricula
+    rewards: RewardFunctions
+    weigh: RewardWeigher | None
+    dataset: Any
+    trains: bool
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        model: Any,
+        env: Any,
+        args: Any,
+        train_dataset: Any,
+        eval_dataset: Any,
+        processing_class: Any,
+        reward_funcs: Any,
+        reward_processing_classes: Any,
+        policies: Any,
+        credit: Any,
+        filters: Any,
+        curriculum: Any,
+        schedule: Any,
+    ) -> Setup:
+        """Validate the arguments of [`MultiAgentGRPOTrainer`].
+
+        Raises:
+            ValueError, TypeError: As `MultiAgentGRPOTrainer` does.
+        """
+        make_env = env_makers(env)
+        args = _config(args)
+        envs = check_envs(
+            make_env,
+            args.seed,
+            [train_dataset, *(eval_dataset.values() if isinstance(eval_dataset, dict) else [eval_dataset])],
+            Branching.of(
+                sampling=args.sampling,
+                num_continuations=args.num_continuations,
+                crash_reward=args.crash_reward,
+                trains=train_dataset is not None,
+            ),
+        )
+        routing = route(policies, agents_of(envs), model=model, tokenizer=processing_class)
+        schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
+        sampled = {
+            "sampling": args.sampling,
+            "num_candidates": args.num_generations,
+            "num_continuations": args.num_continuations,
+        }
+        scheme = credits.resolve(credit, scale=args.scale_rewards, **sampled)
+        group_filters = credits.resolve_filters(filters, **sampled)
+        check_resampling(args, group_filters, train_dataset)
+        curricula = Curricula(by_environment(curriculum, envs))
+        for name, each in curricula.curricula.items():
+            check_levels(envs[name][0], each)
+        check_openings(envs, agents_with_history(args.history, agents_of(envs)))
+        rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
+        learning = set(routing.of_agent) - set(routing.partners)
+        check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)
+        probes = [pool[0] for pool in envs.values()]
+        weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=rewards.names)
+        if processing_class is not None:
+            check_chat_template(processing_class)
+        if train_dataset is not None and not routing.trained:
+            raise ValueError(
+                "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
+                "trainable=True."
+            )
+        check_num_rows(train_dataset, args)
+        check_served(routing, args)
+        check_processes(routing, args, takes_turns=schedule is not None)
+        return cls(
+            args=args,
+            make_env=make_env,
+            envs=envs,
+            routing=routing,
+            schedule=schedule,
+            credit=scheme,
+            filters=group_filters,
+            curricula=curricula,
+            rewards=rewards,
+            weigh=weigh,
+            dataset=Dataset.from_dict({"seed": [args.seed]}) if train_dataset is None else train_dataset,
+            trains=train_dataset is not None,
+        )
+
+    @property
+    def environment(self) -> str:
+        """The names of the environments, as they call themselves."""
+        probes = [pool[0] for pool in self.envs.values()]
+        return ", ".join(str(env.metadata.get("name", type(env.unwrapped).__name__)) for env in probes)
+
+
+REPLACED = {
+    "rollout_func": "the environment says what follows a reply: write it as a PettingZoo AECEnv, and give env=",
+    "environment_factory": "environments are PettingZoo's AECEnv: give env=",
+    "tools": "a tool is an agent or a part of the environment: let the environment's step() answer a call",
+}
+"""Arguments of `GRPOTrainer` that this trainer does not take, and what to use instead."""
+
+
+def check_unsupported(given: Mapping[str, Any]) -> None:
+    """Raise `TypeError` for arguments that the constructor does not have."""
+    for name in given:
+        what = REPLACED.get(
+            name, "the parameters of MultiAgentGRPOTrainer are in docs/reference/trainer.md. Leave it out"
+        )
+        raise TypeError(f"MultiAgentGRPOTrainer has no argument {name!r}; {what}.")
+
+
+def _config(args: Any) -> MultiAgentGRPOConfig:
+    """The configuration, by default one that writes to a folder of this name."""
+    if args is None:
+        return MultiAgentGRPOConfig("multi-agent-grpo")
+    if not isinstance(args, MultiAgentGRPOConfig):
+        raise TypeError(
+            f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all that "
+            "GRPOConfig does."
+        )
+    return args
+
+
+def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Sequence[str]) -> Schedule | None:
+    """The user's schedule, tried once, or the one that `args` say."""
+    if args.alternate_every is not None:
+        if given is not None:
+            raise ValueError(
+                f"alternate_every is {args.alternate_every} and there is a schedule; expected one of them. Leave one "
+                "out."
+            )
+        if len(trained) < 2:
+            raise ValueError(
+                f"alternate_every is {args.alternate_every}, but the policies that are trained are "
+                f"{', '.join(trained) or 'none'}; expected two that take turns. Leave it out, or set policies='lora'."
+            )
+        given = Alternate(trained, args.alternate_every)
+    if given is not None:
+        check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
+        learners(given, 0, trained)
+    return given

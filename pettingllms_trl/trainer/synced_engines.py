@@ -1,0 +1,129 @@
+"""`SyncedEngines`: the engines of a run, which sample every rollout with the weights that the trainer holds now.
+
+A version counts every change of the trainer's weights. Before a rollout each engine is given what changed since it was
+last given weights, and the canary compares its log-probabilities with the trainer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.engines.canary import LARGEST_AT_START, Array, Canary, Own
+from pettingllms_trl.engines.factory import EngineSet
+from pettingllms_trl.engines.versions import WeightsVersion
+from pettingllms_trl.policies.codecs import PolicyCodec
+from pettingllms_trl.policies.team import Team
+from pettingllms_trl.records import Engine
+from pettingllms_trl.trainer.distributed import gathered
+
+
+class SyncedEngines:
+    """See the head of this file.
+
+    Args:
+        args: The trainer's.
+        team: The policies.
+        engines: That sample for them.
+        codecs: Of each policy with weights here.
+        accelerator: The trainer's.
+        wrapped: The trainer's model, as accelerate prepared it for training.
+        activate: Makes a policy active.
+    """
+
+    def __init__(
+        self,
+        args: MultiAgentGRPOConfig,
+        team: Team,
+        engines: EngineSet,
+        codecs: Mapping[str, PolicyCodec],
+        accelerator: Accelerator,
+        *,
+        wrapped: Callable[[], Any],
+        activate: Callable[[str], None],
+    ) -> None:
+        self._args, self._team, self._accelerator = args, team, accelerator
+        self._wrapped, self._activate = wrapped, activate
+        self.engine_set = engines
+        self.version = WeightsVersion()
+        """Of the weights that the trainer holds."""
+        self.canary = self._make_canary(codecs)
+
+    @contextmanager
+    def rollout(self, seed: str, *, step: int, report: Callable[[str, float], None]) -> Iterator[Engine]:
+        """The engine that samples for a rollout, with the current weights.
+
+        Args:
+            seed: Names the rollout.
+            step: The optimizer step, for warnings.
+            report: Takes metrics.
+        """
+        self.sync()
+        whole = nullcontext() if self._args.use_vllm else gathered(self._wrapped(), self._accelerator)
+        with whole, self.engine_set.engine.rollout(seed):
+            if self.canary is not None:
+                for name, difference in self.canary.check(self.version, step).items():
+                    report(f"canary/{name}/difference", difference)
+            yield self.engine_set.engine
+
+    def sync(self) -> None:
+        """Give the engines the weights that have changed since they were last given any."""
+        self.engine_set.renew(self._team.model, self.version)
+
+    def after_step(self) -> None:
+        """An optimizer step was taken."""
+        self.version = self.version.after_step()
+
+    def after_load(self) -> None:
+        """A checkpoint was loaded."""
+        self.version = self.version.after_load()
+
+    def after_change_by_hand(self) -> None:
+        """Any weights may have changed."""
+        self.version = self.version.after_change_by_hand()
+
+    def _make_canary(self, codecs: Mapping[str, PolicyCodec]) -> Canary | None:
+        args = self._args
+        if not args.use_vllm or args.canary is None:
+            return None
+        is_exact = args.vllm_mode == "colocate" and not (args.bf16 or args.fp16 or args.vllm_server_urls)
+        return Canary(
+            self.engine_set,
+            self._team.policies,
+            tokenize=lambda name, text: codecs[name].encode([[{"role": "user", "content": text}]])[0],
+            score=self.own_logprobs,
+            action=args.canary,
+            every=args.canary_steps,
+            largest_at_start=LARGEST_AT_START["float32" if is_exact else "other"],
+        )
+
+    @torch.no_grad()
+    def own_logprobs(self, name: str, ids: Sequence[int]) -> Own:
+        """A policy's log-probabilities of a text by the weights that the trainer holds, at temperature 1."""
+        team, args = self._team, self._args
+        policy, model = team.policies[name], team.model
+        tokens = torch.tensor([ids], device=self._accelerator.device)
+        inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+        with team.in_eval_mode(), nullcontext() if policy.is_trained else team.as_frozen(policy):
+            self._activate(name)
+            with self._accelerator.autocast():
+                working = _scores(model(**inputs).logits, tokens)
+            if any(p.dtype != torch.float32 for p in team.weights_of(name).parameters()):
+                return Own(working, None)
+            if not (args.bf16 or args.fp16):
+                return Own(working, working)
+            # accelerate puts autocasting into `forward`, and keeps the one without.
+            forward = model.__dict__.get("_original_forward", model)
+            return Own(working, _scores(forward(**inputs).logits, tokens))
+
+
+def _scores(logits: torch.Tensor, tokens: torch.Tensor) -> Array:
+    """(1, T + 1, V) logits and (1, T + 1) token ids to (T,) log-probabilities of all tokens but the first."""
+    logprobs = logits[0, :-1].float().log_softmax(-1).gather(-1, tokens[0, 1:, None])
+    scores: Array = logprobs[:, 0].double().cpu().numpy()
+    return scores

@@ -1,0 +1,379 @@
+"""`BatchBuilder`: decisions and their advantages to the forward passes of a generation's micro-steps.
+
+Each policy's sequences become TRL's batch (`RowScorer.score_rows`: padding, masks, old and reference
+log-probabilities), with the credit's advantages in the place of TRL's. The batch is split into micro-steps, those into
+forward passes of bounded size, and with several processes each takes a part of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+from trl.trainer.utils import shuffle_sequence_dict
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.policies.team import Team
+from pettingllms_trl.records import Completion, Decision
+from pettingllms_trl.update.assignment import Assignment, assign, values_of
+from pettingllms_trl.update.micro_batches import Batch, ShardInfo, select_rows, split, tokens
+from pettingllms_trl.update.packed_logprobs import PackedScorer
+from pettingllms_trl.update.step_guard import provenance
+from pettingllms_trl.update.token_budget import Size, assign_by_tokens
+
+
+NO_ADVANTAGE = 1e-10
+"""Largest size of an advantage that counts as 0."""
+LARGEST_ROUNDING = 1e-2
+"""The same in a group whose rewards are equal: in single precision, which is TRL's, equal rewards less their mean may
+leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose baseline is the mean of siblings."""
+
+Row = dict[str, Any]
+"""A sequence as TRL's pipeline takes it: `prompt`, `prompt_ids`, `completion`, `reward`, and whether it `counts`."""
+Columns = Mapping[str, Sequence[Any]]
+
+
+class RowScorer(Protocol):
+    """Turns sequences of one policy into TRL's batch, and logs them as TRL does."""
+
+    def score_rows(
+        self,
+        policy: str,
+        rows: Sequence[Row],
+        *,
+        table: Columns,
+        columns: Mapping[str, torch.Tensor],
+        group_size: int,
+        chunks: Sequence[Sequence[int]] | None = None,
+    ) -> Batch:
+        """TRL's batch of the rows, with further tensors.
+
+        Args:
+            policy: That the sequences are of.
+            rows: The sequences.
+            table: Further columns of the completions table, a value per row.
+            columns: Further tensors of the batch, their first dimension rows.
+            group_size: Consecutive rows that TRL's metrics take for a group.
+            chunks: Rows whose log-probabilities are computed together, where prompts are shared. Those of rows that
+                are in none are NaN. `None`: as TRL does.
+        """
+        ...
+
+    def correct_for_padding(self, rows: Sequence[Row], assignment: Assignment, *, group_size: int) -> None:
+        """Log the rows in their own order and without padding rows, after they were scored by several processes."""
+        ...
+
+    def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
+        """Log the credit's advantages in the place of those that TRL computed for the rows scored last."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatches:
+    """The passes of a generation.
+
+    Args:
+        steps: For each micro-step its forward passes, each with its `policy`.
+        num_rows: Sequences of all policies.
+        num_left_out: Of these, how many go through no forward pass.
+    """
+
+    steps: list[list[Batch]]
+    num_rows: int
+    num_left_out: int
+
+
+class BatchBuilder:
+    """See the head of this file.
+
+    Args:
+        args: The trainer's.
+        team: The policies.
+        scorer: Which policies' prompts are shared.
+        accelerator: The trainer's.
+        rows: Scores and logs sequences.
+        has_group_means: The credit's baseline is the mean of a decision's candidates.
+    """
+
+    def __init__(
+        self,
+        args: MultiAgentGRPOConfig,
+        team: Team,
+        scorer: PackedScorer,
+        accelerator: Accelerator,
+        *,
+        rows: RowScorer,
+        has_group_means: bool,
+    ) -> None:
+        self._args, self._team, self._scorer, self._accelerator = args, team, scorer, accelerator
+        self._rows, self._has_group_means = rows, has_group_means
+
+    def build(
+        self,
+        decisions: Sequence[Decision],
+        advantages: Sequence[Sequence[float]],
+        *,
+        learning: Collection[Policy],
+        table: Callable[[Sequence[Decision]], Columns],
+    ) -> MicroBatches:
+        """
+        Args:
+            decisions: That are trained on.
+            advantages: Of each decision's candidates.
+            learning: The policies that learn from this generation.
+            table: The user's columns of the completions table, of some of the decisions.
+        """
+        of_agent = self._team.routing.of_agent
+        steps: list[list[Batch]] = [[] for _ in range(self._num_steps)]
+        num_rows = num_left_out = 0
+        for policy in learning:
+            own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
+            if not own:
+                continue
+            of_policy, flat = [decisions[i] for i in own], [value for i in own for value in advantages[i]]
+            left_out = self.rows_without_gradient(policy, of_policy, flat)
+            num_rows, num_left_out = num_rows + len(flat), num_left_out + len(left_out)
+            passes = self._passes_of(policy, of_policy, flat, left_out, table(of_policy))
+            for step, more in zip(steps, passes, strict=True):
+                step.extend({**piece, "policy": policy.name} for piece in more)
+        return MicroBatches(steps, num_rows, num_left_out)
+
+    def rows_without_gradient(
+        self, policy: Policy, decisions: Sequence[Decision], advantages: Sequence[float]
+    ) -> frozenset[int]:
+        """The rows that cannot move a weight, and so need not go through the model, where prompts are shared.
+
+        In all of TRL's losses a row without an advantage has a gradient of zero, unless there is a term beside the
+        advantage (a KL divergence, an entropy bonus, a router's loss), or its entropies decide which tokens of other
+        rows are trained on.
+
+        Args:
+            policy: That the rows are of.
+            decisions: Of the policy.
+            advantages: Of all their candidates, one after another.
+        """
+        if (
+            not self._scorer.is_packable(policy.name)
+            or self._team.profiles[policy.name].beta != 0.0
+            or self._team.profiles[policy.name].aux_loss_enabled
+            or self._args.entropy_coef != 0.0
+            or self._args.use_adaptive_entropy
+            or self._args.top_entropy_quantile < 1.0
+        ):
+            return frozenset()
+        left_out: set[int] = set()
+        first = 0
+        for decision in decisions:
+            group = range(first, first + len(decision.candidates))
+            first = group.stop
+            is_flat = self._has_group_means and _is_flat(decision, [advantages[row] for row in group])
+            most = LARGEST_ROUNDING if is_flat else NO_ADVANTAGE
+            left_out.update(row for row in group if abs(advantages[row]) <= most)
+        return frozenset(left_out)
+
+    def _passes_of(
+        self,
+        policy: Policy,
+        decisions: Sequence[Decision],
+        advantages: Sequence[float],
+        left_out: Collection[int],
+        table: Columns,
+    ) -> list[list[Batch]]:
+        """One policy's passes of each micro-step; with several processes, this process's part of them.
+
+        Args:
+            policy: That the decisions are of.
+            decisions: At least one.
+            advantages: Of all their candidates.
+            left_out: The rows (candidates) that go through no forward pass.
+            table: The user's columns of the completions table.
+        """
+        rows = [
+            {
+                "prompt": decision.prompt,
+                "prompt_ids": list(decision.prompt_ids),
+                "completion": candidate.completion,
+                "reward": candidate.reward,
+                "counts": True,
+            }
+            for decision in decisions
+            for candidate in decision.candidates
+        ]
+        columns = {
+            **provenance(decisions, list(self._team.routing.of_agent)),
+            "advantages": torch.tensor(advantages),
+        }
+        table = {**_places(decisions), **table}
+        group_size = len(decisions[0].candidates)  # a parallel episode's decision has a single one
+        by_tokens = self._assignment_by_tokens(policy, rows, left_out)
+        if self._accelerator.num_processes > 1:
+            passes = self._own_part(policy, rows, table, columns, by_tokens, group_size)
+        elif by_tokens is None:
+            batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
+            passes = self._split(shuffle_sequence_dict(batch))
+        else:
+            passes = self._by_tokens(policy, rows, table, columns, by_tokens, group_size)
+        self._rows.log_advantages(advantages, group_size=group_size)
+        return passes
+
+    def _assignment_by_tokens(
+        self, policy: Policy, rows: Sequence[Row], left_out: Collection[int]
+    ) -> Callable[..., Assignment] | None:
+        """How rows are assigned where passes are bounded by their tokens; `None`: by their rows, as TRL's.
+
+        Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
+        the longest rows would have.
+        """
+        budget, is_shared = self._args.max_tokens_per_microbatch, self._scorer.is_packable(policy.name)
+        if budget is None and not is_shared:
+            return None
+        of_rows = [(row["prompt_ids"], row["completion"].ids) for row in rows]
+        if budget is None:
+            longest = max(len(ids) for ids, _ in of_rows) + max(len(ids) for _, ids in of_rows)
+            budget = self._args.per_device_train_batch_size * longest
+        sizes = [Size(tuple(prompt), len(prompt), len(completion)) for prompt, completion in of_rows]
+        return partial(assign_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
+
+    def _by_tokens(
+        self,
+        policy: Policy,
+        rows: Sequence[Row],
+        table: Columns,
+        columns: Mapping[str, torch.Tensor],
+        by_tokens: Callable[..., Assignment],
+        group_size: int,
+    ) -> list[list[Batch]]:
+        """All rows, in passes bounded by their tokens."""
+        together = by_tokens(range(len(rows)), num_steps=1)
+        chunks = _chunks(together.rows_of(0), together)
+        batch = self._rows.score_rows(
+            policy.name, rows, table=table, columns=columns, group_size=group_size, chunks=chunks
+        )
+        order = _shuffled(len(rows))
+        dealt = by_tokens(order, num_steps=self._num_steps, num_updates=self._num_updates)
+        batch = select_rows(batch, torch.tensor(dealt.rows_of(0), device=self._accelerator.device), trim=False)
+        here = torch.split(torch.arange(len(rows)), list(dealt.num_here))
+        num_tokens = [tokens(batch, part) for part in here]
+        return self._split(batch, ShardInfo(1, dealt.num_here, dealt.num_rows, num_tokens, dealt.passes))
+
+    def _own_part(
+        self,
+        policy: Policy,
+        rows: Sequence[Row],
+        table: Columns,
+        columns: Mapping[str, torch.Tensor],
+        by_tokens: Callable[..., Assignment] | None,
+        group_size: int,
+    ) -> list[list[Batch]]:
+        """This process's part of the rows; metrics and tables are of all of them, as one process would have them.
+
+        The rows of a group may go to several processes, for their advantages are known already.
+        """
+        num_processes = self._accelerator.num_processes
+        order = _shuffled(len(rows))
+        if by_tokens is None:
+            dealt = assign(order, num_steps=self._num_steps, num_processes=num_processes)
+        else:
+            dealt = by_tokens(
+                order, num_steps=self._num_steps, num_updates=self._num_updates, num_processes=num_processes
+            )
+        hand = dealt.rows_of(self._accelerator.process_index)
+        own = torch.tensor([0 if row is None else row for row in hand])
+        eos = self._team.profiles[policy.name].eos_token_ids[0]
+        batch = self._rows.score_rows(
+            policy.name,
+            values_of(hand, rows, _padding_row(rows[0], eos)),
+            table={name: values_of(hand, values, None) for name, values in table.items()},
+            columns={name: values[own] for name, values in columns.items()},
+            group_size=1,
+            chunks=None if by_tokens is None else _chunks(range(len(hand)), dealt),
+        )
+        self._rows.correct_for_padding(rows, dealt, group_size=group_size)
+        here = torch.split(torch.arange(len(hand)), list(dealt.num_here))
+        num_tokens = torch.tensor([tokens(batch, part) for part in here], device=self._accelerator.device)
+        num_tokens = self._accelerator.reduce(num_tokens, reduction="sum")
+        batch["fills_up"] = torch.tensor([row is None for row in hand])
+        shared = ShardInfo(num_processes, dealt.num_here, dealt.num_rows, num_tokens.tolist(), dealt.passes)
+        return self._split(batch, shared)
+
+    def _split(self, batch: Batch, shared: ShardInfo | None = None) -> list[list[Batch]]:
+        return split(
+            batch,
+            num_steps=self._num_steps,
+            max_rows=self._args.per_device_train_batch_size,
+            token_mean=self._args.loss_type == "bnpo",
+            shard=shared,
+        )
+
+    @property
+    def _num_steps(self) -> int:
+        assert self._args.steps_per_generation is not None
+        return self._args.steps_per_generation
+
+    @property
+    def _num_updates(self) -> int:
+        """Optimizer steps for which a generation is passed through once."""
+        return max(self._num_steps // self._args.gradient_accumulation_steps, 1)
+
+
+def _places(decisions: Sequence[Decision]) -> dict[str, list[Any]]:
+    """Columns of the completions table that say which decision a row is of."""
+    several = any(decision.environment for decision in decisions)
+    return {
+        "agent": [d.agent for d in decisions for _ in d.candidates],
+        **({"env": [d.environment for d in decisions for _ in d.candidates]} if several else {}),
+        "instance": [d.instance for d in decisions for _ in d.candidates],
+        "episode": [d.episode for d in decisions for _ in d.candidates],
+        "turn": [d.turn for d in decisions for _ in d.candidates],
+        "chosen": [k == d.chosen for d in decisions for k in range(len(d.candidates))],
+    }
+
+
+def _shuffled(number: int) -> list[int]:
+    """The numbers below, as TRL's shuffle orders a batch's rows; on all processes as the first has drawn it.
+
+    So a seed gives the same generations whether prompts are shared or not, and optimizer steps the same rows on
+    several processes as on one.
+    """
+    order = [shuffle_sequence_dict({"row": torch.arange(number)})["row"].tolist()]
+    broadcast_object_list(order)
+    return order[0]
+
+
+def _chunks(hand: Sequence[int | None], dealt: Assignment) -> list[list[int]]:
+    """The rows of each forward pass, without padding rows and those that are in none."""
+    assert dealt.passes is not None
+    chunks, start = list[list[int]](), 0
+    for num_here, sizes in zip(dealt.num_here, dealt.passes, strict=True):
+        rows = iter(hand[start : start + num_here])
+        chunks += [[row for row in islice(rows, size) if row is not None] for size in sizes]
+        start += num_here
+    return chunks
+
+
+def _is_flat(decision: Decision, advantages: Sequence[float]) -> bool:
+    """Whether a decision's candidates have equal rewards, and the credit made no difference between them."""
+    rewards = {candidate.reward for candidate in decision.candidates}
+    return len(advantages) > 1 and len(rewards) == 1 and len(set(advantages)) == 1
+
+
+def _padding_row(row: Row, eos: int) -> Row:
+    """A short row that fills a process's share up, and counts nowhere.
+
+    Of two tokens, since TRL takes what is one column wide for values of sequences and does not mask them.
+    """
+    logprobs = None if row["completion"].logprobs is None else (0.0, 0.0)
+    return {
+        **row,
+        "prompt_ids": row["prompt_ids"][:1],
+        "completion": Completion(ids=(eos, eos), text="", logprobs=logprobs),
+        "reward": float("nan"),  # to TRL unscorable: it is in no mean
+        "counts": False,
+    }

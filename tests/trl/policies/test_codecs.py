@@ -1,0 +1,91 @@
+"""Prompts have the token ids that TRL gives them, once each; texts are those of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from datasets import Dataset
+from transformers import PreTrainedTokenizerFast
+
+from chat_tokenizers import tokenizer_for
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.policies.codecs import PolicyCodec, decoder
+from third_party import Relay
+
+
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def said(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def test_prompts_come_back_in_their_order_and_equal_ones_are_encoded_once() -> None:
+    tokenizer, asked = tokenizer_for(CHATML), []
+
+    def tokenize(profile: Any, prompts: Sequence[Any]) -> Any:
+        asked.append([prompt[0]["content"] for prompt in prompts])
+        return profile.tokenizer.apply_chat_template(
+            [list(prompt) for prompt in prompts], add_generation_prompt=True, return_dict=True
+        )["input_ids"]
+
+    profile: Any = SimpleNamespace(tokenizer=tokenizer, processing_class=tokenizer, eos_token_ids=[7])
+    codec = PolicyCodec(profile, tokenize=tokenize, chat_template=None, chat_template_kwargs={})
+    ids = codec.encode([said("b"), said("a"), said("b")])
+    assert asked == [["b", "a"]]
+    expected = [f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n" for text in "bab"]
+    assert tokenizer.batch_decode(ids) == expected
+    assert codec.stop_token_ids == [7]
+
+
+def test_a_trainers_prompts_are_those_of_trl(model_path: str, tmp_path: Path) -> None:
+    args = MultiAgentGRPOConfig(
+        str(tmp_path),
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        per_device_train_batch_size=8,
+        num_generations=2,
+        max_completion_length=32,
+    )
+    trainer = MultiAgentGRPOTrainer(model_path, Relay, args, Dataset.from_dict({"seed": range(8)}))
+    decisions = [d for episode in trainer.play([{"seed": i} for i in range(4)]) for d in episode.decisions]
+    assert len(decisions) > 4
+    for decision in decisions:
+        assert list(decision.prompt_ids) == list(trainer._tokenize_prompts([list(decision.prompt)])[0][0])
+
+
+class Loud(PreTrainedTokenizerFast):
+    def _decode(self, *args: Any, **kwargs: Any) -> str:
+        return super()._decode(*args, **kwargs).upper()
+
+
+def test_completions_are_read_as_transformers_reads_them() -> None:
+    tokenizer = tokenizer_for(CHATML, merges=(("a", "b"), ("ab", "c")))
+    texts = ["abc ab", "Łódź <|im_end|> 😀", "", " two  spaces , and ' s ", "\n"]
+    completions: list[Sequence[int]] = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    completions += [tuple(completions[0]), completions[1][:3]]  # the latter ends in the middle of a letter
+    assert decoder(tokenizer)(completions) == tokenizer.batch_decode(completions, skip_special_tokens=True)
+    assert decoder(tokenizer)([]) == []
+
+
+@pytest.mark.parametrize("kind", ["subclass", "spaces cleaned up", "replaced"])
+def test_a_tokenizer_with_a_way_of_its_own_is_asked(kind: str) -> None:
+    tokenizer = tokenizer_for(CHATML)
+    if kind == "subclass":
+        tokenizer = Loud(tokenizer_object=tokenizer.backend_tokenizer)
+    elif kind == "spaces cleaned up":
+        tokenizer.clean_up_tokenization_spaces = True
+        tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
+    ids = tokenizer("so it 's", add_special_tokens=False)["input_ids"]
+    decode = decoder(tokenizer)
+    if kind == "replaced":
+        tokenizer.batch_decode = lambda rows, **_: ["other" for _ in rows]
+    assert decode([ids]) == [{"subclass": "SO IT 'S", "spaces cleaned up": "so it's", "replaced": "other"}[kind]]
