@@ -120,17 +120,17 @@ def _number(reply: str) -> float:
 class Instant:
     """An engine that answers at once."""
 
-    in_waves = False
+    is_batched = False
 
     def __init__(self) -> None:
         self._rng, self._open = random.Random(0), list[tuple[int, Request]]()
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.engines.protocol.Engine`."""
+        """See `pettingllms_trl.records.Engine`."""
         self._open.append((ticket, request))
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `pettingllms_trl.engines.protocol.Engine`."""
+        """See `pettingllms_trl.records.Engine`."""
         requests, self._open = self._open, []
         return [(ticket, Sampled((0,), self._answers(request.num_candidates))) for ticket, request in requests]
 

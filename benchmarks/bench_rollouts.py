@@ -80,19 +80,19 @@ class Case:
     num_threads: int
     workload: Workload
 
-    def simulated(self, *, in_waves: bool, in_turn: bool = False, num_threads: int | None = None) -> Played:
+    def simulated(self, *, is_batched: bool, in_turn: bool = False, num_threads: int | None = None) -> Played:
         """On a clock of its own. `in_turn`: the candidates of a decision, one after the other."""
         clock = SimulatedClock()
         workers = SimulatedThreads(clock, num_threads or self.num_threads, in_turn=in_turn)
-        return self._played(clock, in_waves, workers=workers)
+        return self._played(clock, is_batched, workers=workers)
 
-    def real(self, *, in_waves: bool, in_turn: bool = False) -> Played:
+    def real(self, *, is_batched: bool, in_turn: bool = False) -> Played:
         """On real threads, by the wall clock."""
         workers = InTurn(self.num_threads) if in_turn else None
-        return self._played(WallClock(), in_waves, num_threads=self.num_threads, workers=workers)
+        return self._played(WallClock(), is_batched, num_threads=self.num_threads, workers=workers)
 
-    def _played(self, clock: Any, in_waves: bool, **options: Any) -> Played:
-        engine = SimulatedEngine(clock, self.speed, self.workload, in_waves=in_waves)
+    def _played(self, clock: Any, is_batched: bool, **options: Any) -> Played:
+        engine = SimulatedEngine(clock, self.speed, self.workload, is_batched=is_batched)
         begin = clock.now()
         rollout = play(
             [{"seed": instance} for instance in range(self.workload.instances)],
@@ -197,9 +197,9 @@ class Compared:
 
 def simulate(case: Case) -> Compared:
     """A case on the simulated clock."""
-    free, lockstep = case.simulated(in_waves=False), case.simulated(in_waves=True, in_turn=True)
-    at_once, serial = case.simulated(in_waves=True), case.simulated(in_waves=True, num_threads=1)
-    no_tools = replace(case, workload=replace(case.workload, env_s=(NOTHING, NOTHING))).simulated(in_waves=False)
+    free, lockstep = case.simulated(is_batched=False), case.simulated(is_batched=True, in_turn=True)
+    at_once, serial = case.simulated(is_batched=True), case.simulated(is_batched=True, num_threads=1)
+    no_tools = replace(case, workload=replace(case.workload, env_s=(NOTHING, NOTHING))).simulated(is_batched=False)
     for other in (lockstep, at_once, serial, no_tools):
         assert free.episodes == other.episodes, "they shall differ in nothing but time"
     return Compared(case, free, lockstep, at_once, serial, no_tools)
@@ -207,8 +207,8 @@ def simulate(case: Case) -> Compared:
 
 def in_real_time(case: Case) -> Compared:
     """A case on real threads and by the wall clock."""
-    free, lockstep = case.real(in_waves=False), case.real(in_waves=True, in_turn=True)
-    at_once = case.real(in_waves=True)
+    free, lockstep = case.real(is_batched=False), case.real(is_batched=True, in_turn=True)
+    at_once = case.real(is_batched=True)
     assert free.episodes == lockstep.episodes == at_once.episodes, "they shall differ in nothing but time"
     return Compared(case, free, lockstep, at_once)
 
@@ -290,7 +290,7 @@ def beside_trl(seeds: Sequence[int]) -> list[BesideTRL]:
         free, theirs = [], []
         for seed in seeds:
             workload = Workload(instances=512, candidates=1, env_s=env_s, seed=seed)
-            played = Case(LARGE, 64, workload).simulated(in_waves=False)
+            played = Case(LARGE, 64, workload).simulated(is_batched=False)
             episodes = Episodes(LARGE, workload)
             theirs.append(episodes.run())
             assert episodes.engine.tokens == played.tokens, "they shall differ in nothing but time"

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from figures import Figure, write
 from simulation import Game, SimulatedClock, Workload
 
-from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling, VllmRequest
+from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams, VllmRequest
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import play
 
@@ -47,7 +47,7 @@ GOAL = 1.2
 
 
 class Inner(Protocol):
-    """What is asked of the engine that samples: `pettingllms_trl.engines.vllm_colocated.ColocatedEngine`."""
+    """What is asked of the engine that samples: `pettingllms_trl.engines.vllm_colocated.ColocatedVllm`."""
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
         """Requests are sampled between its ends."""
@@ -71,17 +71,17 @@ class Apart:
     Args:
         inner: Samples.
         num_candidates: K.
-        in_waves: Answer nobody before all who were asked for can be answered.
+        is_batched: Answer nobody before all who were asked for can be answered.
     """
 
-    def __init__(self, inner: Inner, num_candidates: int, *, in_waves: bool) -> None:
-        self.in_waves = in_waves
+    def __init__(self, inner: Inner, num_candidates: int, *, is_batched: bool) -> None:
+        self.is_batched = is_batched
         self.passes = self.tokens = 0
         self._inner, self._num_candidates = inner, num_candidates
         self._open: dict[int, dict[int, Sampled]] = {}
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.engines.protocol.Engine`."""
+        """See `pettingllms_trl.records.Engine`."""
         assert request.num_candidates == self._num_candidates, "a request of another size"
         self._open[ticket] = {}
         for k in range(self._num_candidates):
@@ -90,7 +90,7 @@ class Apart:
     def step(self) -> Sequence[tuple[int, Sampled]]:
         """One forward pass, or, in waves, as many as it takes."""
         answered = self._pass()
-        while self.in_waves and self._open:
+        while self.is_batched and self._open:
             answered += self._pass()
         return answered
 
@@ -109,13 +109,13 @@ class Apart:
         return answered
 
 
-class Drawn(Sampling):
+class Drawn(VllmParams):
     """Completions are as long as the workload says for the place that the prompt names."""
 
     workload: Workload
 
     def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
-        """See `Sampling`."""
+        """See `VllmParams`."""
         asked = super().ask(ticket, request, max_model_len)
         length = self.workload.num_tokens(request.prompt[0]["content"], ticket % self.workload.candidates)
         return replace(asked, parameters={**asked.parameters, "max_tokens": length, "ignore_eos": True})
@@ -132,9 +132,9 @@ class Played:
     episodes: Sequence[Episode]
 
 
-def rollout(inner: Inner, workload: Workload, *, in_waves: bool) -> Played:
+def rollout(inner: Inner, workload: Workload, *, is_batched: bool) -> Played:
     """The workload, played on an engine."""
-    engine = Apart(inner, workload.candidates, in_waves=in_waves)
+    engine = Apart(inner, workload.candidates, is_batched=is_batched)
     began, cpu_began = time.perf_counter(), time.process_time()
     with inner.rollout(str(workload.seed)):
         played = play(
@@ -205,8 +205,8 @@ def compare(team: Team, workload: Workload, *, free_first: bool) -> Round:
         RuntimeError: The two sampled different numbers of tokens, and cannot be compared.
     """
     found = {}
-    for in_waves in (False, True) if free_first else (True, False):
-        found[in_waves] = rollout(team.engine(workload), workload, in_waves=in_waves)
+    for is_batched in (False, True) if free_first else (True, False):
+        found[is_batched] = rollout(team.engine(workload), workload, is_batched=is_batched)
     free, lockstep = found[False], found[True]
     if free.tokens != lockstep.tokens:
         raise RuntimeError(f"{free.tokens} tokens without barriers, {lockstep.tokens} in lock-step; expected as many.")
@@ -218,7 +218,7 @@ class Team:
 
     def __init__(self, folder: Path) -> None:
         from pettingllms_trl import MultiAgentGRPOConfig
-        from pettingllms_trl.engines.vllm_colocated import ColocatedVllm
+        from pettingllms_trl.engines.vllm_colocated import ColocatedVllm, engine_arguments
 
         self._adapted = _make_model(folder / "model")
         agents = Game.possible_agents
@@ -226,25 +226,28 @@ class Team:
             str(folder), use_cpu=True, bf16=False, report_to="none", vllm_max_model_length=LONGEST
         )
         tongue = PromptCodec(tokenize=lambda messages: _prompt_ids(messages[0]["content"]), decode=lambda ids: "")
-        self._sampling = Drawn(args, dict.fromkeys(agents, tongue))
+        self._params = Drawn.of_config(args, dict.fromkeys(agents, tongue))
         self._engine = ColocatedVllm(
-            str(folder / "model"),
-            args=args,
+            {
+                "model": str(folder / "model"),
+                "dtype": "float32",
+                "skip_tokenizer_init": True,
+                **engine_arguments(args),
+            },
             of_agent={agent: agent for agent in agents},
             adapters={agent: self._adapted.peft_config[agent] for agent in agents},
-            sampling=self._sampling,
-            dtype="float32",
-            engine_args={"skip_tokenizer_init": True},
+            params=self._params,
+            folder=folder,
         )
 
     def engine(self, workload: Workload) -> Any:
         """The engine with adapters as new, so that nothing of them is in its prefix cache."""
         from peft import get_peft_model_state_dict
 
-        self._sampling.workload = workload
+        self._params.workload = workload
         for agent in Game.possible_agents:
             state: Mapping[str, torch.Tensor] = get_peft_model_state_dict(self._adapted, adapter_name=agent)
-            self._engine.sync(agent, state)
+            self._engine.load(agent, state, self._engine.versions.get(agent, 0) + 1)
         return self._engine
 
 

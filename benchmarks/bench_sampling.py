@@ -33,7 +33,7 @@ from transformers.utils import logging
 import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_envs.observations import prompt_of
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.engines.local import LocalSampler
+from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.records import Request
 
 

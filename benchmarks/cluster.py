@@ -148,7 +148,7 @@ def rollout_seconds(speed: Speed, workload: Workload, own: range) -> float:
     if not own:
         return 0.0
     clock = SimulatedClock()
-    engine = SimulatedEngine(clock, speed, workload, in_waves=False)
+    engine = SimulatedEngine(clock, speed, workload, is_batched=False)
     play(
         [{"seed": instance} for instance in range(workload.instances)],
         only=own,

@@ -108,9 +108,9 @@ class Counted:
     spent: Spent
 
     @property
-    def in_waves(self) -> bool:
+    def is_batched(self) -> bool:
         """As the engine."""
-        return self.engine.in_waves
+        return self.engine.is_batched
 
     def submit(self, ticket: int, request: Request) -> None:
         """Hand it on."""

@@ -19,18 +19,18 @@ from pettingllms_trl.rollout.play import play
 class Instant:
     """An engine that answers at once, each request with the next of the candidates made before."""
 
-    in_waves = False
+    is_batched = False
 
     def __init__(self, replies: Sequence[Completion]) -> None:
         self._replies, self._rng = replies, random.Random(0)
         self._open: list[tuple[int, Request]] = []
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.engines.protocol.Engine`."""
+        """See `pettingllms_trl.records.Engine`."""
         self._open.append((ticket, request))
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `pettingllms_trl.engines.protocol.Engine`."""
+        """See `pettingllms_trl.records.Engine`."""
         requests, self._open = self._open, []
         return [(ticket, Sampled((0,), tuple(self._rng.choices(self._replies, k=8)))) for ticket, _ in requests]
 

@@ -189,17 +189,17 @@ class InTurn(ThreadPool):
 
 
 class SimulatedEngine:
-    """Continuous batching; see `pettingllms_trl.engines.protocol.Engine`.
+    """Continuous batching; see `pettingllms_trl.records.Engine`.
 
     Args:
         clock: On which it works.
         speed: How fast.
         workload: Says how long each completion is.
-        in_waves: Answer all requests together, when the last is done.
+        is_batched: Answer all requests together, when the last is done.
     """
 
-    def __init__(self, clock: Clock, speed: Speed, workload: Workload, *, in_waves: bool) -> None:
-        self.in_waves = in_waves
+    def __init__(self, clock: Clock, speed: Speed, workload: Workload, *, is_batched: bool) -> None:
+        self.is_batched = is_batched
         self.busy = 0.0
         self.tokens = 0
         self._clock, self._speed, self._workload = clock, speed, workload
@@ -218,7 +218,7 @@ class SimulatedEngine:
     def step(self) -> Sequence[tuple[int, Sampled]]:
         """One decoding step, or, in waves, as many as it takes."""
         answered = self._decode()
-        while self.in_waves and self._left:
+        while self.is_batched and self._left:
             answered += self._decode()
         return [(ticket, Sampled((0,), CANDIDATES[: self._width.pop(ticket)])) for ticket in answered]
 

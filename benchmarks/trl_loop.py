@@ -38,7 +38,7 @@ class Episodes:
 
     def __init__(self, speed: Speed, workload: Workload) -> None:
         self.clock = SimulatedClock()
-        self.engine = SimulatedEngine(self.clock, speed, workload, in_waves=True)
+        self.engine = SimulatedEngine(self.clock, speed, workload, is_batched=True)
         self._workload = workload
         self._places = [workload.places(instance) for instance in range(workload.instances)]
         self._answered = [0] * workload.instances

@@ -1,4 +1,5 @@
-"""The records of a rollout: plain, frozen values, and the protocols between this package's sub-packages.
+"""The records of a rollout: plain, frozen values that are passed between the sub-packages, and the protocols of
+engines (`Engine`, `WeightSync`).
 
 An *episode* is one run of one instance. At each of its *decisions* one agent saw one prompt, its policy sampled
 *candidates*, and one of them was played on. The candidates of a decision are AT-GRPO's group (arXiv:2510.11062, 3.2).
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -178,8 +180,12 @@ Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
 """Samples completions for a batch of requests, in their order."""
 
 
+POLL_SECONDS = 0.02
+"""How long `Engine.step` waits for answers from elsewhere before environments are stepped again."""
+
+
 class Engine(Protocol):
-    """Samples for many episodes at once.
+    """Samples for many episodes at once: requests go in with tickets, answers come out as they are ready.
 
     A ticket identifies an episode of the rollout: its requests are submitted one after the other under the same
     number, each after the previous one was answered. It depends on the episode's place alone, and may seed its
@@ -187,18 +193,82 @@ class Engine(Protocol):
     """
 
     @property
-    def in_waves(self) -> bool:
-        """Whether the next `step` answers all submitted requests as one batch, so that it pays to wait for every
+    def is_batched(self) -> bool:
+        """Whether the next `step` answers all requests in one batch, so that it pays to collect those of every
         instance first."""
+        ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether answers are computed elsewhere, so that `step` only looks whether any have arrived."""
+        ...
+
+    def rollout(self, name: str) -> AbstractContextManager[None]:
+        """A context outside of which no request is answered; those left at its end are dropped.
+
+        Args:
+            name: Seeds what is sampled, where the engine has seeds of its own.
+        """
         ...
 
     def submit(self, ticket: int, request: Request) -> None:
         """Queue a request; nothing is sampled yet."""
         ...
 
-    def step(self) -> Sequence[tuple[int, Sampled]]:
-        """Work on the queued requests for a while. Returns those that were answered, possibly none."""
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+        """Work on the queued requests for a while. Returns those that were answered, possibly none.
+
+        Args:
+            timeout: Seconds that a remote engine may wait for the first answer; any other ignores it.
+        """
         ...
+
+
+class WeightSync(Protocol):
+    """The weights of an engine that holds its own copy of policies: how they follow the trainer's."""
+
+    @property
+    def can_load_base(self) -> bool:
+        """Whether the model that the policies stand on can be replaced by `load_base`."""
+        ...
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version of each policy whose weights were loaded; the others are as the engine found them on disk."""
+        ...
+
+    def load(self, policy: str, state: Mapping[str, Any], version: int) -> None:
+        """Sample from these weights from now on for a policy. Not while requests are in flight.
+
+        Args:
+            policy: Its name.
+            state: Tensors by name: of an adapter `peft.get_peft_model_state_dict(model, adapter_name=...)`; of a whole
+                model `model.state_dict()`, where tied weights stand under each of their names.
+            version: Higher than any before it.
+        """
+        ...
+
+    def load_base(self, state: Mapping[str, Any], version: int) -> None:
+        """Replace the model that the engine's policies stand on. Not while requests are in flight.
+
+        Args:
+            state: As of a whole model in `load`, without adapters.
+            version: Higher than any before it.
+        """
+        ...
+
+    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+        """What each replica thinks of a text, with the weights that it samples from. Not while requests are in flight.
+
+        Args:
+            policy: Its name.
+            ids: Token ids; they are cut where the engine's context ends.
+        """
+        ...
+
+
+class PolicyEngine(Engine, WeightSync, Protocol):
+    """An engine with weights of its own, such as vLLM's."""
 
 
 # ---- Between rollout and rewards ------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_the_engine_takes_a_steps_time_for_each_token_of_the_longest_and_a_promp
     # Two places. Step 1 takes both of ticket 7 (1 + 10 + 2 * 0.1), step 2 ticket 8 in the place of the one that ended
     # (1 + 10 + 2 * 0.1), step 3 what is left of ticket 7 (1 + 0.1).
     clock = SimulatedClock()
-    engine = SimulatedEngine(clock, SLOW, Fixed(), in_waves=False)
+    engine = SimulatedEngine(clock, SLOW, Fixed(), is_batched=False)
     engine.submit(7, request("1 3"))
     engine.submit(8, request("1"))
     found = [(clock.now(), [ticket for ticket, _ in engine.step()]) for _ in range(3)]
@@ -52,7 +52,7 @@ def test_the_engine_takes_a_steps_time_for_each_token_of_the_longest_and_a_promp
 
 def test_in_waves_the_engine_answers_all_when_the_last_is_done() -> None:
     clock = SimulatedClock()
-    engine = SimulatedEngine(clock, SLOW, Fixed(), in_waves=True)
+    engine = SimulatedEngine(clock, SLOW, Fixed(), is_batched=True)
     engine.submit(7, request("1 3"))
     engine.submit(8, request("1"))
     answers = dict(engine.step())
@@ -86,8 +86,8 @@ def test_with_a_thread_for_each_candidate_a_decision_takes_its_longest_step_and_
     # One instance, two candidates of one token: prompt, a step of 1.2 s, and then 0.4 and 0.4 s on two threads. That
     # the environment is slow is found out by the first step of all, before whose end the second does not begin.
     case = Case(SLOW, 2, Equal(instances=1, turns=2, candidates=2, env_s=(0.4, 0.4)))
-    assert case.simulated(in_waves=False).seconds == pytest.approx(4 * (10 + 1.2) + 2 * 0.4 + 3 * 0.4)
-    assert case.simulated(in_waves=False, in_turn=True).seconds == pytest.approx(4 * (10 + 1.2) + 8 * 0.4)
+    assert case.simulated(is_batched=False).seconds == pytest.approx(4 * (10 + 1.2) + 2 * 0.4 + 3 * 0.4)
+    assert case.simulated(is_batched=False, in_turn=True).seconds == pytest.approx(4 * (10 + 1.2) + 8 * 0.4)
     assert case.bound() == pytest.approx(4 * (10 + 1.2) + 4 * 0.4)
 
 
@@ -128,8 +128,8 @@ def test_one_instance_alone_takes_the_same_with_and_without_barriers_and_no_less
     case = Case(SLOW, 1, workload)
     by_hand = sum(10 + 1.1 * workload.num_tokens(p, 0) + workload.step_seconds(p, 0) for p in workload.places(0))
     assert len(workload.places(0)) == 2
-    for in_waves in (False, True):
-        assert case.simulated(in_waves=in_waves).seconds == pytest.approx(by_hand)
+    for is_batched in (False, True):
+        assert case.simulated(is_batched=is_batched).seconds == pytest.approx(by_hand)
     assert case.bound() == pytest.approx(by_hand)
 
 
@@ -138,7 +138,7 @@ def test_the_bound_is_the_full_engines_where_there_is_more_to_decode_than_one_in
     places = [p for i in range(30) for p in case.workload.places(i)]
     tokens = sum(case.workload.num_tokens(p, k) for p in places for k in range(2))
     assert case.bound() == pytest.approx(60 * 10 + tokens * (1 / 2 + 0.1))
-    assert case.simulated(in_waves=False).seconds >= case.bound()
+    assert case.simulated(is_batched=False).seconds >= case.bound()
 
 
 def test_without_barriers_the_same_is_played_in_less_time_with_less_of_it_idle() -> None:

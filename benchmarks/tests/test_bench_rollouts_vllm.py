@@ -53,7 +53,7 @@ def request(place: str) -> Request:
 
 
 def test_a_decision_is_answered_with_the_last_of_its_candidates_each_with_its_own_number() -> None:
-    engine = Apart(Table(), 2, in_waves=False)
+    engine = Apart(Table(), 2, is_batched=False)
     engine.submit(7, request("0 drafter 0"))  # 1 and 4 passes
     engine.submit(3, request("1 drafter 0"))  # 2 and 2
     found = [[ticket for ticket, _ in engine.step()] for _ in range(3)]
@@ -65,7 +65,7 @@ def test_a_decision_is_answered_with_the_last_of_its_candidates_each_with_its_ow
 
 
 def test_in_waves_all_are_answered_with_the_last_of_them() -> None:
-    engine = Apart(Table(), 2, in_waves=True)
+    engine = Apart(Table(), 2, is_batched=True)
     engine.submit(7, request("0 drafter 0"))
     engine.submit(3, request("1 drafter 0"))
     assert sorted(ticket for ticket, _ in engine.step()) == [3, 7]
@@ -75,7 +75,7 @@ def test_in_waves_all_are_answered_with_the_last_of_them() -> None:
 def test_lock_step_takes_the_longest_of_each_turn_and_free_instances_the_longest_sum() -> None:
     # Instance 0 takes max(1, 4) + max(1, 1) = 5 passes, instance 1 max(2, 2) + max(3, 1) = 5. In lock-step the first
     # turn takes max(4, 2), the second max(1, 3): 7.
-    free, lockstep = (rollout(Table(), TWO, in_waves=in_waves) for in_waves in (False, True))
+    free, lockstep = (rollout(Table(), TWO, is_batched=is_batched) for is_batched in (False, True))
     assert (free.passes, lockstep.passes) == (5, 7)
     assert free.tokens == lockstep.tokens == 5 + 2 + 4 + 4
     assert free.episodes == lockstep.episodes
@@ -84,7 +84,7 @@ def test_lock_step_takes_the_longest_of_each_turn_and_free_instances_the_longest
 
 def test_a_candidate_is_asked_for_as_many_tokens_as_were_drawn_for_its_place(tmp_path: Path) -> None:
     args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
-    sampling = Drawn(args, {"drafter": PromptCodec(tokenize=lambda messages: [5, 6], decode=lambda ids: "")})
+    sampling = Drawn.of_config(args, {"drafter": PromptCodec(tokenize=lambda messages: [5, 6], decode=lambda ids: "")})
     sampling.workload = Workload(candidates=4, tokens=64)
     one = Request("drafter", [{"role": "user", "content": "3 drafter 1"}], 1)
     asked = [sampling.ask(4 * 9 + k, one, 1024).parameters for k in range(4)]

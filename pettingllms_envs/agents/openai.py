@@ -1,23 +1,18 @@
 """Client of an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, or a hosted one.
 
-It requests `<base_url>/chat/completions` over persistent connections. Failed connections, timeouts, answers that are
-not JSON, and statuses 408, 425, 429 and 500 and above are retried, with exponential backoff and jitter and no sooner
-than `Retry-After` says. Other errors (400, a prompt that is too long) fail only that prompt; a wrong key or model
-stops the run. The seed is sent with each request, so a retry asks for the same reply. Before the first prompt the
-server is contacted once (`first_contact.py`), so that one that is down stops the run in seconds.
+It requests `<base_url>/chat/completions` with the retries of `server.py`; an answer that is not a chat completion is
+retried, too. Other errors (400, a prompt that is too long) fail only that prompt; a wrong key or model stops the run.
+The seed is sent with each request, so a retry asks for the same reply. Before the first prompt the server is contacted
+once (`first_contact.py`), so that one that is down stops the run in seconds.
 """
 
 from __future__ import annotations
 
-import email.utils
 import json
-import logging
 import os
-import random
 import re
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,27 +20,15 @@ import httpx2
 
 from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Reply, Request
 from pettingllms_envs.agents.first_contact import FirstContact
+from pettingllms_envs.agents.server import Notices, Server, ServerRefused, ServerUnreachable
 from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS, AgentPool, AgentSpec
-from pettingllms_envs.server_errors import one_line
+from pettingllms_envs.observations import Message
 
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
-"""Seconds between tries: doubled from the first to the longest."""
-
-RETRY_STATUS = (408, 425, 429)
+PATH = "/chat/completions"
 FATAL_STATUS = (401, 403, 404)
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
-MOST_BYTES = 2**26
-"""Largest answer; a larger one counts as a failure."""
-
-LONGEST_CONNECT = 30.0
-"""Seconds for a connection: an unreachable server is retried sooner than one that takes long to answer."""
-
-WARN_AFTER_TRIES, WARN_EVERY = 4, 30.0
-"""Tries after which a warning is logged, and least seconds between two warnings."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +62,24 @@ class Endpoint:
     first_patience: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("base_url", "model"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected a text. Give the {name}.")
         if not re.match(r"https?://[^/]", self.base_url):
             raise ValueError(f"base_url is {self.base_url!r}; expected a URL such as http://localhost:8000/v1.")
         for name in ("timeout", "patience"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected seconds, more than 0. Raise it.")
-        if self.key_env is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", self.key_env):
+        if self.key_env is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", str(self.key_env)):
             raise ValueError(
                 "key_env is not shown here, since it may be the key itself; expected the name of an environment "
-                "variable, in capitals. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
+                "variable, in capitals. Give key_env=MY_KEY (--key-env MY_KEY), and the key in the "
+                "environment: MY_KEY=... ."
             )
         if re.match(r"https?://[^/?#]*@", self.base_url):
             raise ValueError(
                 "base_url, which is not shown here, has a user name or a password; expected none, for it is written "
-                "into the records. Give --key-env MY_KEY, and the key in the environment: MY_KEY=... ."
+                "into the records. Give key_env=MY_KEY (--key-env MY_KEY), and set MY_KEY in the environment."
             )
         if not re.fullmatch(r"[!-~]*", self.key):
             raise ValueError(
@@ -120,21 +107,6 @@ class Endpoint:
         return text.replace(self.key, "***") if self.key else text
 
 
-class Notices:
-    """Logs that a server does not answer, once for all threads that wait for it."""
-
-    def __init__(self) -> None:
-        self._lock, self._next = threading.Lock(), 0.0
-
-    def tell(self, text: str) -> None:
-        """Log a warning, unless another one was logged recently."""
-        with self._lock:
-            if time.monotonic() < self._next:
-                return
-            self._next = time.monotonic() + WARN_EVERY
-        logger.warning(text)
-
-
 class ChatApi:
     """An agent that asks a server; see `pettingllms_envs.agents.base.Agent`.
 
@@ -158,11 +130,21 @@ class ChatApi:
         self._endpoint, self._client, self._sleep = endpoint, client, sleep
         self._contact = contact
         self._notices = Notices() if notices is None else notices
-        self._timeout = httpx2.Timeout(endpoint.timeout, connect=min(endpoint.timeout, LONGEST_CONNECT))
-        self._url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
 
     def reply(self, request: Request) -> Reply:
         """See `Agent`.
+
+        Raises:
+            AgentFailed, AgentRefused: See `ask`.
+        """
+        return self.ask(request.messages, request.seed)
+
+    def ask(self, messages: Sequence[Message], seed: int | None = None) -> Reply:
+        """The model's reply to messages.
+
+        Args:
+            messages: The prompt.
+            seed: Seed of the reply, if the endpoint sends one, and of the pauses between tries.
 
         Raises:
             AgentFailed: `unreachable` after `patience` seconds, or `refused`.
@@ -173,83 +155,38 @@ class ChatApi:
             self._contact.make(endpoint.model)
         body = {
             "model": endpoint.model,
-            "messages": [dict(message) for message in request.messages],
+            "messages": [dict(message) for message in messages],
             **endpoint.sampling,
-            **({"seed": request.seed} if endpoint.send_seed else {}),
+            **({"seed": seed} if endpoint.send_seed else {}),
             **endpoint.extra,
         }
-        rng = random.Random(request.seed)
-        began, pause, tries = time.monotonic(), FIRST_PAUSE, 0
-        while True:
-            tries += 1
-            told = self._once(body)
-            if isinstance(told, _Told):
-                return told.reply(tries)
-            wait = max(pause * (0.5 + rng.random()), told.wait)
-            if time.monotonic() - began + wait > endpoint.patience:
-                raise AgentFailed(
-                    "unreachable",
-                    f"{self._url} did not answer in {tries} tries and {endpoint.patience:g} s, the last time with "
-                    f"{told.trouble}"
-                    + (f"; it asks to wait {told.wait:g} s" if told.wait > endpoint.patience else ""),
-                )
-            if tries >= WARN_AFTER_TRIES:
-                self._notices.tell(f"{self._url} does not answer: {told.trouble}. It is tried again.")
-            self._sleep(wait)
-            pause = min(2 * pause, LONGEST_PAUSE)
-
-    def _once(self, body: Mapping[str, Any]) -> _Told | _Trouble:
-        """Try once: the answer, or why the try failed."""
-        safe = self._endpoint.without_key
+        server = Server(
+            url=endpoint.base_url,
+            client=self._client,
+            timeout=endpoint.timeout,
+            patience=endpoint.patience,
+            headers=endpoint.headers,
+            secret=endpoint.key,
+            notices=self._notices,
+            sleep=self._sleep,
+        )
         try:
-            response, answer = self._post(body)
-        except httpx2.RequestError as error:
-            return _Trouble(safe(f"{type(error).__name__}: {error}"))
-        status = response.status_code
-        words = one_line(safe(answer.decode("utf-8", "replace")), response.headers.get("content-type"))
-        if status in FATAL_STATUS:
+            told = server.ask("POST", PATH, body, read=_Told.of, expected="chat completion", seed=seed)
+        except ServerUnreachable as error:
+            raise AgentFailed("unreachable", str(error)) from None
+        except ServerRefused as refusal:
+            if refusal.status not in FATAL_STATUS:
+                raise AgentFailed("refused", f"{refusal}{self._served()}") from None
             raise AgentRefused(
-                f"{self._url} refused ({status}) the model {self._endpoint.model!r}: {words}. Check --base-url, "
-                f"--model and --key-env.{self._served()}"
-            )
-        if status >= 500 or status in RETRY_STATUS:
-            return _Trouble(f"status {status}: {words}", _retry_after(response.headers.get("retry-after")))
-        if status >= 300:
-            raise AgentFailed("refused", f"{self._url} refused ({status}): {words}{self._served()}")
-        try:
-            return _Told.of(json.loads(answer))
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            return _Trouble(f"an answer that is no chat completion: {words}")
+                f"{endpoint.base_url.rstrip('/')}{PATH} refused ({refusal.status}) the model {endpoint.model!r}: "
+                f"{refusal.message}. Check the base URL, the model and the key.{self._served()}"
+            ) from None
+        return told.value.reply(told.tries)
 
     def _served(self) -> str:
         """The server's models, if it lists some and this one is not among them."""
         contact = self._contact
         return "" if contact is None or contact.lists(self._endpoint.model) else contact.served()
-
-    def _post(self, body: Mapping[str, Any]) -> tuple[httpx2.Response, bytes]:
-        """Send the request and read the whole answer.
-
-        Raises:
-            httpx2.RequestError: The answer was not complete in time, or is too large.
-        """
-        ends, answer = time.monotonic() + self._endpoint.timeout, bytearray()
-        headers = self._endpoint.headers
-        with self._client.stream("POST", self._url, json=body, headers=headers, timeout=self._timeout) as response:
-            for piece in response.iter_bytes():
-                answer += piece
-                if len(answer) > MOST_BYTES:
-                    raise httpx2.ReadError(f"an answer of more than {MOST_BYTES // 2**20} MiB")
-                if time.monotonic() > ends:
-                    raise httpx2.ReadTimeout(f"no whole answer in {self._endpoint.timeout:g} s")
-        return response, bytes(answer)
-
-
-@dataclass(frozen=True, slots=True)
-class _Trouble:
-    """Why a try failed, and how many seconds the server asks to wait before the next."""
-
-    trouble: str
-    wait: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,17 +201,19 @@ class _Told:
     num_tool_calls: int
 
     @classmethod
-    def of(cls, answer: Any) -> _Told:
+    def of(cls, text: str) -> _Told:
+        """Raises one of the errors of a wrong structure, if it is none."""
+        answer = json.loads(text)
         choice = answer["choices"][0]
         message = choice["message"]
-        text = message.get("content")  # some leave it out where all tokens went into thinking
-        if isinstance(text, list):  # parts of several types
-            text = "".join(part["text"] for part in text if part["type"] == "text")
-        if not isinstance(text, str | None):
+        content = message.get("content")  # some leave it out where all tokens went into thinking
+        if isinstance(content, list):  # parts of several types
+            content = "".join(part["text"] for part in content if part["type"] == "text")
+        if not isinstance(content, str | None):
             raise TypeError
         usage = answer.get("usage")
         return cls(
-            text=text or "",
+            text=content or "",
             reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
             usage=usage if isinstance(usage, dict) else {},
             finish=_text(choice.get("finish_reason")),
@@ -363,17 +302,3 @@ def _count(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53 or value != int(value):
         return None
     return int(value)
-
-
-def _retry_after(value: str | None) -> float:
-    """Seconds of a `Retry-After` header, which is a number or a date; 0 if it is neither."""
-    if value is None:
-        return 0.0
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return 0.0

@@ -36,7 +36,7 @@ from pettingllms_trl.credit.filters import (
     rows_to_play,
     signal_to_noise,
 )
-from pettingllms_trl.credit.grouping import Advantages, Scale
+from pettingllms_trl.credit.grouping import Advantages, Scale, Value
 from pettingllms_trl.credit.rae import RunningBaseline, rae
 from pettingllms_trl.credit.registry import (
     AnyFilter,
@@ -54,7 +54,6 @@ from pettingllms_trl.credit.registry import (
 )
 from pettingllms_trl.credit.reward_weights import check_weights, reweighed, weigh
 from pettingllms_trl.credit.schemes import at_grpo, counterfactual, dr_mas, gigpo, grpo, loo, magrpo, max_rl
-from pettingllms_trl.credit.values import Value
 from pettingllms_trl.records import Stateful
 
 

@@ -18,8 +18,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from pettingllms_trl.credit.grouping import Peers, siblings
-from pettingllms_trl.credit.values import Value, numbers_of
+from pettingllms_trl.credit.grouping import Peers, Value, numbers_of, siblings
 from pettingllms_trl.records import Decision
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from pettingllms_trl.credit.grouping import Advantages
-from pettingllms_trl.credit.values import Value, numbers_of
+from pettingllms_trl.credit.grouping import Advantages, Value, numbers_of
 from pettingllms_trl.records import Decision, role_of
 
 

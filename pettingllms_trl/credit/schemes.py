@@ -16,16 +16,17 @@ import torch
 from pettingllms_trl.credit.grouping import (
     Advantages,
     Scale,
+    Value,
     compare,
     episodes,
     mean_of_others,
     mean_of_peers,
+    numbers_of,
     same_instance,
     same_state,
     same_turn,
     siblings,
 )
-from pettingllms_trl.credit.values import Value, numbers_of
 from pettingllms_trl.records import Decision
 
 

@@ -10,17 +10,19 @@ itself is read from the environment variable when it is sent, and kept nowhere: 
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from pettingllms_envs.server_errors import one_line
-from pettingllms_trl.engines.http import Server, ServerRefused, ServerUnreachable
-from pettingllms_trl.engines.router import RemoteEngine
+import httpx2
+
+from pettingllms_envs.agents import AgentFailed, AgentRefused, openai
+from pettingllms_envs.agents.server import Notices
+from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.policies.routing import Api
-from pettingllms_trl.records import Completion, Message, Request, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Completion, Message, Request, Sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class ChatApi:
         max_tokens: Of a reply. `None`, here and below: as the server pleases.
         temperature: Of sampling.
         top_p: Of sampling.
-        timeout: Seconds in which an answer must begin.
+        timeout: Seconds in which an answer must come.
         patience: Seconds for which a server that does not answer, fails, or has too many requests is tried again.
         extra: Further fields of the request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
 
@@ -53,23 +55,7 @@ class ChatApi:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("base_url", "model"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"an api has {name}={getattr(self, name)!r}, expected a text. Write {name}: ... .")
-        for name in ("timeout", "patience"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"an api has {name}={getattr(self, name)!r}, expected seconds, more than 0. Mend it.")
-        if self.key_env is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", str(self.key_env)):
-            raise ValueError(
-                "an api's key_env is not shown here, lest it be the key itself; expected the name of an environment "
-                "variable, in capitals. Write key_env: MY_KEY, and give the key in the environment: MY_KEY=... ."
-            )
-        if self.key_env is not None and not os.environ.get(self.key_env):
-            raise ValueError(
-                f"an api has key_env={self.key_env!r}, but there is no such environment variable. Set it to the key, "
-                "or leave key_env out for a server that wants none."
-            )
-        self._server()
+        self._endpoint()
 
     def __call__(self, messages: Sequence[Message]) -> str:
         """The reply; empty where the model said nothing.
@@ -77,45 +63,31 @@ class ChatApi:
         Raises:
             RuntimeError: The server stays away, refuses the request, or answers with something else.
         """
-        given = {"max_tokens": self.max_tokens, "temperature": self.temperature, "top_p": self.top_p}
-        body = {
-            "model": self.model,
-            "messages": [dict(message) for message in messages],
-            **{name: value for name, value in given.items() if value is not None},
-            **self.extra,
-        }
+        client, notices = _connections()
         try:
-            answer = self._server().post("/chat/completions", body)
-        except (ServerRefused, ServerUnreachable) as error:
-            raise RuntimeError(self._without_key(str(error))) from None  # its context has the server's words as well
-        try:
-            said = answer["choices"][0]["message"]["content"]
-        except (KeyError, IndexError, TypeError):
-            said = answer
-        if said is not None and (said is answer or not isinstance(said, str)):
-            shown = one_line(self._without_key(str(answer)))
-            raise RuntimeError(
-                f"{self.base_url} answered {shown!r}; expected a chat completion, with choices[0].message.content. "
-                "See whether base_url is that of an OpenAI-compatible server (.../v1)."
-            )
-        return said or ""
+            return openai.ChatApi(self._endpoint(), client, notices=notices).ask(messages).text
+        except (AgentFailed, AgentRefused) as error:
+            raise RuntimeError(str(error)) from None  # its context has the server's words as well, and the key perhaps
 
-    def _server(self) -> Server:
-        key = self._key
-        return Server(
-            self.base_url,
+    def _endpoint(self) -> openai.Endpoint:
+        given = {"max_tokens": self.max_tokens, "temperature": self.temperature, "top_p": self.top_p}
+        return openai.Endpoint(
+            base_url=self.base_url,
+            model=self.model,
+            key_env=self.key_env,
+            sampling={name: value for name, value in given.items() if value is not None},
+            extra=self.extra,
+            send_seed=False,
+            timeout=self.timeout,
             patience=self.patience,
-            answer_within=self.timeout,
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            settings=("the api's base_url", "the api's patience"),
         )
 
-    @property
-    def _key(self) -> str:
-        return os.environ.get(self.key_env, "") if self.key_env is not None else ""
 
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+@cache
+def _connections() -> tuple[httpx2.Client, Notices]:
+    """What all `ChatApi` of a process share."""
+    unlimited = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+    return httpx2.Client(limits=unlimited, follow_redirects=True), Notices()
 
 
 def ask(api: Api, request: Request) -> Sampled:
@@ -143,21 +115,31 @@ def ask(api: Api, request: Request) -> Sampled:
     return Sampled(prompt_ids=(), completions=(Completion(ids=(), text=text),))
 
 
-class ApiEngine(RemoteEngine[Sampled]):
-    """Asks APIs on threads, beside whatever else answers; see `pettingllms_trl.engines.protocol.Engine`.
+class ApiEngine:
+    """Asks APIs on threads, beside whatever else answers; see `pettingllms_trl.records.Engine`.
 
     Args:
         of_agent: The function of each agent.
-        num_threads: So many calls at once.
+        num_threads: Calls at once.
     """
 
+    is_batched, is_remote = False, True
+
     def __init__(self, of_agent: Mapping[str, Api], *, num_threads: int) -> None:
-        super().__init__(num_threads, "api")
+        self._threads: RequestThreads[Sampled] = RequestThreads(num_threads, "api")
         self._of_agent = of_agent
+
+    def rollout(self, name: str) -> AbstractContextManager[None]:
+        """See `Engine`."""
+        return self._threads.rollout()
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""
-        self._send(ticket, ask, self._of_agent[request.agent], request, read=lambda sampled: sampled)
+        self._threads.send(ticket, ask, self._of_agent[request.agent], request, read=lambda sampled: sampled)
+
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+        """See `Engine`."""
+        return self._threads.answered(timeout)
 
 
 def in_turn(of_agent: Mapping[str, Api], requests: Sequence[Request]) -> list[Sampled]:

@@ -19,22 +19,23 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel, get_peft_model_state_dict
+from peft import PeftModel
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.api import ApiEngine, in_turn
-from pettingllms_trl.engines.protocol import BatchedEngine
-from pettingllms_trl.engines.router import EngineRouter, RolloutEngine
-from pettingllms_trl.engines.versions import WeightsVersion
-from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling
+from pettingllms_trl.engines.protocol import BatchedEngine, ServedPolicies, WeightsVersion
+from pettingllms_trl.engines.router import EngineRouter
+from pettingllms_trl.engines.transformers import check_continuous_batching
+from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.weights import weights_of
-from pettingllms_trl.records import Sample, Scored
+from pettingllms_trl.records import Engine, PolicyEngine, Sample, Scored
 from pettingllms_trl.role_sampling import parse
 
 
@@ -48,7 +49,7 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
     """
     sampling.check(args, parse(args.role_sampling), routing)
     if args.use_transformers_continuous_batching:
-        _check_continuous_batching(args)
+        check_continuous_batching(args)
     if not args.use_vllm:
         return
     groups = _groups(routing)
@@ -82,7 +83,7 @@ class EngineSet:
         routing: Who is played by what.
         model: The trainer's, as it is trained.
         in_memory: Policies whose model was given as an object, which may be another than vLLM loads by its name.
-        sample: Answers requests by `generate`, where vLLM does not.
+        sample: Answers requests by `generate`, where no other engine does.
         tongues: Of each agent whose policy has weights here.
     """
 
@@ -96,49 +97,43 @@ class EngineSet:
         sample: Sample,
         tongues: Mapping[str, PromptCodec],
     ) -> None:
-        self._served: list[_Served] = []
-        self._given: dict[str, int] = {}
-        self._models: dict[str, int | None] = {}  # the version of those that are not trained, by the group's name
-        of_policy: dict[str, RolloutEngine] = {}
+        self._served: list[ServedPolicies] = []
         if args.use_vllm:
             overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
-            asked = Sampling(args, tongues, overrides)
+            params = VllmParams.of_config(args, tongues, overrides)
             groups = _groups(routing)
             shares = _shares([weights_of(model, g.policies[0]) for g in groups if not _urls(g, args)])
             for group in groups:
                 weights = weights_of(model, group.policies[0])
                 adapters = _adapters(group, weights)
                 options: dict[str, Any] = {
-                    "args": args,
                     "of_agent": {a: name for a, name in routing.of_agent.items() if name in group.names},
                     "adapters": {name: weights.peft_config[adapter] for name, adapter in adapters.items()},
-                    "sampling": asked,
+                    "params": params,
+                    "folder": Path(args.output_dir),
                 }
                 if urls := _urls(group, args):
                     from pettingllms_trl.engines.vllm_server import VllmServer
 
-                    engine: Any = VllmServer(urls, **options)
+                    engine: PolicyEngine = VllmServer(urls, patience=args.vllm_server_timeout, **options)
                 else:
                     engine = _colocated(group, weights, args, memory_share=next(shares), options=options)
-                trains_model = any(policy.is_trained and policy.name not in adapters for policy in group.policies)
-                takes_model = not (urls or trains_model or _in_4_bit(weights))
-                served = _Served(group, engine, adapters, takes_model, in_memory=group.names[0] in in_memory)
-                self._served.append(served)
-                # What is loaded by name the engine has loaded itself.
-                self._models[group.name] = None if served.in_memory else 0
-                of_policy |= dict.fromkeys(group.names, engine)
-        waves = BatchedEngine(sample)
-        of_agent = {agent: of_policy.get(name, waves) for agent, name in routing.of_agent.items()}
-        self.engine = EngineRouter(of_agent | _asking(routing, args))
+                self._served.append(
+                    ServedPolicies(group.policies, engine, adapters, is_in_memory=group.names[0] in in_memory)
+                )
+        batched = BatchedEngine(sample)
+        of_policy = {policy.name: served.engine for served in self._served for policy in served.policies}
+        of_agent = {agent: of_policy.get(name, batched) for agent, name in routing.of_agent.items()}
+        self.engine: Engine = EngineRouter(of_agent | _asking(routing, args))
 
     @property
     def served(self) -> tuple[str, ...]:
         """Names of the policies that an engine samples for."""
-        return tuple(name for served in self._served for name in served.group.names)
+        return tuple(policy.name for served in self._served for policy in served.policies)
 
     def given(self, policy: str) -> int:
         """The version of a policy's weights that its engine was given. 0: at most what it loaded itself."""
-        return self._given.get(policy, 0)
+        return self._of(policy).version_of(policy)
 
     def renew(self, model: Any, version: WeightsVersion) -> None:
         """Give the engines the weights of which they have another version.
@@ -148,23 +143,7 @@ class EngineSet:
             version: Of its weights.
         """
         for served in self._served:
-            weights = weights_of(model, served.group.policies[0])
-            number = version.frozen if served.in_memory else version.base
-            new_model = served.takes_model and self._models[served.group.name] != number
-            if new_model:
-                served.engine.rebase(_base_state(weights))
-                self._models[served.group.name] = number
-            for policy in served.group.policies:
-                if self._given.get(policy.name) == version.of(policy):
-                    continue
-                adapter = served.adapters.get(policy.name)
-                if adapter is not None:
-                    served.engine.sync(policy.name, get_peft_model_state_dict(weights, adapter_name=adapter))
-                elif policy.is_trained:
-                    served.engine.sync(policy.name, weights.state_dict())
-                elif not new_model:  # a frozen model, as the engine has loaded it
-                    continue
-                self._given[policy.name] = version.of(policy)
+            served.renew(weights_of(model, served.policies[0]), version)
 
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
         """What a policy's engine thinks of a text, on each of its replicas: see `Scored`. Only during a rollout.
@@ -173,9 +152,10 @@ class EngineSet:
             policy: One of `served`.
             ids: Token ids; they are cut where the engine's context ends.
         """
-        engine = next(served.engine for served in self._served if policy in served.group.names)
-        scored: Sequence[Scored] = engine.score(policy, ids)
-        return scored
+        return self._of(policy).engine.score(policy, ids)
+
+    def _of(self, policy: str) -> ServedPolicies:
+        return next(served for served in self._served if policy in {own.name for own in served.policies})
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,25 +171,6 @@ class _Group:
     @property
     def name(self) -> str:
         return " and ".join(map(repr, self.names))
-
-
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """A group's engine.
-
-    Args:
-        group: The policies.
-        engine: Samples for them.
-        adapters: Per policy that is an adapter, its name in the model.
-        takes_model: Whether the engine can be given the model that they stand on, which none of them trains.
-        in_memory: That model was given as an object, which may be another than the engine loads by its name.
-    """
-
-    group: _Group
-    engine: Any
-    adapters: Mapping[str, str]
-    takes_model: bool
-    in_memory: bool = False
 
 
 def _groups(routing: Routing) -> list[_Group]:
@@ -256,48 +217,21 @@ def _check_urls(groups: Sequence[_Group], args: MultiAgentGRPOConfig) -> None:
             taken[url] = group
 
 
-def _check_continuous_batching(args: MultiAgentGRPOConfig) -> None:
-    """Refuse what would go wrong without a word in transformers' continuous batching as TRL uses it."""
-    if args.bf16 or args.fp16:
-        raise ValueError(
-            "use_transformers_continuous_batching=True with bf16 or fp16, for which TRL would cast the weights "
-            "themselves, those of the optimizer included, for good when it first samples. Set bf16=False (bf16 is on "
-            "by default), and to save memory load the model in bfloat16 (args.model_init_kwargs)."
-        )
-    if "seed" in (args.transformers_continuous_batching_config or {}):
-        raise ValueError(
-            "transformers_continuous_batching_config has a seed, which would be set anew for every batch, whose "
-            "candidates would all be drawn with the same random numbers. Leave it out: args.seed seeds the run."
-        )
-
-
 def _colocated(
     group: _Group, weights: Any, args: MultiAgentGRPOConfig, *, memory_share: float, options: Mapping[str, Any]
-) -> RolloutEngine:
-    from pettingllms_trl.engines.vllm_colocated import ColocatedVllm  # takes seconds to import
+) -> PolicyEngine:
+    from pettingllms_trl.engines.vllm_colocated import ColocatedVllm, engine_arguments  # takes seconds to import
 
     name = get_config_model_id(weights.config)
     if not name:
         raise ValueError(
             f"use_vllm=True with a model of {group.name} that was not loaded from a folder or the Hub; vLLM loads it "
-            "anew from there. Save it (model.save_pretrained) and give the folder."
+            "itself from there. Save it (model.save_pretrained) and give the folder."
         )
-    return ColocatedVllm(
-        name,
-        dtype="auto" if args.bf16 or args.fp16 else "float32",
-        memory_share=memory_share,
-        engine_args={"quantization": "bitsandbytes"} if _in_4_bit(weights) else None,
-        **options,
-    )
-
-
-def _base_state(weights: Any) -> dict[str, torch.Tensor]:
-    """A model's weights without its adapters, by the names that they have on disk."""
-    return {
-        name.removeprefix("base_model.model.").replace(".base_layer", ""): tensor
-        for name, tensor in weights.state_dict().items()
-        if ".lora_" not in name
-    }
+    dtype = "auto" if args.bf16 or args.fp16 else "float32"
+    quantization = {"quantization": "bitsandbytes"} if _in_4_bit(weights) else {}
+    arguments = {"model": name, "dtype": dtype, **engine_arguments(args, memory_share=memory_share), **quantization}
+    return ColocatedVllm(arguments, **options)
 
 
 def _in_4_bit(weights: Any) -> bool:
@@ -321,13 +255,13 @@ def _adapters(group: _Group, weights: Any) -> dict[str, str]:
     return {policy.name: policy.adapter for policy in group.policies if policy.adapter is not None}
 
 
-def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, RolloutEngine]:
+def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, Engine]:
     """What asks the APIs, by agent: on threads, or with none one after another on the caller's."""
     apis = {policy.name: policy.api for policy in routing.policies if policy.api is not None}
     of_agent = {agent: apis[name] for agent, name in routing.of_agent.items() if name in apis}
     if not of_agent:
         return {}
-    asking: RolloutEngine = (
+    asking: Engine = (
         ApiEngine(of_agent, num_threads=args.num_threads)
         if args.num_threads
         else BatchedEngine(partial(in_turn, of_agent))

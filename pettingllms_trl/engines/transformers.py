@@ -1,5 +1,7 @@
 """Sampling with `generate`: all prompts of a policy in one call, and a prompt of several candidates read once.
 
+`LocalSampler` answers requests with the trainer's own models, one policy after another.
+
 `generate` reads every row of its batch, and a rollout gives it each prompt K times. Here it reads each prompt once, up
 to its last token; the keys and values are handed to all rows of it, and `generate` goes on from there as ever. The
 random numbers that it draws are the same, and so are the logits but for rounding.
@@ -10,8 +12,9 @@ read every row: then each candidate is sampled under a mask of its own, from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,10 +22,14 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
+from trl import GRPOConfig
 
-from pettingllms_trl.engines.protocol import check_length
+from pettingllms_trl.engines.protocol import check_length, context_of, sample_within
+from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.sampling import before_stop, up_to_stop
+from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Message, Request, Sampled
+from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 FEWEST_TOKENS = 16
@@ -112,6 +119,21 @@ def read_once(
     return cache
 
 
+def check_continuous_batching(args: GRPOConfig) -> None:
+    """Raises ValueError for what would silently go wrong in transformers' continuous batching as TRL uses it."""
+    if args.bf16 or args.fp16:
+        raise ValueError(
+            "use_transformers_continuous_batching=True with bf16 or fp16, for which TRL would cast the weights "
+            "themselves, those of the optimizer included, for good when it first samples. Set bf16=False (bf16 is on "
+            "by default), and to save memory load the model in bfloat16 (args.model_init_kwargs)."
+        )
+    if "seed" in (args.transformers_continuous_batching_config or {}):
+        raise ValueError(
+            "transformers_continuous_batching_config has a seed, which would be set again for every batch, whose "
+            "candidates would all be drawn with the same random numbers. Leave it out: args.seed seeds the run."
+        )
+
+
 Tokenize = Callable[[list[Sequence[Message]]], Sequence[Sequence[int]]]
 Generate = Callable[[list[Sequence[int]]], tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]]
 """Sampled ids of each prompt, and their log-probabilities where the generator gives them."""
@@ -165,3 +187,70 @@ def sample(
         )
         answers.append(Sampled(tuple(prompt_ids), completions))
     return answers
+
+
+GenerateAs = Callable[[list[Sequence[int]], SamplingOverrides], Any]
+"""Prompts' ids and a role's own settings to sampled ids and their log-probabilities, by the active policy."""
+
+
+def context_length(team: Team, policy: str) -> int | None:
+    """Most tokens of prompt and completion together in a policy's model; `None`: it names no bound."""
+    return context_of(team.weights_of(policy).config.get_text_config())
+
+
+class LocalSampler:
+    """See the head of this file. Called with requests, it returns their answers.
+
+    Args:
+        team: The policies.
+        codecs: Of each policy with weights here.
+        activate: Makes a policy active.
+        generate: Samples with the active policy.
+    """
+
+    def __init__(
+        self,
+        team: Team,
+        codecs: Mapping[str, PolicyCodec],
+        *,
+        activate: Callable[[str], None],
+        generate: GenerateAs,
+    ) -> None:
+        self._team, self._codecs, self._activate, self._generate = team, codecs, activate, generate
+
+    def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
+        """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
+        answers: dict[int, Sampled] = {}
+        of_agent, overrides = self._team.routing.of_agent, self._team.overrides
+        kinds = [(of_agent[request.agent], overrides[request.agent]) for request in requests]
+        for kind in dict.fromkeys(kinds):
+            name, override = kind
+            own = [i for i, other in enumerate(kinds) if other == kind]
+            policy = self._team.policies[name]
+            with nullcontext() if policy.is_trained else self._team.as_frozen(policy):
+                self._activate(name)
+                sampled = self._sample(name, [requests[i] for i in own], override)
+            answers.update(zip(own, sampled, strict=True))
+        return [answers[i] for i in range(len(requests))]
+
+    def _sample(self, name: str, requests: Sequence[Request], override: SamplingOverrides) -> Sequence[Sampled]:
+        codec, context = self._codecs[name], context_length(self._team, name)
+        most = override.max_completion_length or self._team.profiles[name].generation_config.max_new_tokens
+
+        def generate(prompts: list[Sequence[int]]) -> Any:
+            if context is None:
+                return self._generate(prompts, override)
+            return sample_within(prompts, generate_up_to, context=context, most=most)
+
+        def generate_up_to(prompts: list[Sequence[int]], limit: int | None) -> Any:
+            bounded = override if limit is None else replace(override, max_completion_length=limit)
+            return self._generate(prompts, bounded)
+
+        return sample(
+            requests,
+            tokenize=codec.encode,
+            generate=generate,
+            context=context,
+            decode=codec.decode,
+            stop=override.stop or (),
+        )

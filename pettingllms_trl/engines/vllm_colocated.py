@@ -1,12 +1,11 @@
 """vLLM in the trainer's own process: one engine samples for all policies, whose requests share its batches.
 
-A policy is the engine's own weights, or a LoRA adapter on them, chosen request by request. What it serves is what
-`sync` last gave it:
+How a policy's weights are renewed (see `vllm_engine.py`):
 
-| policy       | `sync` writes                                              | seconds (tiny model, CPU) |
+| policy       | `load`                                                     | seconds (tiny model, CPU) |
 |--------------|------------------------------------------------------------|---------------------------|
-| adapter      | a new version to a folder, and loads it under a new name   | 0.01                      |
-| base weights | over the engine's own, then forgets the keys and values    | 0.01                      |
+| adapter      | writes a new version to a folder, loads it by a new name   | 0.01                      |
+| whole model  | over the engine's own, then forgets the keys and values    | 0.01                      |
 
 Token ids are never decoded and encoded again, and log-probabilities are those of the distribution sampled from
 (`processed_logprobs`: after temperature, top-k and the rest), the sampled token's included.
@@ -16,10 +15,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,161 +29,99 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
-from pettingllms_trl.engines.vllm_params import Sampling, VllmRequest
-from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore, check_adapters
-from pettingllms_trl.records import Request, Sampled, Scored
+from pettingllms_trl.engines.vllm_engine import VllmEngine
+from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.records import POLL_SECONDS, Sampled, Scored
 
 
 SHARED_MEMORY = Path("/dev/shm")
 
 
-class ColocatedVllm:
-    """Samples for every agent of a team; see `pettingllms_trl.engines.protocol.Engine`.
+class ColocatedVllm(VllmEngine):
+    """Samples for every agent of a team; see `pettingllms_trl.records.PolicyEngine`.
 
-    What vLLM does to the process: starting an engine seeds the global random numbers anew, and on a CPU fixes torch's
+    What vLLM does to the process: starting an engine seeds the global random numbers again, and on a CPU fixes torch's
     number of threads for good; an engine that is forgotten takes the process groups of every other along.
 
     Args:
-        model: Path or id of the base model, as on disk.
-        args: `vllm_*` and sampling fields of the trainer's configuration.
-        of_agent: Name of the policy of each agent that it samples for.
-        adapters: Of each policy that is an adapter, its configuration as PEFT resolved it. Any other policy is the
-            base model.
-        sampling: What is asked of vLLM for a request, and how its answer is read.
-        dtype: Of the engine's weights: `"auto"` is as on disk.
-        memory_share: Of the memory that the configuration grants to vLLM, where there are several engines.
-        engine_args: Further arguments of `vllm.EngineArgs`, for instance `{"quantization": "bitsandbytes"}`.
+        arguments: Of `vllm.EngineArgs`, the model included; see `engine_arguments`.
+        of_agent, adapters, params: As of `VllmEngine`.
+        folder: Where weights are written, where the machine has no memory to share.
 
     Raises:
-        ValueError: An adapter that vLLM cannot serve, sampling options that cannot be met, or tensor parallelism over
-            the trainer's processes.
+        ValueError: An adapter that vLLM cannot serve.
     """
 
-    in_waves = False
+    is_remote = False
 
     def __init__(
         self,
-        model: str,
+        arguments: Mapping[str, Any],
         *,
-        args: GRPOConfig,
         of_agent: Mapping[str, str],
         adapters: Mapping[str, PeftConfig],
-        sampling: Sampling,
-        dtype: str = "auto",
-        memory_share: float = 1.0,
-        engine_args: Mapping[str, Any] | None = None,
+        params: VllmParams,
+        folder: Path,
     ) -> None:
-        self._of_agent = of_agent
-        self._adapters = adapters
-        self._bases = tuple(policy for policy in dict.fromkeys(of_agent.values()) if policy not in adapters)
-        self._sampling = sampling
-        on_cpu = current_platform.is_cpu()
-        arguments = {
-            "model": model,
-            "dtype": dtype,
-            **engine_arguments(args, on_cpu=on_cpu, memory_share=memory_share),
-            **lora_arguments(adapters, num_bases=len(self._bases)),
-            **(engine_args or {}),
-        }
+        folder = SHARED_MEMORY if SHARED_MEMORY.is_dir() else folder
+        super().__init__(of_agent=of_agent, adapters=adapters, params=params, folder=folder)
+        arguments = {**lora_arguments(adapters, num_bases=len(self._bases)), **arguments}
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: read by vLLM when the engine is made
         # As what it is to vLLM, a job done offline, it takes batches as large as the device is for.
         self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
-        self._max_model_len: int = self._engine.vllm_config.model_config.max_model_len
+        self.can_load_base = arguments.get("quantization") is None
         self._tensor_parallel: bool = self._engine.vllm_config.parallel_config.tensor_parallel_size > 1
-        self._store = WeightStore(SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(args.output_dir))
-        self._serving: dict[str, _Served] = {}
-        self._versions: Counter[str] = Counter()
+        self._loras: dict[str, LoRARequest] = {}
         self._adapter_ids = itertools.count(1)
         self._names = itertools.count()
         self._waiting: dict[str, VllmRequest] = {}
-        self._can_sleep = args.vllm_enable_sleep_mode and not on_cpu
+        self._can_sleep = bool(arguments.get("enable_sleep_mode"))
         self._sleep()
 
     @property
-    def versions(self) -> Mapping[str, int]:
-        """How often each policy's weights were given. 0: a base model as it is on disk."""
-        return {policy: self._versions[policy] for policy in dict.fromkeys(self._of_agent.values())}
+    def max_model_len(self) -> int:
+        """Most tokens of prompt and completion together."""
+        return int(self._engine.vllm_config.model_config.max_model_len)
+
+    @property
+    def num_in_flight(self) -> int:
+        """Requests that were taken and not answered."""
+        return len(self._waiting)
 
     # ---- Weights --------------------------------------------------------------------------------------------------
 
-    def sync(self, policy: str, state: Mapping[str, torch.Tensor]) -> int:
-        """Serve these weights from now on as a policy's.
-
-        Args:
-            policy: Its name.
-            state: Of an adapter `peft.get_peft_model_state_dict(model, adapter_name=...)`; of a base model
-                `model.state_dict()`, where tied weights stand under each of their names; else vLLM's head stays old.
-
-        Returns:
-            The number of the policy's version.
-
-        Raises:
-            StaleWeights: Requests are in flight; their answers would be of the old weights, or of both.
-            ValueError: A base model that several policies share.
-        """
-        self._check_idle(f"policy {policy!r}")
-        if policy in self._adapters:
-            self._wake()
-            self._serve(self._store.write(policy, self._adapters[policy], state))
-            for base in self._bases:
-                if base not in self._serving:
-                    self._serve(self._store.write_zero(base, self._adapters[policy], state))
-        else:
-            if self._bases != (policy,):
-                raise ValueError(
-                    f"weights of policy {policy!r}, but the engine's own are those of {self._bases}: one set can be "
-                    "trained for one policy. Give each an adapter, or an engine of its own."
-                )
-            self.rebase(state)
-        self._versions[policy] += 1
-        return self._versions[policy]
-
-    def _serve(self, version: AdapterVersion) -> None:
-        """Load a version in the place of the one before, which nobody uses any more."""
-        before = self._serving.pop(version.policy, None)
+    def _exchange(self, before: AdapterVersion | None, version: AdapterVersion) -> None:
+        self._wake()
         if before is not None:
-            self._engine.remove_lora(before.request.lora_int_id)
-            self._store.remove(before.version)
-        served = _Served(version, LoRARequest(version.name, next(self._adapter_ids), str(version.path)))
-        self._engine.add_lora(served.request)
-        self._serving[version.policy] = served
+            self._engine.remove_lora(self._loras.pop(before.policy).lora_int_id)
+        lora = LoRARequest(version.name, next(self._adapter_ids), str(version.path))
+        self._engine.add_lora(lora)
+        self._loras[version.policy] = lora
 
-    def rebase(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Replace the engine's own weights, on which all its policies stand.
-
-        Args:
-            state: As of a base model in `sync`.
-        """
-        self._check_idle("the model")
+    def _replace_model(self, name: str, state: Mapping[str, torch.Tensor], version: int) -> None:
         self._wake()
         # Adapters are forgotten over it, and read from their folders again when they are next asked for.
         if self._tensor_parallel:  # its workers are processes of their own
-            version = self._store.write_whole("base", state)
-            self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(version.path)})
-            self._store.remove(version)
+            written = self._store.write_whole(name, version, state)
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(written.path)})
+            self._store.remove(written)
         else:
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
         if not self._engine.reset_prefix_cache():
             raise StaleWeights("vLLM keeps what it computed with old weights: some request still holds on to it")
 
-    def _check_idle(self, whose: str) -> None:
-        if self._waiting:
-            raise StaleWeights(
-                f"new weights of {whose} while {len(self._waiting)} requests are in flight, expected none: their "
-                "tokens would come from the old ones. Sync before the rollout or after it."
-            )
-
     # ---- Sampling -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """Requests are sampled between these two ends only: what is left when it ends is dropped.
+        """See `Engine`.
 
         Args:
             name: Seeds every request, together with its ticket. Equal requests in an equal order are answered alike.
         """
         self._wake()
-        self._sampling.begin(name)
+        self._params.begin(name)
         try:
             yield
         finally:
@@ -194,87 +129,62 @@ class ColocatedVllm:
             self._waiting.clear()
             self._sleep()
 
-    def submit(self, ticket: int, request: Request) -> None:
-        """See `Engine`.
-
-        Raises:
-            StaleWeights: The policy was never given its weights.
-            ValueError: The prompt leaves no room for a completion.
-        """
-        policy = self._of_agent[request.agent]
-        if self._adapters and policy not in self._serving:
-            raise StaleWeights(f"a request of policy {policy!r}, whose weights were never given. Call sync first.")
-        asked = self._sampling.ask(ticket, request, self._max_model_len)
-        name = str(next(self._names))
+    def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
+        detokenize = bool(asked.parameters["stop"])  # it looks for them in the text
+        name = self._add(asked.prompt_ids, served, **asked.parameters, detokenize=detokenize)
         self._waiting[name] = asked
+
+    def _add(self, prompt_ids: Sequence[int], served: AdapterVersion | None, **parameters: Any) -> str:
+        name = str(next(self._names))
         self._engine.add_request(
             name,
-            {"prompt_token_ids": list(asked.prompt_ids)},
-            SamplingParams(
-                **asked.parameters,
-                output_kind=RequestOutputKind.FINAL_ONLY,
-                flat_logprobs=True,
-                detokenize=bool(asked.parameters["stop"]),  # it looks for them in the text
-            ),
-            lora_request=self._serving[policy].request if self._adapters else None,
+            {"prompt_token_ids": list(prompt_ids)},
+            SamplingParams(**parameters, output_kind=RequestOutputKind.FINAL_ONLY, flat_logprobs=True),
+            lora_request=None if served is None else self._loras[served.policy],
         )
+        return name
 
-    def step(self) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
         """One forward pass for all that are in flight: see `Engine`."""
         return [self._answer(output) for output in self._engine.step() if output.finished]
 
     def _answer(self, output: RequestOutput) -> tuple[int, Sampled]:
         asked = self._waiting.pop(output.request_id)
-        policy = self._of_agent[asked.agent]
-        served = self._serving[policy].version.name if self._adapters else None
-        sampled_by = output.lora_request.lora_name if output.lora_request else None
-        if sampled_by != served:
-            raise StaleWeights(f"an answer of {sampled_by} for policy {policy!r}, expected one of {served}")
+        self._check_sampled_by(output, self._of_agent[asked.agent])
         completions = []
         for choice in output.outputs:
             ids, logprobs = choice.token_ids, choice.logprobs.logprobs
             assert len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probabilities"
-            completions.append(self._sampling.completion(asked.agent, ids, logprobs))
+            completions.append(self._params.completion(asked.agent, ids, logprobs))
         return asked.ticket, Sampled(asked.prompt_ids, tuple(completions))
 
+    def _check_sampled_by(self, output: RequestOutput, policy: str) -> None:
+        served = self._serving[policy].name if self._adapters else None
+        found = output.lora_request.lora_name if output.lora_request else None
+        if found != served:
+            raise StaleWeights(f"an answer of {found} for policy {policy!r}, expected one of {served}")
+
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
-        """What a policy thinks of a text, with the weights that it samples from. Only while no request is in flight.
+        """See `WeightSync`.
 
         vLLM computes a scored prompt from its first token on: keys and values that it has kept are not read
         (`SamplingParams.skip_reading_prefix_cache`), and log-probabilities are of the logits as they are, whatever
         the temperature.
 
-        Args:
-            policy: Its name.
-            ids: Token ids; they are cut where the model's context ends.
-
         Raises:
             StaleWeights: Requests are in flight, or the engine used other weights than the policy's.
         """
-        self._check_idle(f"policy {policy!r}")
+        self._check_idle(f"a text to be scored by policy {policy!r}")
         served = self._serving[policy] if self._adapters else None
-        name = str(next(self._names))
-        self._engine.add_request(
-            name,
-            {"prompt_token_ids": list(ids[: self._max_model_len - 1])},
-            SamplingParams(
-                temperature=0.0,
-                max_tokens=1,
-                prompt_logprobs=0,
-                output_kind=RequestOutputKind.FINAL_ONLY,
-                flat_logprobs=True,
-                detokenize=False,
-            ),
-            lora_request=served.request if served else None,
-        )
+        one_token = {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
+        self._add(ids[: self.max_model_len - 1], served, **one_token)
         outputs: list[RequestOutput] = []
         while not outputs:
             outputs = self._engine.step()
         (output,) = outputs
-        used = output.lora_request.lora_name if output.lora_request else f"{policy}-v{self._versions[policy]}"
-        if served is not None and used != served.version.name:
-            raise StaleWeights(f"the engine scored with {used} for policy {policy!r}, expected {served.version.name}")
-        return (Scored("this process", used, tuple(output.prompt_logprobs.logprobs)),)
+        self._check_sampled_by(output, policy)
+        weights = served.name if served else f"{policy}-v{self._versions.get(policy, 0)}"
+        return (Scored("this process", weights, tuple(output.prompt_logprobs.logprobs)),)
 
     # ---- Memory ---------------------------------------------------------------------------------------------------
 
@@ -289,16 +199,13 @@ class ColocatedVllm:
             self._engine.wake_up()
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """An adapter in the engine."""
-
-    version: AdapterVersion
-    request: LoRARequest
-
-
-def engine_arguments(args: GRPOConfig, *, on_cpu: bool, memory_share: float = 1.0) -> dict[str, Any]:
+def engine_arguments(args: GRPOConfig, *, memory_share: float = 1.0, on_cpu: bool | None = None) -> dict[str, Any]:
     """What the configuration says of the engine, as arguments of `vllm.EngineArgs`.
+
+    Args:
+        args: Its `vllm_*` fields.
+        memory_share: Of the memory that it grants to vLLM, where there are several engines.
+        on_cpu: Whether the engine runs on a CPU. `None`: as vLLM finds the machine.
 
     Raises:
         ValueError: Tensor parallelism over the trainer's processes.
@@ -319,7 +226,7 @@ def engine_arguments(args: GRPOConfig, *, on_cpu: bool, memory_share: float = 1.
                 "vllm_mode='server'."
             )
         arguments["distributed_executor_backend"] = "external_launcher"  # joins the trainer's process group
-    if on_cpu:
+    if current_platform.is_cpu() if on_cpu is None else on_cpu:
         return arguments | {
             "enforce_eager": True,  # compiling takes longer than any test
             "kv_cache_memory_bytes": int(2**30 * memory_share),

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Self
 
 from trl import GRPOConfig
 
@@ -56,24 +56,38 @@ class VllmRequest:
     parameters: Mapping[str, Any]
 
 
-class Sampling:
-    """The parameters of every request: the configuration's, a role's own, and a seed that no other request has.
+class VllmParams:
+    """The parameters of every request: its agent's, and a seed that no other request has.
 
     Args:
-        args: Sampling fields and `generation_kwargs` of TRL's configuration.
-        tongues: Of each agent that asks.
-        overrides: Of agents whose requests differ.
-
-    Raises:
-        ValueError: A key of `generation_kwargs` that is set here, or structured output.
+        codecs: Of each agent that asks.
+        parameters: Of each agent, by vLLM's names.
+        seed: Name of the rollout before any has begun.
     """
 
     def __init__(
-        self,
-        args: GRPOConfig,
-        tongues: Mapping[str, PromptCodec],
-        overrides: Mapping[str, SamplingOverrides] | None = None,
+        self, codecs: Mapping[str, PromptCodec], parameters: Mapping[str, Mapping[str, Any]], *, seed: str
     ) -> None:
+        self._codecs, self._of_agent, self._rollout = codecs, parameters, seed
+        self._asked: Counter[int] = Counter()
+
+    @classmethod
+    def of_config(
+        cls,
+        args: GRPOConfig,
+        codecs: Mapping[str, PromptCodec],
+        overrides: Mapping[str, SamplingOverrides] | None = None,
+    ) -> Self:
+        """Those of a configuration, and of a role where it has its own.
+
+        Args:
+            args: Sampling fields and `generation_kwargs` of TRL's configuration.
+            codecs: Of each agent that asks.
+            overrides: Of agents whose requests differ.
+
+        Raises:
+            ValueError: A key of `generation_kwargs` that is set here, or structured output.
+        """
         _check(args)
         common = {
             "temperature": args.temperature,
@@ -86,20 +100,18 @@ class Sampling:
             "logprobs": 0,  # of the sampled token, and of no other
             **(args.generation_kwargs or {}),
         }
-        self._tongues = tongues
-        self._of_agent = {
+        parameters = {
             agent: {
                 **common,
-                "stop_token_ids": list(tongue.stop_token_ids),
+                "stop_token_ids": list(codec.stop_token_ids),
                 **_own((overrides or {}).get(agent, NOTHING)),
             }
-            for agent, tongue in tongues.items()
+            for agent, codec in codecs.items()
         }
-        self._rollout = str(args.seed)
-        self._asked: Counter[int] = Counter()
+        return cls(codecs, parameters, seed=str(args.seed))
 
     def begin(self, rollout: str) -> None:
-        """Seeds are drawn anew from this name: the same rollout asked for in the same order is the same rollout."""
+        """Derive request seeds from this name, so that a rollout repeated in the same order is identical."""
         self._rollout = rollout
         self._asked.clear()
 
@@ -116,13 +128,13 @@ class Sampling:
         Raises:
             ValueError: The prompt leaves no room for a completion.
         """
-        prompt_ids = request.prompt_ids or tuple(self._tongues[request.agent].tokenize(request.prompt))
+        prompt_ids = request.prompt_ids or tuple(self._codecs[request.agent].tokenize(request.prompt))
         check_length(prompt_ids, request, max_model_len)
         return VllmRequest(ticket, request.agent, prompt_ids, self.of(request.agent, ticket, request.num_candidates))
 
     def completion(self, agent: str, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
         """What an agent's policy sampled. The text ends before a stop word; the ids, which were sampled, do not."""
-        text = before_stop(self._tongues[agent].decode(ids), self._of_agent[agent]["stop"] or ())
+        text = before_stop(self._codecs[agent].decode(ids), self._of_agent[agent]["stop"] or ())
         return Completion(ids=tuple(ids), text=text, logprobs=tuple(logprobs))
 
 

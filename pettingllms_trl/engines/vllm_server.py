@@ -16,124 +16,100 @@ Anybody who reaches such a server can call any method of its workers: keep it to
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import httpx2
 from peft import PeftConfig
 from torch import Tensor
-from trl import GRPOConfig
 
-from pettingllms_trl.engines.http import Server, ServerRefused
-from pettingllms_trl.engines.router import RemoteEngine
-from pettingllms_trl.engines.vllm_params import Sampling, VllmRequest
-from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore, check_adapters
-from pettingllms_trl.records import Request, Sampled, Scored
+from pettingllms_envs.agents.server import Server, ServerRefused
+from pettingllms_trl.engines.router import RequestThreads
+from pettingllms_trl.engines.vllm_engine import VllmEngine
+from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.records import POLL_SECONDS, Sampled, Scored
 
 
 AS_LOADED = "default"
 """vLLM's name for the weights that a server was started with."""
 Choices = Sequence[Mapping[str, Any]]
+Result = TypeVar("Result")
 
 
-class VllmServer(RemoteEngine[Choices]):
-    """Samples for every agent of a team on `vllm serve`; see `pettingllms_trl.engines.protocol.Engine`.
+class VllmServer(VllmEngine):
+    """Samples for every agent of a team on `vllm serve`; see `pettingllms_trl.records.PolicyEngine`.
 
     Args:
         base_urls: Of the replicas, which serve one model with equal options.
-        args: Sampling fields, `output_dir` and `vllm_server_timeout` of the trainer's configuration.
-        of_agent: Name of the policy of each agent that it samples for.
-        adapters: Of each policy that is an adapter, its configuration as PEFT resolved it. Any other policy is the
-            model as the servers loaded it.
-        sampling: What is asked of vLLM for a request, and how its answer is read.
-        folder: Where weights are written for the servers to read. `None`: `args.output_dir`.
+        of_agent, adapters, params: As of `VllmEngine`.
+        folder: Where weights are written for the servers to read.
+        patience: Seconds for which a server that does not answer is asked again.
         max_requests: Requests in flight; the rest waits here.
-        answer_within: Seconds that a completion may take.
+        timeout: Seconds that a completion may take.
 
     Raises:
-        ValueError: An adapter that vLLM cannot serve, sampling options that cannot be met, or servers that serve
-            different models or log-probabilities of another distribution than they sample from.
-        ServerUnreachable: A replica does not answer within `args.vllm_server_timeout`.
+        ValueError: An adapter that vLLM cannot serve, or servers that serve different models or log-probabilities of
+            another distribution than they sample from.
+        ServerUnreachable: A replica does not answer for as long as `patience` says.
     """
+
+    is_remote = True
+    can_load_base = False
+    """A server exchanges its own model in its development mode only, which is not asked of one that is not trained."""
 
     def __init__(
         self,
         base_urls: Sequence[str],
         *,
-        args: GRPOConfig,
         of_agent: Mapping[str, str],
         adapters: Mapping[str, PeftConfig],
-        sampling: Sampling,
-        folder: Path | None = None,
+        params: VllmParams,
+        folder: Path,
+        patience: float,
         max_requests: int = 256,
-        answer_within: float = 3600.0,
+        timeout: float = 3600.0,
     ) -> None:
         if adapters:
             check_adapters(adapters)
-        super().__init__(max_requests, "vllm")
-        self._of_agent = of_agent
-        self._adapters = adapters
-        self._bases = tuple(policy for policy in dict.fromkeys(of_agent.values()) if policy not in adapters)
-        self._sampling = sampling
-        patience = args.vllm_server_timeout
-        self._replicas = [Server(url, patience=patience, answer_within=answer_within) for url in base_urls]
+        super().__init__(of_agent=of_agent, adapters=adapters, params=params, folder=folder)
+        self._threads: RequestThreads[Choices] = RequestThreads(max_requests, "vllm")
+        asking = partial(
+            Server,
+            client=_connections(),
+            timeout=timeout,
+            patience=patience,
+            longest_pause=5.0,
+            most_bytes=2**32,  # many long completions, with log-probabilities
+            advice="See that it runs; vllm_server_timeout says how long it is waited for.",
+        )
+        self._replicas = [asking(url=url) for url in base_urls]
         self._model, self._max_model_len = _same_model(self._replicas)
         for replica in self._replicas:
             _check_logprobs(replica, self._model)
-        self._store = WeightStore(Path(args.output_dir) if folder is None else folder)
-        self._serving: dict[str, AdapterVersion] = {}
         self._whole: AdapterVersion | None = None
-        self._versions: Counter[str] = Counter()
 
     @property
-    def versions(self) -> Mapping[str, int]:
-        """How often each policy's weights were given. 0: the model as the servers loaded it."""
-        return {policy: self._versions[policy] for policy in dict.fromkeys(self._of_agent.values())}
+    def max_model_len(self) -> int:
+        """Most tokens of prompt and completion together."""
+        return self._max_model_len
+
+    @property
+    def num_in_flight(self) -> int:
+        """Requests that were taken and not answered."""
+        return len(self._threads)
 
     # ---- Weights --------------------------------------------------------------------------------------------------
 
-    def sync(self, policy: str, state: Mapping[str, Tensor]) -> int:
-        """Serve these weights from now on as a policy's, on every replica.
+    def _on_all(self, do: Callable[[Server], Result]) -> list[Result]:
+        return list(self._threads.executor.map(do, self._replicas))
 
-        Args:
-            policy: Its name.
-            state: Of an adapter `peft.get_peft_model_state_dict(model, adapter_name=...)`; of a whole model
-                `model.state_dict()`, where tied weights stand under each of their names.
-
-        Returns:
-            The number of the policy's version.
-
-        Raises:
-            StaleWeights: Requests are in flight; their answers would be of the old weights.
-            ValueError: The servers do not take such weights, or their model is also another policy's.
-        """
-        if self._waiting:
-            raise StaleWeights(
-                f"new weights of policy {policy!r} while {len(self._waiting)} requests are in flight, expected none: "
-                "their tokens would come from the old ones. Sync before the rollout or after it."
-            )
-        if policy in self._adapters:
-            self._serve(self._store.write(policy, self._adapters[policy], state))
-            for base in self._bases:
-                if base not in self._serving:
-                    self._serve(self._store.write_zero(base, self._adapters[policy], state))
-        else:
-            self._serve_whole(policy, state)
-        self._versions[policy] += 1
-        return self._versions[policy]
-
-    def _serve_whole(self, policy: str, state: Mapping[str, Tensor]) -> None:
-        """Have every replica read new weights in the place of its own."""
-        if self._bases != (policy,):
-            raise ValueError(
-                f"weights of policy {policy!r}, but the servers' own are those of {self._bases}: one set can be "
-                "trained for one policy. Give each an adapter, or servers of its own."
-            )
-        before, self._whole = self._whole, self._store.write_whole(policy, state)
-        list(self._threads.map(partial(self._reload, version=self._whole), self._replicas))
+    def _replace_model(self, name: str, state: Mapping[str, Tensor], version: int) -> None:
+        before, self._whole = self._whole, self._store.write_whole(name, version, state)
+        self._on_all(partial(self._reload, version=self._whole))
         if before is not None:
             self._store.remove(before)
 
@@ -141,7 +117,7 @@ class VllmServer(RemoteEngine[Choices]):
         call = {"method": "reload_weights", "kwargs": {"weights_path": str(version.path.absolute())}}
         try:
             replica.post("/collective_rpc", call)
-            if not replica.post("/reset_prefix_cache", None)["success"]:  # as while it has requests
+            if not replica.post("/reset_prefix_cache", {})["success"]:  # as while it has requests
                 raise StaleWeights(f"{replica.url} keeps what it computed with old weights. Let no other run use it.")
             replica.post("/update_weight_version", {"new_version": self._name(version)})
         except ServerRefused as refusal:
@@ -150,14 +126,10 @@ class VllmServer(RemoteEngine[Choices]):
                 "with VLLM_SERVER_DEV_MODE=1 in its environment, or train adapters."
             ) from refusal
 
-    def _serve(self, version: AdapterVersion) -> None:
-        """Load a version on every replica; then the one before goes, which nobody uses any more."""
-        list(self._threads.map(lambda replica: self._load(replica, version), self._replicas))
-        before = self._serving.get(version.policy)
-        self._serving[version.policy] = version
+    def _exchange(self, before: AdapterVersion | None, version: AdapterVersion) -> None:
+        self._on_all(partial(self._load, version=version))
         if before is not None:
-            list(self._threads.map(lambda replica: self._unload(replica, before), self._replicas))
-            self._store.remove(before)
+            self._on_all(partial(self._unload, version=before))
 
     def _load(self, replica: Server, version: AdapterVersion) -> None:
         body = {"lora_name": self._name(version), "lora_path": str(version.path.absolute())}
@@ -176,7 +148,7 @@ class VllmServer(RemoteEngine[Choices]):
         try:
             replica.post("/v1/unload_lora_adapter", {"lora_name": self._name(version)})
         except ServerRefused as refusal:
-            if refusal.status != 404:  # a replica that was started anew does not know it
+            if refusal.status != 404:  # a replica that was restarted does not know it
                 raise
 
     def _name(self, version: AdapterVersion) -> str:
@@ -187,7 +159,7 @@ class VllmServer(RemoteEngine[Choices]):
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """Requests are sampled between these two ends only: what is left when it ends is waited for, and dropped.
+        """See `Engine`.
 
         Args:
             name: Seeds every request, together with its ticket.
@@ -195,40 +167,34 @@ class VllmServer(RemoteEngine[Choices]):
         Raises:
             StaleWeights: A replica has other weights at one of the ends than it is to sample from.
         """
-        self._sampling.begin(name)
+        self._params.begin(name)
         whole = self._whole
         for replica in self._replicas:
             if whole is not None and _weights(replica) != self._name(whole):
                 self._reload(replica, whole)
         self._check_weights()
-        with super().rollout(name):
+        with self._threads.rollout():
             yield
         self._check_weights()
 
     def _check_weights(self) -> None:
-        """A server that was started anew has those of the disk; one that trains another run's model, that run's."""
+        """A server that was restarted has those of the disk; one that trains another run's model, that run's."""
         expected = AS_LOADED if self._whole is None else self._name(self._whole)
         for replica in self._replicas:
             if (found := _weights(replica)) != expected:
                 raise StaleWeights(
-                    f"{replica.url} has the weights {found!r}, expected {expected!r}: it was started anew, or is or "
-                    "was another run's. Let no other run use it; start it anew, and resume from the last checkpoint."
+                    f"{replica.url} has the weights {found!r}, expected {expected!r}: it was restarted, or is or "
+                    "was another run's. Let no other run use it; restart it, and resume from the last checkpoint."
                 )
 
-    def submit(self, ticket: int, request: Request) -> None:
-        """See `Engine`.
-
-        Raises:
-            StaleWeights: The policy was never given its weights.
-            ValueError: The prompt leaves no room for a completion.
-        """
-        policy = self._of_agent[request.agent]
-        if self._adapters and policy not in self._serving:
-            raise StaleWeights(f"a request of policy {policy!r}, whose weights were never given. Call sync first.")
-        asked = self._sampling.ask(ticket, request, self._max_model_len)
-        replica = self._replicas[ticket % len(self._replicas)]
+    def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
+        replica = self._replicas[asked.ticket % len(self._replicas)]
         read = partial(self._read, replica, asked)
-        self._send(ticket, self._complete, replica, self._serving.get(policy), asked, read=read)
+        self._threads.send(asked.ticket, self._complete, replica, served, asked, read=read)
+
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+        """See `Engine`. Raises what a request raised."""
+        return self._threads.answered(timeout)
 
     def _complete(self, replica: Server, version: AdapterVersion | None, asked: VllmRequest) -> Choices:
         """On a thread of its own: nothing here but the request and its answer.
@@ -254,18 +220,14 @@ class VllmServer(RemoteEngine[Choices]):
         except ServerRefused as refusal:
             if refusal.status != 404 or version is None:
                 raise
-            self._load(replica, version)  # it was started anew, and has forgotten
+            self._load(replica, version)  # it was restarted, and has forgotten
             answer = replica.post("/v1/completions", body)
         if answer["model"] != model:
             raise StaleWeights(f"{replica.url} answered with {answer['model']!r}, expected {model!r}")
         return answer
 
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
-        """What each replica thinks of a text, with the weights that it samples from for a policy.
-
-        Args:
-            policy: Its name.
-            ids: Token ids; they are cut where the model's context ends.
+        """See `WeightSync`.
 
         Raises:
             ServerUnreachable, ServerRefused, StaleWeights: As for requests.
@@ -280,7 +242,7 @@ class VllmServer(RemoteEngine[Choices]):
             logprobs = tuple(float(each[str(token)]["logprob"]) for token, each in zip(ids[1:], found, strict=True))
             return Scored(replica.url, _weights(replica) if version is None else self._name(version), logprobs)
 
-        return tuple(self._threads.map(ask, self._replicas))
+        return tuple(self._on_all(ask))
 
     def _read(self, replica: Server, asked: VllmRequest, choices: Choices) -> Sampled:
         completions = []
@@ -292,8 +254,14 @@ class VllmServer(RemoteEngine[Choices]):
                     "were sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.22 or "
                     "later."
                 )
-            completions.append(self._sampling.completion(asked.agent, ids, logprobs))
+            completions.append(self._params.completion(asked.agent, ids, logprobs))
         return Sampled(asked.prompt_ids, tuple(completions))
+
+
+def _connections() -> httpx2.Client:
+    """Kept for less than the 5 s after which vLLM closes them. No proxy stands before a server of one's own."""
+    unlimited = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2.0)
+    return httpx2.Client(limits=unlimited, trust_env=False)
 
 
 def _weights(replica: Server) -> str:

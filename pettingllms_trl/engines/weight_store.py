@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,17 +54,13 @@ class AdapterVersion:
 
     Args:
         policy: Whose they are.
-        number: Counts the policy's versions from 1.
+        name: That no other version has.
         path: Folder with `adapter_config.json` and `adapter_model.safetensors`, or with `model.safetensors`.
     """
 
     policy: str
-    number: int
+    name: str
     path: Path
-
-    @property
-    def name(self) -> str:
-        return f"{self.policy}-v{self.number}"
 
 
 class WeightStore:
@@ -80,39 +75,37 @@ class WeightStore:
         self.folder = Path(tempfile.mkdtemp(prefix="adapters-", dir=root))
         self.folder.chmod(0o755)  # a server may run as somebody else
         self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self._numbers: Counter[str] = Counter()
 
-    def write(self, policy: str, config: PeftConfig, state: Mapping[str, Tensor]) -> AdapterVersion:
-        """The next version of a policy's adapter.
+    def write(self, policy: str, number: int, config: PeftConfig, state: Mapping[str, Tensor]) -> AdapterVersion:
+        """A new version of a policy's adapter.
 
         Args:
             policy: Name of the policy.
+            number: One that the policy has not had.
             config: As PEFT resolved it: `model.peft_config[adapter]`.
             state: `peft.get_peft_model_state_dict(model, adapter_name=adapter)`.
         """
-        with self._next(policy) as (version, draft):
-            config.save_pretrained(str(draft))
-            _save(state, draft / "adapter_model.safetensors")
-        return version
+        return self._write_adapter(policy, f"{policy}-v{number}", config, state)
 
-    def write_whole(self, policy: str, state: Mapping[str, Tensor]) -> AdapterVersion:
-        """The next version of a policy that is a whole model.
+    def write_whole(self, policy: str, number: int, state: Mapping[str, Tensor]) -> AdapterVersion:
+        """A new version of a policy that is a whole model.
 
         Args:
             policy: Name of the policy.
+            number: One that the policy has not had.
             state: `model.state_dict()`. Tied weights are written under each of their names: vLLM's kernels for CPUs
                 keep copies of their own, and one that is not named stays old.
         """
-        with self._next(policy) as (version, draft):
+        with self._new(policy, f"{policy}-v{number}") as (version, draft):
             _save(state, draft / "model.safetensors")
         return version
 
     @contextmanager
-    def _next(self, policy: str) -> Iterator[tuple[AdapterVersion, Path]]:
-        """A policy's next version, and the folder to write it to, which takes its place when all is there."""
-        self._numbers[policy] += 1
-        version = AdapterVersion(policy, self._numbers[policy], self.folder / f"{policy}-v{self._numbers[policy]}")
-        draft = self.folder / f".{version.name}"
+    def _new(self, policy: str, name: str) -> Iterator[tuple[AdapterVersion, Path]]:
+        """A version, and the folder to write it to, which takes its place when all is there."""
+        version, draft = AdapterVersion(policy, name, self.folder / name), self.folder / f".{name}"
+        for path in (draft, version.path):  # what an attempt that failed has left
+            shutil.rmtree(path, ignore_errors=True)
         draft.mkdir()
         yield version, draft
         draft.rename(version.path)  # a server that looks meanwhile sees nothing, or all
@@ -123,7 +116,16 @@ class WeightStore:
         vLLM computes rows without an adapter with somebody else's, when they share a batch with rows that have one on
         a CPU (vllm-project/vllm#48421).
         """
-        return self.write(policy, config, {name: zeros_like(t) for name, t in like.items()})
+        zeros = {name: zeros_like(tensor) for name, tensor in like.items()}
+        return self._write_adapter(policy, f"{policy}-zero", config, zeros)
+
+    def _write_adapter(
+        self, policy: str, name: str, config: PeftConfig, state: Mapping[str, Tensor]
+    ) -> AdapterVersion:
+        with self._new(policy, name) as (version, draft):
+            config.save_pretrained(str(draft))
+            _save(state, draft / "adapter_model.safetensors")
+        return version
 
     def remove(self, version: AdapterVersion) -> None:
         """Once no request uses it."""

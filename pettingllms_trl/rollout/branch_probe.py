@@ -22,7 +22,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo import AECEnv
 
 from pettingllms_envs.copying import copy_env
-from pettingllms_trl.rollout.env_state import SavedState, View, is_other, look, read, save_state, short, told, view_of
+from pettingllms_trl.rollout.env_pool import SavedState, View, is_other, look, read, save_state, short, told, view_of
 
 
 ATTEMPTS = 8

@@ -11,7 +11,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.copying import copy_env
 from pettingllms_trl.records import Candidate, Completion
-from pettingllms_trl.rollout.env_state import SavedState, save_state
+from pettingllms_trl.rollout.env_pool import SavedState, save_state
 
 
 class RewardWeigher(Protocol):

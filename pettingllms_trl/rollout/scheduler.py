@@ -113,7 +113,7 @@ class RolloutScheduler:
     def play(self) -> list[EpisodeRunner]:
         """Run all episodes to completion; returns the finished ones in row order."""
         while self._admit():
-            block = self._engine.in_waves or not (self._ready or self._requested)
+            block = self._engine.is_batched or not (self._ready or self._requested)
             if self._stepping and self._collect(block=block):
                 continue
             self._submit_requests()

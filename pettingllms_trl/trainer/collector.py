@@ -82,7 +82,7 @@ class RolloutCollector:
         filters: Which groups are trained on.
         curricula: Levels of the rows.
         rows_played: Place in the data.
-        rows_at: Returns a number of rows of the training data from a place on.
+        rows_at: Rows of the training data: from a place on, a number of them.
     """
 
     def __init__(

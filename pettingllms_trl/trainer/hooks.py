@@ -37,6 +37,7 @@ from trl.trainer.utils import RepeatSampler, nanmax, nanmin, nanstd, repeat_iter
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, copy_policies, write_team_file
+from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import noisy_modules, prompts_read_once
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import modules_of, training
@@ -49,7 +50,6 @@ from pettingllms_trl.records import Engine, Row
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EpochSampler, each_generation_once
 from pettingllms_trl.trainer.distributed import accumulating, average_gradients
-from pettingllms_trl.trainer.synced_engines import SyncedEngines
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
@@ -218,7 +218,7 @@ class TRLHooks(GRPOTrainer):
 
     @property
     def generation_name(self) -> str:
-        """Name of the current generation: its first optimizer step, with a suffix for later ones of the same step."""
+        """Name of the current generation: the optimizer step in which it begins; the second one of a step is "7.1"."""
         further = self._step % self.args.gradient_accumulation_steps // self._micro_steps_per_generation
         return f"{self.state.global_step}.{further}" if further else str(self.state.global_step)
 
@@ -584,7 +584,7 @@ class TRLHooks(GRPOTrainer):
             return self._generate_single_turn(prompts, None, {}, 1)
 
     def sampling(self, name: str) -> AbstractContextManager[Engine]:
-        """The engine that samples for a rollout of this name, with the current weights."""
+        """The engine for a rollout of this name, with the current weights."""
         self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
         return self.engines.rollout(name, step=self.state.global_step, report=self.report)
 

@@ -170,7 +170,7 @@ class LearningMonitor:
         return {name: dataclasses.asdict(signal) for name, signal in self._signals.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self._signals = {name: RoleSignal(**fields) for name, fields in state.items()}
 
     def _of_replies(self, decisions: Sequence[Decision]) -> list[str]:

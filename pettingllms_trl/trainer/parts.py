@@ -12,7 +12,8 @@ from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.engines.factory import EngineSet
-from pettingllms_trl.engines.local import LocalSampler, context_length
+from pettingllms_trl.engines.synced_engines import SyncedEngines
+from pettingllms_trl.engines.transformers import LocalSampler, context_length
 from pettingllms_trl.engines.vllm_params import PromptCodec
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.references import MovesReferences, MovingReferences
@@ -21,10 +22,10 @@ from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.collector import RolloutCollector
 from pettingllms_trl.trainer.dataloading import RowsPlayed, places
+from pettingllms_trl.trainer.distributed import gathered
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.setup import Setup
-from pettingllms_trl.trainer.synced_engines import SyncedEngines
 
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def engines_of(trainer: MultiAgentGRPOTrainer, model: Any) -> SyncedEngines:
         engines,
         codecs,
         trainer.accelerator,
-        wrapped=lambda: trainer.model_wrapped,
+        whole_weights=lambda: gathered(trainer.model_wrapped, trainer.accelerator),
         activate=trainer.activate,
     )
 

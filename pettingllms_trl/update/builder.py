@@ -22,11 +22,10 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Decision
-from pettingllms_trl.update.assignment import Assignment, assign, values_of
+from pettingllms_trl.update.assignment import Assignment, Size, assign, assign_by_tokens, values_of
 from pettingllms_trl.update.micro_batches import Batch, ShardInfo, select_rows, split, tokens
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.step_guard import provenance
-from pettingllms_trl.update.token_budget import Size, assign_by_tokens
 
 
 NO_ADVANTAGE = 1e-10

@@ -305,7 +305,9 @@ def test_a_prompt_that_is_refused_is_no_reason_to_try_again() -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_wrong_key_or_model_is_hopeless(status: int) -> None:
-    with pytest.raises(AgentRefused, match=rf"refused \({status}\) the model 'm': no. Check --base-url, --model"):
+    with pytest.raises(
+        AgentRefused, match=rf"refused \({status}\) the model 'm': no. Check the base URL, the model and the key"
+    ):
         api(answers(httpx2.Response(status, text="no"))[0]).reply(asked())
 
 
@@ -338,7 +340,7 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key: str, monkey
 
 @pytest.mark.parametrize("url", ["https://me:sk-secret@host/v1", "https://sk-secret@host/v1"])
 def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(ValueError, match=r"has a user name or a password; .* --key-env MY_KEY") as refused:
+    with pytest.raises(ValueError, match=r"has a user name or a password; .*--key-env MY_KEY") as refused:
         Endpoint(base_url=url, model="m")
     assert "sk-secret" not in str(refused.value)
 

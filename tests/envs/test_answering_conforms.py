@@ -1,6 +1,7 @@
 """The math environments pass the conformance suite in every workflow, with programs run in the sandbox."""
 
 import importlib
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.registry import find
-from pettingllms_envs.testing import check
+from pettingllms_envs.testing import CHECKS, check
 
 
 NAMES = ("aime", "math", "olympiad_bench")
@@ -21,19 +22,23 @@ BLIND_TEAM = tuple(f"```python\nprint({n})\n```\n\\boxed{{{n}}}" for n in ("2", 
 FLOOR = 0.15  # of 20 problems a blind answer may hit 3
 
 
+OF_THE_ROWS = ("oracle", "rewards", "options", "no solution shown")
+"""Quick checks whose outcome depends on the problems; most others see the workflow, which the environments share."""
+
+
 @pytest.mark.parametrize(
-    ("name", "workflow", "seeds"),
+    ("name", "workflow", "seeds", "only"),
     [
+        *(pytest.param("aime", workflow, range(2), CHECKS, id=f"aime-{workflow}") for workflow in WORKFLOWS),
+        *(pytest.param(name, "tool_reasoner", range(4), OF_THE_ROWS, id=f"{name}-rows") for name in NAMES[1:]),
         *(
-            pytest.param(name, workflow, range(4))
+            pytest.param(name, workflow, range(20), CHECKS, marks=pytest.mark.slow, id=f"{name}-{workflow}-20")
             for name in NAMES
             for workflow in WORKFLOWS
-            if workflow == "tool_reasoner" or name == "aime"
         ),
-        *(pytest.param(name, workflow, range(20), marks=pytest.mark.slow) for name in NAMES for workflow in WORKFLOWS),
     ],
 )
-def test_an_environment_passes_every_check(name: str, workflow: str, seeds: range) -> None:
+def test_an_environment_passes_the_checks(name: str, workflow: str, seeds: range, only: Collection[str]) -> None:
     settings = WORKFLOWS[workflow]
     parallel_env = importlib.import_module(find(name).module).parallel_env
     report = check(
@@ -42,6 +47,7 @@ def test_an_environment_passes_every_check(name: str, workflow: str, seeds: rang
         seeds=seeds,
         blind=BLIND_TEAM,
         floor=FLOOR,
+        only=only,
     )
     assert report.ok, str(report)
     assert [result.name for result in report if result.status == "skipped"] == [], str(report)

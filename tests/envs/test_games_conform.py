@@ -35,12 +35,19 @@ def settings(workflow: str) -> dict[str, Any]:
 
 
 GAMES_ON_BOARDS = ("plan_path", "sokoban", "sudoku")
-games = pytest.mark.parametrize("name", GAMES_ON_BOARDS)
-teams = pytest.mark.parametrize("workflow", [workflow.name for workflow in GAMES])
+WORKFLOWS = tuple(workflow.name for workflow in GAMES)
 
 
-@games
-@teams
+def pairs() -> list[Any]:
+    """Every game in every workflow; by default each game once and each workflow once."""
+    return [
+        pytest.param(name, workflow, marks=() if i == k % len(GAMES_ON_BOARDS) else pytest.mark.slow)
+        for k, workflow in enumerate(WORKFLOWS)
+        for i, name in enumerate(GAMES_ON_BOARDS)
+    ]
+
+
+@pytest.mark.parametrize(("name", "workflow"), pairs())
 def test_a_game_passes_every_check(name: str, workflow: str) -> None:
     parallel_env = importlib.import_module(find(name).module).parallel_env
     report = check(
@@ -51,10 +58,18 @@ def test_a_game_passes_every_check(name: str, workflow: str) -> None:
     assert [result.name for result in report if result.status == "skipped"] == [], str(report)
 
 
-@games
-def test_a_game_passes_at_every_level(name: str) -> None:
+@pytest.mark.parametrize("name", GAMES_ON_BOARDS)
+@pytest.mark.parametrize(
+    ("seeds", "only"),
+    [
+        (range(4), ("oracle", "no solution shown")),
+        pytest.param(range(8), ("oracle", "floors", "no solution shown"), marks=pytest.mark.slow),
+    ],
+    ids=["the oracle", "floors"],
+)
+def test_a_game_passes_at_every_level(name: str, seeds: range, only: tuple[str, ...]) -> None:
     levels = pettingllms_envs.make(name).metadata["reset_options"]["level"]
-    make, only = partial(pettingllms_envs.make, name, workflow="single"), ["oracle", "floors", "no solution shown"]
+    make = partial(pettingllms_envs.make, name, workflow="single")
     for level, split in zip(levels, itertools.cycle(SPLITS)):
-        report = check(make, options=[{"level": level, "split": split}], seeds=range(8), only=only)
+        report = check(make, options=[{"level": level, "split": split}], seeds=seeds, only=only)
         assert report.ok, f"level {level}: {report}"

@@ -125,6 +125,13 @@ def judged(make: Callable[..., Any], **settings: Any) -> Report:
     return check(lambda **kwargs: make(**kwargs), **{"blind": BLIND, "seeds": range(6), **settings})
 
 
+@pytest.fixture
+def few_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fuzzed and long replies, which take most of a check's time, have tests of their own."""
+    monkeypatch.setattr(replies, "EPISODES", 20)
+    monkeypatch.setattr(replies, "LONGEST", 2**13)
+
+
 def test_a_sound_environment_of_a_stranger_passes_every_check() -> None:
     report = judged(Sum, make_parallel=lambda: turn_based_aec_to_parallel_wrapper(Sum()))
     assert report.ok, str(report)
@@ -230,6 +237,7 @@ def test_messages_that_no_policy_can_be_asked_with_fail(broken: Callable[..., An
     assert words in report["observations"].detail, report
 
 
+@pytest.mark.usefixtures("few_replies")
 def test_what_a_stranger_need_not_have_is_skipped_with_the_reason() -> None:
     report = judged(Bare)
     assert report.ok, str(report)
@@ -580,10 +588,12 @@ class Hints(Sum):
         (Hints, "no solution shown", "the observation of right_0 shows the oracle's reply"),
     ],
 )
+@pytest.mark.usefixtures("few_replies")
 def test_a_check_fails_an_environment_that_is_broken_in_its_way(
     broken: Callable[..., Any], fails: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "LONGEST", 2**13)  # long replies have a test of their own
+    if "fuzzed replies" in fails:
+        monkeypatch.setattr(replies, "EPISODES", 200)
     report = judged(broken)
     assert ", ".join(result.name for result in report.failed) == fails, report
     assert words in report.failed[0].detail, report
@@ -591,6 +601,7 @@ def test_a_check_fails_an_environment_that_is_broken_in_its_way(
         assert "\nseed " in report.failed[0].detail
 
 
+@pytest.mark.usefixtures("few_replies")
 def test_a_clock_in_the_infos_is_seen_by_every_check_that_compares_episodes() -> None:
     failed = {result.name for result in judged(ClockInInfos).failed}
     assert failed == {"pettingzoo", "determinism", "snapshots", "branches", "infos", "options"}
@@ -719,6 +730,7 @@ def test_every_seed_is_played_with_each_of_the_options() -> None:
     assert re.search(r"\nseed \d, options {'split': 'test'}, replies so far: \['Sum: \d{9,10}'", detail)
 
 
+@pytest.mark.usefixtures("few_replies")
 def test_a_check_touches_no_global_random_state_and_repeats() -> None:
     before = random.getstate(), json.dumps(np.random.get_state()[1].tolist())  # noqa: NPY002
     first, again = judged(Sum), judged(Sum)

@@ -131,7 +131,7 @@ def test_a_model_that_the_server_does_not_have_is_answered_with_those_that_it_ha
         status, out, err = run(f"bench plan_path --model tny --base-url {server.url} --limit 2 --output a")
     assert (status, out) == (2, "")
     assert "refused (404) the model 'tny': " in err
-    assert err.endswith("Check --base-url, --model and --key-env. It serves: tiny.\n")
+    assert err.endswith("Check the base URL, the model and the key. It serves: tiny.\n")
     assert list(Path().iterdir()) == []
 
 

@@ -133,10 +133,11 @@ def _runs(pid, supervisors):
     return fields[0] == "R" and above in supervisors
 
 
-def test_the_verdicts_are_the_same_in_eight_threads(warm):
+@pytest.mark.parametrize("num_threads", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_the_verdicts_are_the_same_in_more_threads_than_slots(warm, num_threads):
     assert verdicts(warm) == EXPECTED
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(lambda _: verdicts(warm), range(8))) == [EXPECTED] * 8
+    with ThreadPoolExecutor(num_threads) as threads:
+        assert list(threads.map(lambda _: verdicts(warm), range(num_threads))) == [EXPECTED] * num_threads
 
 
 def test_the_verdicts_are_the_same_while_the_machine_is_busy(warm):
@@ -226,7 +227,7 @@ def test_servers_that_are_killed_change_no_verdict():
     killer.start()
     try:
         found = []
-        while len(killed) < 3:
+        while len(killed) < 2:
             found.append(verdicts(verify))
             served += verify.sandbox.pids()
     finally:
@@ -269,7 +270,7 @@ def leaks(verify, num_calls):
 
 
 def test_nothing_is_left_of_a_call(warm):
-    files, size = leaks(warm, 100)
+    files, size = leaks(warm, 40)
     assert files <= 0
     assert size < 4 << 20
 

@@ -1,4 +1,7 @@
-"""Trains a tiny team for a step, evaluates it, and saves it or pushes it: `team_to_hub.py FOLDER push|save LAYOUT`."""
+"""Trains tiny teams for a step each, evaluates and saves or pushes them: `team_to_hub.py FOLDER`.
+
+The first is only saved; then the program says so, and waits for a line before it pushes the others.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def make_env() -> Any:
     return plan_path_v0.env(size=5, num_turns=2)
 
 
-def main(folder: Path, what: str, layout: str) -> None:
+def trained(folder: Path, model: str, layout: str) -> MultiAgentGRPOTrainer:
     args = MultiAgentGRPOConfig(
         str(folder),
         per_device_train_batch_size=8,
@@ -61,18 +64,24 @@ def main(folder: Path, what: str, layout: str) -> None:
         report_to="none",
         use_cpu=True,
         bf16=False,
-        hub_model_id="me/team",
+        hub_model_id=f"me/{folder.name}",
         hub_token="hf_fake",  # of the Hub on this machine
     )
     rows = Dataset.from_dict({"seed": range(8)})
-    trainer = MultiAgentGRPOTrainer(tiny(folder), make_env, args, rows, rows.select(range(5)), policies=layout)
+    trainer = MultiAgentGRPOTrainer(model, make_env, args, rows, rows.select(range(5)), policies=layout)
     trainer.train()
     trainer.evaluate()
-    if what == "push":
-        trainer.push_to_hub()
-    else:
-        trainer.save_model()
+    return trainer
+
+
+def main(folder: Path) -> None:
+    model = tiny(folder)
+    trained(folder / "saved", model, "shared").save_model()
+    print("saved", flush=True)
+    sys.stdin.readline()
+    for name, layout in (("team", "lora"), ("shared", "shared")):
+        trained(folder / name, model, layout).push_to_hub()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(Path(sys.argv[1]))

@@ -7,37 +7,49 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import pytest
 from huggingface_hub import ModelCard
 
-from taking_hub import serving
+from taking_hub import FakeHub, serving
 
 
-def run(tmp_path: Path, endpoint: str, what: str, layout: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
-    environment |= {"HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HOME": str(tmp_path / "home")}
-    environment |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1"}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "team_to_hub.py"), str(tmp_path / "out"), what, layout],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+class Pushed(NamedTuple):
+    hub: FakeHub
+    folder: Path
+    asked_for_saved: list[str]
+    """Requests until the first team was saved."""
 
 
-def test_a_teams_policies_and_its_card_arrive(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory: pytest.TempPathFactory) -> Pushed:
+    """The Hub after one team was saved and two were pushed to it, and the folder with theirs."""
+    folder = tmp_path_factory.mktemp("pushed")
     with serving() as fake:
-        run(tmp_path, fake.endpoint, "push", "lora")
-    files = fake.files["model/me/team"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+        environment |= {"HF_ENDPOINT": fake.endpoint, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HOME": str(folder / "home")}
+        environment |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1"}
+        with open(folder / "errors", "w+") as errors:
+            program = [sys.executable, str(Path(__file__).parent / "team_to_hub.py"), str(folder)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+            with subprocess.Popen(program, env=environment, text=True, **pipes) as process:
+                assert process.stdout is not None
+                said = "saved" in map(str.strip, process.stdout)
+                asked_for_saved = list(fake.requests)
+                process.communicate("\n", timeout=300)
+            errors.seek(0)
+            assert process.returncode == 0, errors.read()[-3000:]
+    assert said
+    return Pushed(fake, folder, asked_for_saved)
+
+
+def test_a_teams_policies_and_its_card_arrive(pushed: Pushed) -> None:
+    files = pushed.hub.files["model/me/team"]
     for role in ("drafter", "planner"):
         assert json.loads(files[f"{role}/adapter_config.json"])["r"] > 0
-        assert (
-            files[f"{role}/adapter_model.safetensors"]
-            == (tmp_path / "out" / role / "adapter_model.safetensors").read_bytes()
-        )
+        saved = pushed.folder / "team" / role / "adapter_model.safetensors"
+        assert files[f"{role}/adapter_model.safetensors"] == saved.read_bytes()
         assert f"{role}/tokenizer.json" in files
     assert not any(b"hf_fake" in content for content in files.values())  # the token, which arguments hold
     card = ModelCard(files["README.md"].decode("utf-8"))
@@ -48,15 +60,13 @@ def test_a_teams_policies_and_its_card_arrive(tmp_path: Path) -> None:
     assert "| eval | 0.0% | [0.0, 43.4] | 5 | 1 |" in card.text  # Wilson of 0 of 5
 
 
-def test_a_shared_policys_upload_has_no_token_either(tmp_path: Path) -> None:
-    with serving() as fake:
-        run(tmp_path, fake.endpoint, "push", "shared")
-    files = fake.files["model/me/team"]
+def test_a_shared_policys_upload_has_no_token_either(pushed: Pushed) -> None:
+    files = pushed.hub.files["model/me/shared"]
     assert "training_args.bin" in files
     assert not any(b"hf_fake" in content for content in files.values())
 
 
-def test_nothing_is_uploaded_unless_asked(tmp_path: Path) -> None:
-    with serving() as fake:
-        run(tmp_path, fake.endpoint, "save", "shared")
-    assert not fake.requests
+def test_nothing_is_uploaded_unless_asked(pushed: Pushed) -> None:
+    assert (pushed.folder / "saved" / "model.safetensors").is_file()
+    assert pushed.asked_for_saved == []
+    assert set(pushed.hub.files) == {"model/me/team", "model/me/shared"}

@@ -38,7 +38,7 @@ def _rng(ticket: int, request: Request, k: int) -> random.Random:
 class Patient:
     """Each ticket's requests take as many steps as `delay` says; `asked` lists what was submitted before each step."""
 
-    in_waves = False
+    is_batched, is_remote = False, False
 
     def __init__(self, write: Write, delay: Callable[[int], int] = lambda ticket: 1) -> None:
         self.asked: list[list[str]] = []
@@ -51,7 +51,7 @@ class Patient:
         self._open[ticket] = self._delay(ticket), request
         self._new.append(f"{ticket} {request.agent[0]}")
 
-    def step(self) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = 0.0) -> Sequence[tuple[int, Sampled]]:
         self.asked.append(self._new)
         self._new = []
         self._open = {ticket: (left - 1, request) for ticket, (left, request) in self._open.items()}
@@ -62,7 +62,7 @@ class Patient:
 class Whimsical:
     """Answers at each step whomever it likes, in any order, perhaps nobody."""
 
-    in_waves = False
+    is_batched, is_remote = False, False
 
     def __init__(self, write: Write, rng: random.Random) -> None:
         self._write, self._rng = write, rng
@@ -72,7 +72,7 @@ class Whimsical:
         assert ticket not in self._open, f"ticket {ticket} asks while it waits"
         self._open[ticket] = request
 
-    def step(self) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = 0.0) -> Sequence[tuple[int, Sampled]]:
         tickets = self._rng.sample(sorted(self._open), self._rng.randint(0, len(self._open)))
         return [(ticket, answer(ticket, self._open.pop(ticket), self._write)) for ticket in tickets]
 
@@ -80,7 +80,7 @@ class Whimsical:
 class Tidal:
     """Answers all at once; `waves` lists who was in each."""
 
-    in_waves = True
+    is_batched, is_remote = True, False
 
     def __init__(self, write: Write) -> None:
         self.waves: list[list[str]] = []
@@ -90,7 +90,7 @@ class Tidal:
     def submit(self, ticket: int, request: Request) -> None:
         self._open.append((ticket, request))
 
-    def step(self) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = 0.0) -> Sequence[tuple[int, Sampled]]:
         wave, self._open = self._open, []
         self.waves.append([f"{ticket} {request.agent[0]}" for ticket, request in wave])
         return [(ticket, answer(ticket, request, self._write)) for ticket, request in wave]

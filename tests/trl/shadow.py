@@ -1,4 +1,4 @@
-"""A fake of vLLM's engine: it samples made-up tokens, keeps the weights that `sync` gave it, and scores with those."""
+"""A fake of vLLM's engine: it samples made-up tokens, keeps the weights that `load` gave it, and scores with those."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ class Shadow:
         path: Of the model that it loads, as vLLM does.
         live: The trainer's model: what `rollout` compares its own weights with.
         adapters: Of each policy that is an adapter, its configuration.
-        sampling: As for vLLM.
+        params: As for vLLM.
         dtype: Of the weights that it scores with.
     """
 
-    in_waves = False
+    is_batched, is_remote = False, False
+    can_load_base = True
 
     def __init__(
-        self, path: str, live: nn.Module, adapters: Mapping[str, Any], sampling: Any, dtype: torch.dtype
+        self, path: str, live: nn.Module, adapters: Mapping[str, Any], params: Any, dtype: torch.dtype
     ) -> None:
-        self._live, self._adapters, self._sampling = live, adapters, sampling
+        self._live, self._adapters, self._params = live, adapters, params
         self._waiting: list[tuple[int, Any]] = []
         self.model: Any = Qwen3ForCausalLM.from_pretrained(path, dtype=dtype)
         for name, config in adapters.items():
@@ -47,21 +48,22 @@ class Shadow:
                 self.model = get_peft_model(self.model, config, adapter_name=name)
         self.model.eval()
         self.deaf = False  # takes new weights for its own, and goes on with the old
+        self.versions: dict[str, int] = {}
         self.given: list[str] = []
         """Policies whose weights were given, in order; "model" for the one that adapters stand on."""
         self.stale: dict[str, float] = {}
         """By rollout, the largest difference between a weight of the trainer's and of this."""
 
-    def sync(self, policy: str, state: Mapping[str, torch.Tensor]) -> int:
+    def load(self, policy: str, state: Mapping[str, torch.Tensor], version: int) -> None:
         """See `ColocatedVllm`."""
         self.given.append(policy)
+        self.versions[policy] = version
         if not self.deaf and policy in self._adapters:
             set_peft_model_state_dict(self.model, dict(state), adapter_name=policy)
         elif not self.deaf:
             self.model.load_state_dict(state)
-        return len(self.given)
 
-    def rebase(self, state: Mapping[str, torch.Tensor]) -> None:
+    def load_base(self, state: Mapping[str, torch.Tensor], version: int) -> None:
         """See `ColocatedVllm`."""
         self.given.append("model")
         own = self.model.get_base_model() if self._adapters else self.model
@@ -93,16 +95,16 @@ class Shadow:
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""
-        self._waiting.append((ticket, self._sampling.ask(ticket, request, 1024)))
+        self._waiting.append((ticket, self._params.ask(ticket, request, 1024)))
 
-    def step(self) -> list[tuple[int, Sampled]]:
+    def step(self, timeout: float = 0.0) -> list[tuple[int, Sampled]]:
         """Any tokens, seeded as vLLM's."""
         ticket, asked = self._waiting.pop()
         completions: list[Completion] = []
         for k in range(asked.parameters["n"]):
             draw = random.Random(asked.parameters["seed"] + k)
             ids = [draw.randrange(5, 200) for _ in range(draw.randint(1, 8))]
-            completions.append(self._sampling.completion(asked.agent, ids, [-5.56] * len(ids)))
+            completions.append(self._params.completion(asked.agent, ids, [-5.56] * len(ids)))
         return [(ticket, Sampled(asked.prompt_ids, tuple(completions)))]
 
 
@@ -113,7 +115,7 @@ def shadowed(
     engines: list[Shadow] = []
 
     def colocated(group: Any, weights: Any, args: Any, *, memory_share: float, options: Mapping[str, Any]) -> Shadow:
-        engines.append(Shadow(path, weights, options["adapters"], options["sampling"], dtype))
+        engines.append(Shadow(path, weights, options["adapters"], options["params"], dtype))
         return engines[-1]
 
     monkeypatch.setattr("pettingllms_trl.engines.factory._colocated", colocated)

@@ -24,7 +24,7 @@ from trl.trainer.utils import RepeatSampler
 from mortal import equal, mortal, weights
 from pettingllms_trl.checkpoints import signals
 from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
-from pettingllms_trl.checkpoints.signals import StopSignals
+from pettingllms_trl.checkpoints.checkpointer import StopSignals
 from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.credit.statistics import group_statistics
 from pettingllms_trl.records import Candidate, Completion, Decision

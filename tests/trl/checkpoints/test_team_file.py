@@ -16,7 +16,7 @@ from pettingllms_envs import cli, plan_path_v0
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation import agent_pools
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.checkpoints.team_file import sampling_of, team_facts
+from pettingllms_trl.checkpoints.publishing import sampling_of, team_facts
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.role_sampling import parse
 from short_runs import adapter, settings

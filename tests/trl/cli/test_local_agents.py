@@ -286,7 +286,7 @@ def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.mark.vllm
 @pytest.mark.slow
 def test_vllm_serve_plays_a_benchmark_and_repeats_it_under_its_seed(vllm_serve: str, tmp_path: Path) -> None:
-    # The client waits for the server to start, as it waits for one that was started anew.
+    # The client waits for the server to start, as it waits for one that was restarted.
     bench = bench_of("api", "tiny", base_url=vllm_serve, temperature=1.0, patience=1200.0)
     bench = replace(bench, samples=8)
     one = benches.play(bench, tmp_path / "8", concurrency=8)

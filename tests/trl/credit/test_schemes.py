@@ -35,7 +35,7 @@ from pettingllms_trl.credit import (
     resolve,
     resolve_filter,
 )
-from pettingllms_trl.credit.values import numbers_of
+from pettingllms_trl.credit.grouping import numbers_of
 from pettingllms_trl.records import Candidate, Completion, Decision
 
 

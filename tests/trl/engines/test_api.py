@@ -110,11 +110,11 @@ def test_a_server_that_is_busy_or_fails_is_asked_again(status: int, endpoint: En
 @pytest.mark.parametrize(
     ("first", "answer", "said"),
     [
-        ([401], None, r"/v1/chat/completions refused \(401\): .*no Bearer \*\*\*"),
-        ([], {"choices": []}, r"answered .*'choices': \[\].*; expected a chat completion"),
-        ([], "hello", r"answered 'hello'; expected a chat completion"),
-        ([], {"choices": [{"message": {"content": [1]}}]}, r"expected a chat completion, with choices\[0\]"),
-        ([503] * 9, None, r"did not answer for 0.5 s, .*status 503.*as long as the api's patience says"),
+        ([401], None, r"/v1/chat/completions refused \(401\) the model 'big': .*no Bearer \*\*\*"),
+        ([], {"choices": []}, r"an answer that is no chat completion: .*choices.: \[\]"),
+        ([], "hello", r"an answer that is no chat completion: .hello"),
+        ([], {"choices": [{"message": {"content": [1]}}]}, r"an answer that is no chat completion: .*content"),
+        ([503] * 9, None, r"did not answer in \d tries and 0.5 s, .*status 503"),
     ],
     ids=["refused", "no choices", "no JSON", "no text", "down"],
 )
@@ -130,18 +130,18 @@ def test_what_the_server_will_not_do_is_said_in_its_words_without_the_key(
 
 def test_an_answer_that_does_not_begin_is_not_waited_for(endpoint: Endpoint) -> None:
     endpoint.seconds = 3.0
-    with pytest.raises(RuntimeError, match=r"did not answer for 0.2 s, the last time with TimeoutError"):
+    with pytest.raises(RuntimeError, match=r"did not answer in 1 tries and 0.2 s, the last time with ReadTimeout"):
         ChatApi(endpoint.url, "big", timeout=0.3, patience=0.2)(ASK)
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"base_url": "host/v1"}, r"server 'host/v1', expected http://host:port\. Check the api's base_url"),
-        ({"model": None}, "an api has model=None, expected a text"),
-        ({"key_env": "NO_SUCH_KEY"}, "key_env='NO_SUCH_KEY', but there is no such environment variable"),
+        ({"base_url": "host/v1"}, "base_url is 'host/v1'; expected a URL such as http"),
+        ({"model": None}, "model is None; expected a text"),
+        ({"key_env": "NO_SUCH_KEY"}, "key_env is 'NO_SUCH_KEY', but there is no such environment variable"),
         ({"key_env": KEY}, "key_env is not shown here, .*expected the name of an environment variable"),
-        ({"timeout": 0}, "timeout=0, expected seconds"),
+        ({"timeout": 0}, "timeout is 0; expected seconds"),
     ],
 )
 def test_an_api_that_cannot_be_asked_is_refused_at_once(fields: dict[str, Any], said: str) -> None:

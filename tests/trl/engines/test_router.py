@@ -87,16 +87,16 @@ def test_a_wave_waits_until_nobody_else_is_at_work_and_is_announced() -> None:
     flow, wave = Flow(babble, delay=lambda ticket: 2), Wave(babble)
     several = EngineRouter({"flow": flow, "wave": wave})
     with several.rollout("r"):
-        assert several.in_waves  # nothing is in flight: whoever is still being reset may join
+        assert several.is_batched  # nothing is in flight: whoever is still being reset may join
         submit(several, *requests(0, agent="flow"), *requests(1, agent="wave"))
-        assert not several.in_waves
+        assert not several.is_batched
         assert several.step() == []
         assert [ticket for ticket, _ in several.step()] == [0]
         submit(several, *requests(2, agent="wave"))
-        assert several.in_waves
+        assert several.is_batched
         assert [ticket for ticket, _ in several.step()] == [1, 2]
     assert wave.waves == [["1 w", "2 w"]]
-    assert not EngineRouter({"flow": flow}).in_waves
+    assert not EngineRouter({"flow": flow}).is_batched
 
 
 def test_apis_are_asked_on_threads_and_hold_up_nobody() -> None:

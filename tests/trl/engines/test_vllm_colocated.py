@@ -14,7 +14,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling
+from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
 from pettingllms_trl.engines.weight_store import RANKS, AdapterVersion, StaleWeights, WeightStore
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
@@ -58,14 +58,13 @@ def start(
             ),
             decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
         )
+        arguments = {"model": base_path, "dtype": "float32", **engine_module.engine_arguments(args), **engine_args}
         engine = engine_module.ColocatedVllm(
-            base_path,
-            args=args,
+            arguments,
             of_agent=of_agent,
             adapters=adapters,
-            sampling=Sampling(args, dict.fromkeys(of_agent, tongue), **own),
-            dtype="float32",
-            engine_args=engine_args,
+            params=VllmParams.of_config(args, dict.fromkeys(of_agent, tongue), **own),
+            folder=Path(args.output_dir),
         )
         alive.append(engine)
         return engine
@@ -96,8 +95,12 @@ def team(start: Callable[..., Any], peft_model: PeftModel) -> Any:
 @pytest.fixture
 def synced(team: Any, peft_model: PeftModel) -> Any:
     for name in ADAPTERS:
-        team.sync(name, adapter(peft_model, name))
+        renew(team, name, adapter(peft_model, name))
     return team
+
+
+def renew(engine: Any, policy: str, state: Mapping[str, torch.Tensor]) -> None:
+    engine.load(policy, state, engine.versions.get(policy, 0) + 1)
 
 
 def adapter(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
@@ -163,8 +166,9 @@ def test_over_20_updates_two_adapters_and_the_base_are_each_sampled_as_hugging_f
     largest = []
     before: list[tuple[int, ...]] = []
     for number in range(20):
-        versions = [team.sync(name, adapter(peft_model, name)) for name in ADAPTERS]
-        assert versions[0] == versions[1] == team.versions["opener"]
+        for name in ADAPTERS:
+            renew(team, name, adapter(peft_model, name))
+        assert team.versions == dict.fromkeys(ADAPTERS, number + 1)
         requests = [Request(agent, prompt, 4) for agent in TEAM for prompt in (LONG, SHORT)]
         answers = ask(team, requests, rollout=str(number))
         for request, answer in zip(requests, answers, strict=True):
@@ -191,25 +195,25 @@ def test_a_version_that_overwrites_the_last_is_seen_in_the_log_probabilities(
     (before,) = ask(synced, [Request("opener_0", LONG, 4)])
     assert difference(logprobs(peft_model, before, "opener"), before) < EXACT
     write = WeightStore.write
-    kept = synced._serving["opener"]
+    kept, lora = synced._serving["opener"], synced._loras["opener"]
 
     def overwrite(self: WeightStore, policy: str, *args: Any) -> AdapterVersion:
         version = write(self, policy, *args)
         for file in version.path.iterdir():
-            file.replace(kept.version.path / file.name)
+            file.replace(kept.path / file.name)
         version.path.rmdir()
-        return kept.version
+        return kept
 
     with monkeypatch.context() as patch:
         patch.setattr(WeightStore, "write", overwrite)
         patch.setattr(WeightStore, "remove", lambda *_: None)
-        patch.setattr(synced, "_adapter_ids", itertools.repeat(kept.request.lora_int_id))
+        patch.setattr(synced, "_adapter_ids", itertools.repeat(lora.lora_int_id))
         patch.setattr(synced._engine, "remove_lora", lambda _: True)
         update(peft_model, "opener", before)
-        synced.sync("opener", adapter(peft_model, "opener"))
+        renew(synced, "opener", adapter(peft_model, "opener"))
         (stale,) = ask(synced, [Request("opener_0", LONG, 4)])
     assert difference(logprobs(peft_model, stale, "opener"), stale) > 1e-2
-    synced.sync("opener", adapter(peft_model, "opener"))
+    renew(synced, "opener", adapter(peft_model, "opener"))
     (fresh,) = ask(synced, [Request("opener_0", LONG, 4)])
     assert difference(logprobs(peft_model, fresh, "opener"), fresh) < EXACT
 
@@ -220,12 +224,12 @@ def test_on_a_cpu_rows_without_an_adapter_still_need_one_of_zeros(
     """vllm-project/vllm#48421. Where this fails vLLM has mended it, and `WeightStore.write_zero` can go."""
     (first,) = ask(synced, [Request("closer_0", SHORT, 4)])
     update(peft_model, "closer", first)
-    synced.sync("closer", adapter(peft_model, "closer"))
+    renew(synced, "closer", adapter(peft_model, "closer"))
     requests = [Request(agent, SHORT, 4) for agent in TEAM]
     answer = ask(synced, requests)[2]
     assert difference(logprobs(peft_model, answer), answer) < EXACT
     add_request = synced._engine.add_request
-    zero = synced._serving["partner"].request
+    zero = synced._loras["partner"]
 
     def without_zero(*args: Any, lora_request: Any) -> Any:
         return add_request(*args, lora_request=None if lora_request is zero else lora_request)
@@ -252,7 +256,7 @@ def test_a_text_is_scored_as_hugging_face_does_at_temperature_1_with_the_weights
     engine = start({"opener_0": "opener"}, {"opener": peft_model.peft_config["opener"]}, temperature=0.5, top_k=20)
     ids = tokenizer.apply_chat_template(LONG, add_generation_prompt=True, return_dict=False)
     for number in range(1, 4):
-        engine.sync("opener", adapter(peft_model, "opener"))
+        renew(engine, "opener", adapter(peft_model, "opener"))
         for _ in range(2):
             with engine.rollout("score"):
                 (scored,) = engine.score("opener", ids)
@@ -276,7 +280,7 @@ def test_new_base_weights_with_tied_embeddings_reach_the_base_and_the_adapters_o
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.02 * torch.randn_like(parameter)
-    engine.sync("critic", adapter(model, "critic"))
+    renew(engine, "critic", adapter(model, "critic"))
     requests = [Request(agent, prompt, 4) for agent in ("solver_0", "critic_0") for prompt in (LONG, SHORT)]
     ask(engine, requests)  # fills the prefix cache from the base on disk
     base = {
@@ -285,7 +289,7 @@ def test_new_base_weights_with_tied_embeddings_reach_the_base_and_the_adapters_o
         if "lora_" not in name
     }
     assert {"lm_head.weight", "model.embed_tokens.weight"} <= base.keys()
-    assert engine.sync("shared", base) == 1
+    renew(engine, "shared", base)
     answers = ask(engine, requests)
     for answer in answers[:2]:
         assert difference(logprobs(model, answer), answer) < EXACT
@@ -295,15 +299,15 @@ def test_new_base_weights_with_tied_embeddings_reach_the_base_and_the_adapters_o
 
 def test_a_base_model_that_two_policies_share_is_not_trained_for_one(start: Callable[..., Any]) -> None:
     engine = start({"solver_0": "shared", "partner_0": "frozen"}, {})
-    assert engine.versions == {"shared": 0, "frozen": 0}
+    assert engine.versions == {}
     with pytest.raises(ValueError, match=r"one set can be trained for one policy. Give each an adapter, or an engine"):
-        engine.sync("shared", {})
+        renew(engine, "shared", {})
 
 
 def test_a_policy_is_not_asked_before_it_has_weights(start: Callable[..., Any], peft_config: LoraConfig) -> None:
     engine = start({"opener_0": "opener"}, {"opener": peft_config})
     with (
-        pytest.raises(StaleWeights, match=r"policy 'opener', whose weights were never given. Call sync first"),
+        pytest.raises(StaleWeights, match=r"policy 'opener', whose weights were never given. Call load first"),
         engine.rollout("early"),
     ):
         engine.submit(0, Request("opener_0", SHORT, 1))
@@ -313,17 +317,17 @@ def test_weights_do_not_change_under_requests_in_flight(synced: Any, peft_model:
     with synced.rollout("in flight"):
         synced.submit(0, Request("opener_0", SHORT, 4))
         with pytest.raises(StaleWeights, match="policy 'closer' while 1 requests are in flight, expected none"):
-            synced.sync("closer", adapter(peft_model, "closer"))
+            renew(synced, "closer", adapter(peft_model, "closer"))
 
 
 def test_one_version_of_each_adapter_lies_on_disk_and_is_loaded(synced: Any, peft_model: PeftModel) -> None:
     for _ in range(3):
-        synced.sync("opener", adapter(peft_model, "opener"))
+        renew(synced, "opener", adapter(peft_model, "opener"))
     number = synced.versions
     assert sorted(path.name for path in synced._store.folder.iterdir()) == [
         f"closer-v{number['closer']}",
         f"opener-v{number['opener']}",
-        "partner-v1",
+        "partner-zero",
     ]
     assert len(synced._engine.list_loras()) == 3
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling
+from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
 from pettingllms_trl.records import Request
 from pettingllms_trl.role_sampling import SamplingOverrides
 
@@ -27,7 +27,7 @@ def config(path: Path, **options: Any) -> MultiAgentGRPOConfig:
 
 def test_what_shapes_the_distribution_is_said_outright(tmp_path: Path) -> None:
     args = config(tmp_path, temperature=0.7, top_k=5, max_completion_length=9, generation_kwargs={"min_tokens": 2})
-    asked = Sampling(args, AGENTS).of("drafter_0", 0, 4)
+    asked = VllmParams.of_config(args, AGENTS).of("drafter_0", 0, 4)
     del asked["seed"]
     assert asked == {
         "temperature": 0.7,
@@ -49,7 +49,7 @@ def test_an_agent_differs_in_what_it_overrides(tmp_path: Path) -> None:
         "planner_0": SamplingOverrides(temperature=0.3, max_completion_length=7, stop=("\n\n",)),
         "planner_1": SamplingOverrides(top_p=0.9),
     }
-    sampling = Sampling(config(tmp_path, max_completion_length=9), AGENTS, overrides)
+    sampling = VllmParams.of_config(config(tmp_path, max_completion_length=9), AGENTS, overrides)
     told = ("temperature", "top_p", "max_tokens", "stop")
     assert {agent: tuple(sampling.of(agent, 0, 1)[name] for name in told) for agent in AGENTS} == {
         "planner_0": (0.3, 1.0, 7, ["\n\n"]),
@@ -59,7 +59,7 @@ def test_an_agent_differs_in_what_it_overrides(tmp_path: Path) -> None:
 
 
 def test_seeds_repeat_with_the_rollouts_name_and_never_within_it(tmp_path: Path) -> None:
-    sampling = Sampling(config(tmp_path), AGENTS)
+    sampling = VllmParams.of_config(config(tmp_path), AGENTS)
 
     def seeds(rollout: str) -> list[int]:
         sampling.begin(rollout)
@@ -76,7 +76,7 @@ def test_seeds_repeat_with_the_rollouts_name_and_never_within_it(tmp_path: Path)
 def test_a_request_is_read_and_its_answer_written_in_the_agents_own_tongue(tmp_path: Path) -> None:
     other = PromptCodec(tokenize=lambda messages: [7, 8], decode=lambda ids: f"{list(ids)}, and so on")
     overrides = {"drafter_0": SamplingOverrides(stop=(", and",))}
-    sampling = Sampling(config(tmp_path), {**AGENTS, "drafter_0": other}, overrides)
+    sampling = VllmParams.of_config(config(tmp_path), {**AGENTS, "drafter_0": other}, overrides)
     planner = sampling.ask(3, Request("planner_0", [{"role": "user", "content": "ab"}], 2), 512)
     drafter = sampling.ask(4, Request("drafter_0", [{"role": "user", "content": "ab"}], 2), 512)
     assert (planner.ticket, planner.prompt_ids, planner.parameters["stop_token_ids"]) == (3, (97, 98), [1, 2])
@@ -95,4 +95,4 @@ def test_a_request_is_read_and_its_answer_written_in_the_agents_own_tongue(tmp_p
 )
 def test_options_that_cannot_be_met_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        Sampling(config(tmp_path, **options), AGENTS)
+        VllmParams.of_config(config(tmp_path, **options), AGENTS)

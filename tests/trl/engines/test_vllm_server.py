@@ -20,9 +20,9 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from pettingllms_envs.agents.server import ServerUnreachable
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.http import Server, ServerRefused, ServerUnreachable
-from pettingllms_trl.engines.vllm_params import PromptCodec, Sampling
+from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
 from pettingllms_trl.engines.vllm_server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request, Sampled, Scored
@@ -186,10 +186,11 @@ def connect(tmp_path: Path) -> Callable[..., VllmServer]:
         )
         return VllmServer(
             [server.url for server in servers],
-            args=args,
             of_agent=of_agent,
             adapters={"opener": LORA, "closer": LORA} if adapters is None else adapters,
-            sampling=Sampling(args, dict.fromkeys(of_agent, tongue)),
+            params=VllmParams.of_config(args, dict.fromkeys(of_agent, tongue)),
+            folder=tmp_path,
+            patience=args.vllm_server_timeout,
         )
 
     return connect
@@ -240,7 +241,8 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers)
-    assert [engine.sync("opener", STATE), engine.sync("closer", STATE), engine.sync("opener", STATE)] == [1, 1, 2]
+    for policy, version in (("opener", 1), ("closer", 1), ("opener", 2)):
+        engine.load(policy, STATE, version)
     assert engine.versions == {"opener": 2, "closer": 1}
     run = engine._store.folder.name
     for server in servers:
@@ -260,14 +262,14 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers)
-    engine.sync("opener", STATE)
-    servers[1].adapters.clear()  # started anew: it is given the adapter again
+    engine.load("opener", STATE, 1)
+    servers[1].adapters.clear()  # restarted: it is given the adapter again
     weights = f"{engine._store.folder.name}/opener-v1"
     logprobs = (-0.098, -0.099)
     assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
     engine = connect(servers, {"solver_0": "shared"}, {})
     assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == ["default"] * 2
-    engine.sync("shared", WHOLE)
+    engine.load("shared", WHOLE, 1)
     weights = f"{engine._store.folder.name}/shared-v1"
     assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == [weights] * 2
     assert len(engine.score("shared", [97] * 5000)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
@@ -281,7 +283,7 @@ def test_two_runs_on_one_server_do_not_take_each_others_adapters(
 ) -> None:
     server = fake()
     for engine in (connect([server]), connect([server])):
-        engine.sync("opener", STATE)
+        engine.load("opener", STATE, 1)
     assert len(server.adapters) == 2
 
 
@@ -290,10 +292,10 @@ def test_beside_adapters_the_base_is_an_adapter_of_zeros(
 ) -> None:
     server = fake()
     engine = connect([server], {"opener_0": "opener", "partner_0": "frozen"}, {"opener": LORA})
-    engine.sync("opener", STATE)
+    engine.load("opener", STATE, 1)
     ask(engine, {0: Request("partner_0", HELLO, 2)})
-    assert server.completions[0]["model"] == f"{engine._store.folder.name}/frozen-v1"
-    assert engine.versions == {"opener": 1, "frozen": 0}
+    assert server.completions[0]["model"] == f"{engine._store.folder.name}/frozen-zero"
+    assert engine.versions == {"opener": 1}
 
 
 def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
@@ -302,7 +304,8 @@ def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
     servers = [fake(), fake()]
     engine = connect(servers, {"solver_0": "shared"}, {})
     ask(engine, {0: Request("solver_0", HELLO, 2)})
-    assert [engine.sync("shared", WHOLE), engine.sync("shared", {**WHOLE, "head": WHOLE["embed"]})] == [1, 2]
+    engine.load("shared", WHOLE, 1)
+    engine.load("shared", {**WHOLE, "head": WHOLE["embed"]}, 2)
     for server in servers:
         assert server.weights == ["shared-v1", "shared-v2"]
         assert server.weight_version == f"{engine._store.folder.name}/shared-v2"
@@ -315,8 +318,8 @@ def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_en
 ) -> None:
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {})
-    engine.sync("shared", WHOLE)
-    server.weight_version = "default"  # as of one that was started anew
+    engine.load("shared", WHOLE, 1)
+    server.weight_version = "default"  # as of one that was restarted
     ask(engine, {0: Request("solver_0", HELLO, 2)})
     assert server.weights == ["shared-v1", "shared-v1"]
     with (
@@ -330,9 +333,9 @@ def test_a_server_with_the_weights_of_another_run_is_not_taken_for_one_as_it_was
     fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
-    connect([server], {"solver_0": "shared"}, {}).sync("shared", WHOLE)
+    connect([server], {"solver_0": "shared"}, {}).load("shared", WHOLE, 1)
     engine = connect([server])
-    engine.sync("opener", STATE)
+    engine.load("opener", STATE, 1)
     with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*/shared-v1', expected 'default'"):
         ask(engine, {0: Request("opener_0", HELLO, 2)})
 
@@ -357,15 +360,11 @@ def test_a_server_that_stays_away_is_an_error_of_its_own_and_never_an_empty_comp
     engine = connect([server], {"solver_0": "shared"}, {}, vllm_server_timeout=0.5)
     server.drops = 10**6
     with pytest.raises(
-        ServerUnreachable, match=r"/v1/completions did not answer for 0.5 s, the last time with Remote"
+        ServerUnreachable,
+        match=r"/v1/completions did not answer in \d tries and 0.5 s, .* Remote.* vllm_server_timeout",
     ):
         ask(engine, {0: Request("solver_0", HELLO, 2)})
-    assert not engine._waiting
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        with pytest.raises(ServerUnreachable, match=r"did not answer for 0.2 s, the last time with ConnectionRefused"):
-            Server(url, patience=0.2, answer_within=1.0).get("/v1/models")
+    assert engine.num_in_flight == 0
 
 
 def test_a_replica_that_was_started_anew_gets_its_adapter_again(
@@ -374,10 +373,10 @@ def test_a_replica_that_was_started_anew_gets_its_adapter_again(
     server = fake()
     engine = connect([server])
     for policy in ("opener", "closer"):
-        engine.sync(policy, STATE)
+        engine.load(policy, STATE, 1)
     server.adapters.clear()
     assert len(ask(engine, {ticket: Request("opener_0", HELLO, 2) for ticket in range(8)})) == 8
-    engine.sync("closer", STATE)  # whose old version the server no longer knows
+    engine.load("closer", STATE, 2)  # whose old version the server no longer knows
 
 
 def test_a_load_whose_answer_was_lost_has_happened(
@@ -386,7 +385,7 @@ def test_a_load_whose_answer_was_lost_has_happened(
     server = fake()
     engine = connect([server])
     server.drops_loads = 1
-    engine.sync("opener", STATE)
+    engine.load("opener", STATE, 1)
     assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v1"]
 
 
@@ -395,7 +394,7 @@ def test_an_answer_of_other_weights_than_asked_for_is_refused(
 ) -> None:
     server = fake()
     engine = connect([server])
-    engine.sync("opener", STATE)
+    engine.load("opener", STATE, 1)
     server.serves_as = "base"
     with pytest.raises(StaleWeights, match=r"answered with 'base', expected 'adapters-.*/opener-v1'"):
         ask(engine, {0: Request("opener_0", HELLO, 2)})
@@ -406,15 +405,33 @@ def test_weights_are_given_before_a_rollout_and_not_under_it(
 ) -> None:
     engine = connect([fake()])
     with (
-        pytest.raises(StaleWeights, match=r"policy 'opener', whose weights were never given. Call sync first"),
+        pytest.raises(StaleWeights, match=r"policy 'opener', whose weights were never given. Call load first"),
         engine.rollout("early"),
     ):
         engine.submit(0, Request("opener_0", HELLO, 1))
-    engine.sync("opener", STATE)
+    engine.load("opener", STATE, 1)
     with engine.rollout("under way"):
         engine.submit(0, Request("opener_0", HELLO, 1))
         with pytest.raises(StaleWeights, match="policy 'closer' while 1 requests are in flight, expected none"):
-            engine.sync("closer", STATE)
+            engine.load("closer", STATE, 1)
+
+
+def test_a_version_is_loaded_once_and_may_be_tried_again_where_that_failed(
+    fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
+) -> None:
+    server = fake(takes_adapters=False)
+    engine = connect([server])
+    with pytest.raises(ValueError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
+        engine.load("opener", STATE, 3)
+    assert engine.versions == {}
+    server.takes_adapters = True
+    engine.load("opener", STATE, 3)
+    for version in (3, 2):
+        with pytest.raises(
+            ValueError, match=rf"version {version} of policy 'opener' after version 3, expected a higher"
+        ):
+            engine.load("opener", STATE, version)
+    assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v3"]
 
 
 def test_servers_that_will_not_do_are_refused_at_the_door(
@@ -426,23 +443,15 @@ def test_servers_that_will_not_do_are_refused_at_the_door(
         ValueError, match=r"'one', 4096\).*'other', 4096\).*expected one model with one --max-model-len"
     ):
         connect([fake(model="one"), fake(model="other")])
-    with pytest.raises(ValueError, match="server 'localhost:8000', expected http://host:port"):
-        Server("localhost:8000", patience=1.0, answer_within=1.0)
     engine = connect([fake(takes_adapters=False)])
     with pytest.raises(ValueError, match=r"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 .*--max-loras 2 and --max-lora-rank 8"):
-        engine.sync("opener", STATE)
+        engine.load("opener", STATE, 1)
     engine = connect([fake(reloads=False)], {"solver_0": "shared"}, {})
     with pytest.raises(ValueError, match=r"reads .* new weights at any time: start it with VLLM_SERVER_DEV_MODE=1"):
-        engine.sync("shared", WHOLE)
+        engine.load("shared", WHOLE, 1)
     engine = connect([fake()], {"solver_0": "shared", "partner_0": "frozen"}, {})
-    with pytest.raises(ValueError, match=r"policy 'shared', but the servers' own are those of \('shared', 'frozen'\)"):
-        engine.sync("shared", WHOLE)
-
-
-def test_a_request_that_the_server_refuses_is_not_tried_again(fake: Callable[..., FakeVLLM]) -> None:
-    server = Server(fake().url, patience=60.0, answer_within=1.0)
-    with pytest.raises(ServerRefused, match=r"/v1/completions refused \(404\): .*The model `x` does not exist"):
-        server.post("/v1/completions", {"model": "x"})
+    with pytest.raises(ValueError, match=r"policy 'shared', but the engine's own are those of \('shared', 'frozen'\)"):
+        engine.load("shared", WHOLE, 1)
 
 
 @pytest.mark.parametrize("num_threads", [0, 4])
@@ -517,8 +526,8 @@ def real_engine(
         ),
         decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
     )
-    sampling = Sampling(args, dict.fromkeys(of_agent, tongue))
-    return VllmServer([url], args=args, of_agent=of_agent, adapters=adapters, sampling=sampling)
+    params = VllmParams.of_config(args, dict.fromkeys(of_agent, tongue))
+    return VllmServer([url], of_agent=of_agent, adapters=adapters, params=params, folder=path, patience=240.0)
 
 
 @pytest.mark.vllm
@@ -544,7 +553,7 @@ def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_
                 if "lora_" in name:
                     parameter += 0.05 * torch.randn_like(parameter)
         for name in ("opener", "closer"):
-            engine.sync(name, get_peft_model_state_dict(model, adapter_name=name))
+            engine.load(name, get_peft_model_state_dict(model, adapter_name=name), number)
         answers = ask(engine, requests, rollout=str(number))
         assert ask(engine, requests, rollout=str(number)) == answers
         for ticket, name in enumerate(("opener", "closer", None)):
@@ -565,7 +574,7 @@ def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += 0.02 * torch.randn_like(parameter)
-        engine.sync("shared", model.state_dict())
+        engine.load("shared", model.state_dict(), number)
         answer = ask(engine, {0: Request("solver_0", long, 4)}, rollout=str(number))[0]
         largest = max(_differences(model, "", answer))
         print(f"round {number}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
@@ -574,7 +583,7 @@ def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
         model.model.embed_tokens.weight.mul_(1.1)
     assert max(_differences(model, "", answer)) > 1e-2
     engine = real_engine(vllm_serve, tokenizer, tmp_path, {"partner_0": "frozen"}, {})
-    with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*', expected 'default': it was started anew"):
+    with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*', expected 'default': it was restarted"):
         ask(engine, {0: Request("partner_0", long, 4)})
 
 

@@ -23,11 +23,10 @@ STATE = {
 
 def test_every_version_is_a_folder_of_its_own_with_what_vllm_reads(tmp_path: Path) -> None:
     store = WeightStore(tmp_path)
-    first = store.write("opener", PLAIN, STATE)
-    second = store.write("opener", PLAIN, {name: 2 * tensor for name, tensor in STATE.items()})
-    other = store.write("closer", PLAIN, STATE)
+    first = store.write("opener", 1, PLAIN, STATE)
+    second = store.write("opener", 2, PLAIN, {name: 2 * tensor for name, tensor in STATE.items()})
+    other = store.write("closer", 1, PLAIN, STATE)
     assert [v.name for v in (first, second, other)] == ["opener-v1", "opener-v2", "closer-v1"]
-    assert [v.number for v in (first, second, other)] == [1, 2, 1]
     for version, value in ((first, 1.0), (second, 2.0), (other, 1.0)):
         assert sorted(p.name for p in version.path.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
         assert json.loads((version.path / "adapter_config.json").read_text())["r"] == 4
@@ -48,7 +47,7 @@ def test_an_adapter_of_zeros_has_the_names_and_shapes_of_another(tmp_path: Path)
 
 def test_stores_in_one_place_keep_apart_and_leave_nothing_behind(tmp_path: Path) -> None:
     one, other = WeightStore(tmp_path / "run"), WeightStore(tmp_path / "run")
-    assert one.write("opener", PLAIN, STATE).path != other.write("opener", PLAIN, STATE).path
+    assert one.write("opener", 1, PLAIN, STATE).path != other.write("opener", 1, PLAIN, STATE).path
     one.close()
     assert [p.name for p in (tmp_path / "run").iterdir()] == [other.folder.name]
     del other

@@ -10,7 +10,7 @@ import trl
 from transformers import PreTrainedTokenizerFast
 
 from chat_tokenizers import tokenizer_for
-from pettingllms_trl.policies.rendering import TurnBridge
+from pettingllms_trl.policies.codecs import TurnBridge
 
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"

@@ -41,7 +41,7 @@ class Speaks:
 
     def __init__(self, engine: Any, *args: Any) -> None:
         self._engine = engine(self._text, *args)
-        self.in_waves = self._engine.in_waves
+        self.is_batched = self._engine.is_batched
         self.requests: list[Request] = []
 
     def _text(self, ticket: int, request: Request, k: int) -> str:

@@ -85,7 +85,7 @@ class TheirEngine:
 class OurEngine:
     """An `Engine` that gives what `made_up` gives, with the signature of a `EngineSet`."""
 
-    in_waves = False
+    is_batched = False
     served = ()
 
     def __init__(self, *_: Any, tongues: Mapping[str, Any], **__: Any) -> None:

@@ -21,8 +21,8 @@ from batches import batch_of, rows_of
 from decisions import decision
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.records import Decision
+from pettingllms_trl.update.assignment import Size, assign_by_tokens
 from pettingllms_trl.update.micro_batches import ShardInfo, split
-from pettingllms_trl.update.token_budget import Size, assign_by_tokens
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 

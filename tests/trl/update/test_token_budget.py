@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from batches import batch_of, rows_of
-from pettingllms_trl.update.assignment import Assignment
+from pettingllms_trl.update.assignment import Assignment, Size, assign_by_tokens, cost
 from pettingllms_trl.update.micro_batches import ShardInfo, split
-from pettingllms_trl.update.token_budget import Size, assign_by_tokens, cost
 
 
 def groups(num_groups: int, num_candidates: int) -> list[Size]:

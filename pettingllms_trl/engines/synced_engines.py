@@ -1,14 +1,15 @@
 """`SyncedEngines`: the engines of a run, which sample every rollout with the weights that the trainer holds now.
 
-A version counts every change of the trainer's weights. Before a rollout each engine is given what changed since it was
-last given weights, and the canary compares its log-probabilities with the trainer's.
+A `WeightsVersion` counts every change of the trainer's weights. Before a rollout each engine is given what changed
+since it was last given weights, and the canary compares its log-probabilities with the trainer's. The number of
+optimizer steps is no such version: the best checkpoint is loaded after the last step, a second `train()` counts from 0
+again, and a user may change weights between two steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from accelerate import Accelerator
@@ -16,11 +17,10 @@ from accelerate import Accelerator
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.canary import LARGEST_AT_START, Array, Canary, Own
 from pettingllms_trl.engines.factory import EngineSet
-from pettingllms_trl.engines.versions import WeightsVersion
+from pettingllms_trl.engines.protocol import WeightsVersion
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Engine
-from pettingllms_trl.trainer.distributed import gathered
 
 
 class SyncedEngines:
@@ -32,7 +32,7 @@ class SyncedEngines:
         engines: That sample for them.
         codecs: Of each policy with weights here.
         accelerator: The trainer's.
-        wrapped: The trainer's model, as accelerate prepared it for training.
+        whole_weights: Meanwhile all weights are on this process, where the trainer spreads them over several.
         activate: Makes a policy active.
     """
 
@@ -44,11 +44,11 @@ class SyncedEngines:
         codecs: Mapping[str, PolicyCodec],
         accelerator: Accelerator,
         *,
-        wrapped: Callable[[], Any],
+        whole_weights: Callable[[], AbstractContextManager[None]],
         activate: Callable[[str], None],
     ) -> None:
         self._args, self._team, self._accelerator = args, team, accelerator
-        self._wrapped, self._activate = wrapped, activate
+        self._whole_weights, self._activate = whole_weights, activate
         self.engine_set = engines
         self.version = WeightsVersion()
         """Of the weights that the trainer holds."""
@@ -56,7 +56,7 @@ class SyncedEngines:
 
     @contextmanager
     def rollout(self, seed: str, *, step: int, report: Callable[[str, float], None]) -> Iterator[Engine]:
-        """The engine that samples for a rollout, with the current weights.
+        """The engine for a rollout, with the current weights.
 
         Args:
             seed: Names the rollout.
@@ -64,7 +64,7 @@ class SyncedEngines:
             report: Takes metrics.
         """
         self.sync()
-        whole = nullcontext() if self._args.use_vllm else gathered(self._wrapped(), self._accelerator)
+        whole = nullcontext() if self._args.use_vllm else self._whole_weights()
         with whole, self.engine_set.engine.rollout(seed):
             if self.canary is not None:
                 for name, difference in self.canary.check(self.version, step).items():

@@ -1,0 +1,136 @@
+"""What vLLM in this process and vLLM on servers have in common: which policy is served how, and how weights change.
+
+A policy is the engine's own model, or a LoRA adapter on it, chosen request by request. An adapter's weights are
+written to a folder and loaded from it, a new version under a new name; a whole model's take the place of the engine's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+
+from peft import PeftConfig
+from torch import Tensor
+
+from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore
+from pettingllms_trl.records import Request
+
+
+class VllmEngine(ABC):
+    """See `pettingllms_trl.records.PolicyEngine`.
+
+    Args:
+        of_agent: Name of the policy of each agent that it samples for.
+        adapters: Of each policy that is an adapter, its configuration as PEFT resolved it. Any other policy is the
+            model itself.
+        params: What is asked of vLLM for a request, and how its answer is read.
+        folder: Where weights are written for vLLM to read.
+    """
+
+    is_batched = False
+
+    def __init__(
+        self, *, of_agent: Mapping[str, str], adapters: Mapping[str, PeftConfig], params: VllmParams, folder: Path
+    ) -> None:
+        self._of_agent, self._adapters, self._params = of_agent, adapters, params
+        self._bases = tuple(policy for policy in dict.fromkeys(of_agent.values()) if policy not in adapters)
+        self._store = WeightStore(folder)
+        self._serving: dict[str, AdapterVersion] = {}
+        self._versions: dict[str, int] = {}
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """See `WeightSync`."""
+        return self._versions
+
+    def load(self, policy: str, state: Mapping[str, Tensor], version: int) -> None:
+        """See `WeightSync`.
+
+        Raises:
+            StaleWeights: Requests are in flight; their answers would be of the old weights, or of both.
+            ValueError: Weights of a model that several policies share, that vLLM does not take, or of a version no
+                higher than the last.
+        """
+        self._check_idle(f"new weights of policy {policy!r}")
+        last = self._versions.get(policy)
+        if last is not None and version <= last:
+            raise ValueError(
+                f"version {version} of policy {policy!r} after version {last}, expected a higher one: vLLM keeps what "
+                "it computed under a name, and would serve it again."
+            )
+        if policy in self._adapters:
+            self._serve(self._store.write(policy, version, self._adapters[policy], state))
+            for base in self._bases:
+                if base not in self._serving:
+                    self._serve(self._store.write_zero(base, self._adapters[policy], state))
+        elif self._bases != (policy,):
+            raise ValueError(
+                f"weights of policy {policy!r}, but the engine's own are those of {self._bases}: one set can be "
+                "trained for one policy. Give each an adapter, or an engine of its own."
+            )
+        else:
+            self._replace_model(policy, state, version)
+        self._versions[policy] = version
+
+    def load_base(self, state: Mapping[str, Tensor], version: int) -> None:
+        """See `WeightSync`.
+
+        Raises:
+            StaleWeights: Requests are in flight.
+        """
+        self._check_idle("new weights of the model")
+        self._replace_model("model", state, version)
+
+    def _serve(self, version: AdapterVersion) -> None:
+        """Have a version take the place of the one before, which nobody uses any more."""
+        before = self._serving.get(version.policy)
+        self._exchange(before, version)
+        self._serving[version.policy] = version
+        if before is not None:
+            self._store.remove(before)
+
+    def _check_idle(self, what: str) -> None:
+        if self.num_in_flight:
+            raise StaleWeights(
+                f"{what} while {self.num_in_flight} requests are in flight, expected none: their tokens would come "
+                "from the old weights. Load and score before the rollout or after it."
+            )
+
+    def submit(self, ticket: int, request: Request) -> None:
+        """See `Engine`.
+
+        Raises:
+            StaleWeights: The policy was never given its weights.
+            ValueError: The prompt leaves no room for a completion.
+        """
+        policy = self._of_agent[request.agent]
+        if self._adapters and policy not in self._serving:
+            raise StaleWeights(f"a request of policy {policy!r}, whose weights were never given. Call load first.")
+        asked = self._params.ask(ticket, request, self.max_model_len)
+        self._send(asked, self._serving.get(policy))
+
+    # ---- What each does in its own way ------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def max_model_len(self) -> int:
+        """Most tokens of prompt and completion together."""
+
+    @property
+    @abstractmethod
+    def num_in_flight(self) -> int:
+        """Requests that were taken and not answered."""
+
+    @abstractmethod
+    def _exchange(self, before: AdapterVersion | None, version: AdapterVersion) -> None:
+        """Load an adapter, and unload the one that it replaces."""
+
+    @abstractmethod
+    def _replace_model(self, name: str, state: Mapping[str, Tensor], version: int) -> None:
+        """Put a whole model's weights in the place of the engine's own."""
+
+    @abstractmethod
+    def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
+        """Begin to answer a request, with an adapter or with the model itself."""
