@@ -171,7 +171,7 @@ class ChatApi:
             sleep=self._sleep,
         )
         try:
-            told = server.ask("POST", PATH, body, read=_Told.of, expected="chat completion", seed=seed)
+            told = server.ask("POST", PATH, body, read=_ChatCompletion.of, expected="chat completion", seed=seed)
         except ServerUnreachable as error:
             raise AgentFailed("unreachable", str(error)) from None
         except ServerRefused as refusal:
@@ -190,7 +190,7 @@ class ChatApi:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ChatCompletion:
     """A chat completion."""
 
     text: str
@@ -201,7 +201,7 @@ class _Told:
     num_tool_calls: int
 
     @classmethod
-    def of(cls, text: str) -> _Told:
+    def of(cls, text: str) -> _ChatCompletion:
         """Raises one of the errors of a wrong structure, if it is none."""
         answer = json.loads(text)
         choice = answer["choices"][0]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pettingllms_envs.datasets.sources import Source
 
 
-class Named(NamedTuple):
+class DataArgument(NamedTuple):
     """The parts of an argument DATA."""
 
     data: str
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return status
 
 
-def named(text: str) -> Named:
+def named(text: str) -> DataArgument:
     """`"math=my.jsonl#train"` is the file my.jsonl, its split train, its layout math."""
     from pettingllms_envs.datasets import LAYOUTS
 
@@ -83,7 +83,7 @@ def named(text: str) -> Named:
     if not equals or layout.partition(":")[0] not in LAYOUTS:
         layout, data = "", text
     data, _, split = data.partition("#")
-    return Named(data, split or None, layout or None)
+    return DataArgument(data, split or None, layout or None)
 
 
 def _count(text: str) -> int:
@@ -215,7 +215,7 @@ def _check(args: argparse.Namespace, console: Console) -> int:
     return 1 if copies else 0
 
 
-def _statements(which: Named) -> Iterator[Statement]:
+def _statements(which: DataArgument) -> Iterator[Statement]:
     """The statements, one at a time, since a training set may be large."""
     from pettingllms_envs.datasets.loading import entries
     from pettingllms_envs.datasets.overlap import Statement

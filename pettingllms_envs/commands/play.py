@@ -29,7 +29,7 @@ UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 MAX_SHOWN = 400  # characters of a reply that nobody typed
 
 
-class Left(Exception):
+class UserLeft(Exception):
     """The user leaves the game."""
 
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             if _state(env) != before:
                 states += [*between(env.workflow.task, before, reply), _state(env)]
                 _show_board(env, console)
-    except (EOFError, Left):
+    except (EOFError, UserLeft):
         _say(console, "\nThe game is left as it is.")
     except KeyboardInterrupt:
         _say(console, "\nThe game is left as it is.")
@@ -140,7 +140,7 @@ def _ask(env: TextEnv, agent: str, console: Console) -> str:
     """A person's reply.
 
     Raises:
-        Left: The person wants to leave.
+        UserLeft: The person wants to leave.
         EOFError: The input has ended.
     """
     seen = env.observe(agent)
@@ -158,7 +158,7 @@ def _ask(env: TextEnv, agent: str, console: Console) -> str:
             case ":oracle":
                 _say(console, env.oracle(), "cyan")
             case ":quit":
-                raise Left
+                raise UserLeft
             case word if word.startswith(":"):
                 _say(console, f"There is no command {word!r}. {COMMANDS}.")
             case _:

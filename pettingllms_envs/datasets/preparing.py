@@ -24,7 +24,7 @@ from pettingllms_envs.datasets.rows import BadRow, LeftOut
 from pettingllms_envs.datasets.sources import Source, digest
 
 
-Told = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 """Called with the split, and the number of bytes read and of problems found since the last call."""
 
 
@@ -34,7 +34,7 @@ def prepare(
     *,
     splits: Sequence[str] = (),
     limit: int | None = None,
-    told: Told = lambda split, read, problems: None,
+    told: Progress = lambda split, read, problems: None,
 ) -> Manifest:
     """Write a copy of a source in which every row is a problem.
 
@@ -77,7 +77,7 @@ def check_output(output: Path) -> None:
         raise ValueError(f"{output} exists; expected a folder to be made. Remove it, or name another output.")
 
 
-def _part(source: Source, split: str, folder: Path, limit: int | None, told: Told) -> Part:
+def _part(source: Source, split: str, folder: Path, limit: int | None, told: Progress) -> Part:
     path = folder / f"{split}.jsonl.gz"
     problems = 0
     bad: list[dict[str, Any]] = []

@@ -156,7 +156,7 @@ class EpisodeRecorder:
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        step = self.described(name)
+        step = self.prompt_fields(name)
         clock = time.perf_counter()
         self.is_asking = True
         reply = agent.reply(
@@ -173,10 +173,10 @@ class EpisodeRecorder:
         self.is_asking = False
         seconds = time.perf_counter() - clock
         self._tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
-        self.play(reply.text, step | spoken(reply, seed))
+        self.play(reply.text, step | reply_fields(reply, seed))
         self.steps[-1]["timing"] = {"seconds": round(seconds, 4), "tries": reply.tries}
 
-    def described(self, agent: str) -> dict[str, Any]:
+    def prompt_fields(self, agent: str) -> dict[str, Any]:
         """The fields of a step's record that describe the state before the reply."""
         messages = prompt_of(self.env.observe(agent), agent=agent)
         return {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env), **recorded(messages)}
@@ -252,7 +252,7 @@ def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) ->
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 
 
-def spoken(reply: Reply, seed: int) -> dict[str, Any]:
+def reply_fields(reply: Reply, seed: int) -> dict[str, Any]:
     """The fields of a step's record that describe a reply."""
     num_tool_calls = getattr(reply, "num_tool_calls", 0)  # replies of plug-ins are classes of their own
     return {

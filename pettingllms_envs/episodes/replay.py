@@ -84,7 +84,7 @@ def replay(env: Any, row: Row) -> ReplayResult:
                 now = f"the episode is over ({over})" if over else f"{env.agent_selection} is to act"
                 differ(number, agent, f"expected the reply of {agent}, but {now}")
                 break
-            again = recorder.described(agent) | {"reply": was["reply"]}
+            again = recorder.prompt_fields(agent) | {"reply": was["reply"]}
             if is_training and "messages" in was:  # of an agent that remembers, of whose earlier turns env is unaware
                 again.setdefault("messages", was["messages"])
             off_prompt += any(again.get(name) != was.get(name) for name in ("prompt", "messages"))

@@ -116,16 +116,16 @@ def play(
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
         OSError: The folder cannot be written.
     """
-    crew = open_all(bench.agents, concurrency)
+    pools = open_all(bench.agents, concurrency)
     try:
         label = data_label.of_env(bench.make(), len(bench.chosen.instances))
-        head = header("bench", bench.config, crew.versions, layers(), data=label)
+        head = header("bench", bench.config, pools.versions, layers(), data=label)
         folder = Folder(path, head)
         try:
             plan = Plan(
                 make_env=bench.make, instances=bench.chosen.instances, samples=bench.samples, rules=bench.rules
             )
-            ended = run(plan, crew.agents, folder, concurrency=concurrency, on_row=on_row)
+            ended = run(plan, pools.agents, folder, concurrency=concurrency, on_row=on_row)
             report = metrics.report(head, ended.rows, num_planned=plan.num_episodes)
             is_kept = not folder.is_new or _was_answered(bench, ended)
             if is_kept:
@@ -135,7 +135,7 @@ def play(
         finally:
             folder.close()
     finally:
-        crew.close()
+        pools.close()
     if ended.refused and not ended.rows:
         raise ValueError(ended.why)
     return BenchResult(head, report, ended, is_kept)

@@ -39,11 +39,11 @@ def matrix(benches: Mapping[str, Bench], role: str) -> dict[tuple[str, str], Ben
         ValueError: The runs are not comparable, or there is no such role, or no other role.
     """
     check_alike(benches)
-    seats = _seats(next(iter(benches.values())), role)
+    of_role = _agents_of_role(next(iter(benches.values())), role)
     return {
         (row, column): replace(
             other,
-            agents={agent: (one if agent in seats else other).agents[agent] for agent in other.agents},
+            agents={agent: (one if agent in of_role else other).agents[agent] for agent in other.agents},
         )
         for row, one in benches.items()
         for column, other in benches.items()
@@ -60,7 +60,7 @@ def ablation(bench: Bench, partners: Mapping[str, AgentSpec]) -> dict[tuple[str,
     for role in dict.fromkeys(roles.values()):
         for name, partner in partners.items():
             agents = dict(bench.agents)
-            for agent in _seats(bench, role):
+            for agent in _agents_of_role(bench, role):
                 there = agents[agent]
                 agents[agent] = partner.with_defaults(there.options) if partner.kind == there.kind else partner
             found[role, name] = replace(bench, agents=agents)
@@ -91,12 +91,12 @@ def solo(bench: Bench, role: str | None = None, *, episode_tokens: int | None = 
     alone = replace(
         bench, settings={**settings, "workflow": SOLO, "num_turns": workflow.num_turns * len(roles)}, agents={}
     )
-    seats = roles_of(alone.make())
+    agents = roles_of(alone.make())
     if role is None:
-        role = next((each for each in seats.values() if each in roles.values()), list(roles.values())[-1])
-    player = bench.agents[_seats(bench, role)[0]]
+        role = next((each for each in agents.values() if each in roles.values()), list(roles.values())[-1])
+    player = bench.agents[_agents_of_role(bench, role)[0]]
     rules = bench.rules if episode_tokens is None else replace(bench.rules, episode_tokens=episode_tokens)
-    return replace(alone, agents=dict.fromkeys(seats, player), rules=rules)
+    return replace(alone, agents=dict.fromkeys(agents, player), rules=rules)
 
 
 def last_role(bench: Bench) -> str:
@@ -104,16 +104,16 @@ def last_role(bench: Bench) -> str:
     return list(roles_of(bench.make()).values())[-1]
 
 
-def _seats(bench: Bench, role: str) -> Sequence[str]:
+def _agents_of_role(bench: Bench, role: str) -> Sequence[str]:
     """The agents of a role.
 
     Raises:
         ValueError: There is no such role, or no other.
     """
     roles = roles_of(bench.make())
-    seats = [agent for agent, each in roles.items() if each == role]
-    if not seats or len(seats) == len(roles):
+    agents = [agent for agent, each in roles.items() if each == role]
+    if not agents or len(agents) == len(roles):
         raise ValueError(
             f"the role is {role!r}; expected one of several: {', '.join(dict.fromkeys(roles.values()))}. Choose one."
         )
-    return seats
+    return agents

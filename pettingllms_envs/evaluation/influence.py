@@ -132,7 +132,7 @@ def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
         given = next(left.get(agent, iter(())), None)
         if given is None and at is None:
             break  # the record ends here
-        recorder.play(given or "", {**recorder.described(agent), "reply": given or ""})
+        recorder.play(given or "", {**recorder.prompt_fields(agent), "reply": given or ""})
     returns: dict[str, float] = recorder.row(row["sample"], "", None)["returns"]
     return returns
 

@@ -183,11 +183,11 @@ def run(
         for instance, sample in itertools.product(plan.instances, range(plan.samples))
         if (instance.index, sample) not in done
     ]
-    table = _Table(plan, agents, waiting, min(concurrency, len(waiting)))
+    threads = _EpisodeThreads(plan, agents, waiting, min(concurrency, len(waiting)))
     why, interrupted, hopeless, in_a_row = "", False, False, 0
     with folder.writing() as write:
         try:
-            for row in table.rows():
+            for row in threads.rows():
                 write(row)
                 on_row(row)
                 if (error := row["error"]) is None:
@@ -202,7 +202,7 @@ def run(
         except KeyboardInterrupt:
             why, interrupted = "interrupted", True
         finally:
-            table.stop()
+            threads.stop()
     rows = folder.put_in_order()
     return RunResult(
         rows=rows,
@@ -213,7 +213,7 @@ def run(
     )
 
 
-class _Table:
+class _EpisodeThreads:
     """Threads that play the waiting episodes. They are daemons, so that one waiting for a server cannot block exit."""
 
     def __init__(

@@ -142,6 +142,6 @@ class ApiEngine:
         return self._threads.answered(timeout)
 
 
-def in_turn(of_agent: Mapping[str, Api], requests: Sequence[Request]) -> list[Sampled]:
+def ask_sequentially(of_agent: Mapping[str, Api], requests: Sequence[Request]) -> list[Sampled]:
     """Replies in the order of the requests, one call after another on the caller's thread."""
     return [ask(of_agent[request.agent], request) for request in requests]

@@ -27,7 +27,7 @@ from peft import PeftModel
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.api import ApiEngine, in_turn
+from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.protocol import BatchedEngine, ServedPolicies, WeightsVersion
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
@@ -84,7 +84,7 @@ class EngineSet:
         model: The trainer's, as it is trained.
         in_memory: Policies whose model was given as an object, which may be another than vLLM loads by its name.
         sample: Answers requests by `generate`, where no other engine does.
-        tongues: Of each agent whose policy has weights here.
+        codecs: Of each agent whose policy has weights here.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class EngineSet:
         *,
         in_memory: Collection[str],
         sample: Sample,
-        tongues: Mapping[str, PromptCodec],
+        codecs: Mapping[str, PromptCodec],
     ) -> None:
         self._served: list[ServedPolicies] = []
         if args.use_vllm:
             overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
-            params = VllmParams.of_config(args, tongues, overrides)
+            params = VllmParams.of_config(args, codecs, overrides)
             groups = _groups(routing)
             shares = _shares([weights_of(model, g.policies[0]) for g in groups if not _urls(g, args)])
             for group in groups:
@@ -135,7 +135,7 @@ class EngineSet:
         """The version of a policy's weights that its engine was given. 0: at most what it loaded itself."""
         return self._of(policy).version_of(policy)
 
-    def renew(self, model: Any, version: WeightsVersion) -> None:
+    def sync_weights(self, model: Any, version: WeightsVersion) -> None:
         """Give the engines the weights of which they have another version.
 
         Args:
@@ -143,7 +143,7 @@ class EngineSet:
             version: Of its weights.
         """
         for served in self._served:
-            served.renew(weights_of(model, served.policies[0]), version)
+            served.sync_weights(weights_of(model, served.policies[0]), version)
 
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
         """What a policy's engine thinks of a text, on each of its replicas: see `Scored`. Only during a rollout.
@@ -264,6 +264,6 @@ def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, Engine]:
     asking: Engine = (
         ApiEngine(of_agent, num_threads=args.num_threads)
         if args.num_threads
-        else BatchedEngine(partial(in_turn, of_agent))
+        else BatchedEngine(partial(ask_sequentially, of_agent))
     )
     return dict.fromkeys(of_agent, asking)

@@ -110,7 +110,7 @@ class ReplyLimit:
 
 def reply_limits(
     of_agent: Mapping[str, str],
-    voices: Mapping[str, PolicyProfile],
+    profiles: Mapping[str, PolicyProfile],
     overrides: Mapping[str, SamplingOverrides],
     *,
     max_length: int,
@@ -121,7 +121,7 @@ def reply_limits(
 
     Args:
         of_agent: Names of the agents' policies.
-        voices: Of the policies with weights.
+        profiles: Of the policies with weights.
         overrides: How single agents sample.
         max_length: `max_completion_length`, where an agent has none of its own.
         chat_template: In place of the tokenizers' own.
@@ -129,11 +129,11 @@ def reply_limits(
     """
     thinks = chat_template_kwargs.get("enable_thinking", True)
     limits = {}
-    for agent, voice in ((agent, voices[name]) for agent, name in of_agent.items() if name in voices):
-        template = str(chat_template or voice.tokenizer.chat_template)
+    for agent, profile in ((agent, profiles[name]) for agent, name in of_agent.items() if name in profiles):
+        template = str(chat_template or profile.tokenizer.chat_template)
         limits[agent] = ReplyLimit(
             max_length=overrides[agent].max_completion_length or max_length,
-            ends=frozenset({*voice.eos_token_ids, voice.tokenizer.pad_token_id}),
+            ends=frozenset({*profile.eos_token_ids, profile.tokenizer.pad_token_id}),
             stops_at_words=bool(overrides[agent].stop),
             can_stop_thinking=bool(thinks) and "enable_thinking" in template,
         )

@@ -22,7 +22,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from mortal import equal, mortal, weights
-from pettingllms_trl.checkpoints import signals
+from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
 from pettingllms_trl.checkpoints.checkpointer import StopSignals
 from pettingllms_trl.credit import at_grpo
@@ -346,7 +346,7 @@ def test_a_signal_saves_nothing_where_nothing_is_to_be_saved(model_path: str, tm
 @pytest.mark.usefixtures("usual_handlers")
 def test_a_second_signal_stops_at_once_but_its_echo_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(checkpointer.time, "monotonic", lambda: now[0])
     with StopSignals() as stop:
         for seconds in (0.0, 0.9):
             now[0] = 100.0 + seconds
