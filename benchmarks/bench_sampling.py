@@ -30,7 +30,6 @@ from tiny import make_tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
-import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_envs.observations import prompt_of
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.engines.transformers import LocalSampler

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import pettingllms_envs  # noqa: F401  # registers the environments
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.trainer.demonstrations import FIRST_SEED, of_episodes, write
 

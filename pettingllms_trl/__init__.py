@@ -1,12 +1,15 @@
 """Training teams of language-model agents on TRL: AT-GRPO over any PettingZoo AEC environment that speaks text.
 
 A name is looked up when it is first used, so that playing (`rollout/`, `records.py`) loads neither torch nor TRL.
+Importing this package registers the environments of `pettingllms_envs` with PettingZoo.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+import pettingllms_envs  # noqa: F401  # registers its environments
 
 
 if TYPE_CHECKING:

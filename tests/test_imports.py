@@ -161,7 +161,8 @@ def test_the_trainer_imports_nothing_of_the_environments_but_what_both_packages_
     for file in sources("pettingllms_trl"):
         for name in imported(file.read_text(encoding="utf-8")):
             package, _, module = name.partition(".")
-            assert package != "pettingllms_envs" or top(module) in SHARED, f"{file} imports {name}"
+            shared = top(module) in SHARED or name == "pettingllms_envs"  # which registers the environments
+            assert package != "pettingllms_envs" or shared, f"{file} imports {name}"
 
 
 def test_the_walk_sees_every_way_to_import() -> None:
@@ -207,8 +208,20 @@ def test_importing_and_playing_an_environment_is_quick_and_loads_no_torch() -> N
     assert min(float(run[0]) for run in fields) < 0.3  # CPU time beside that of PettingZoo's: 8 and 100 ms here
 
 
+def test_importing_the_trainers_package_registers_the_environments() -> None:
+    program = (
+        "import pettingllms_trl, pettingzoo; print(pettingzoo.make('aec', 'pettingllms/sokoban-v0').metadata['name'])"
+    )
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
+    assert run.stdout.split() == ["sokoban_v0"]
+
+
 def test_importing_the_trainers_package_takes_no_time_before_one_of_its_names_is_used() -> None:
-    program = "import time; start = time.process_time(); import pettingllms_trl; print(time.process_time() - start)"
+    program = (
+        "import pettingllms_envs, time; start = time.process_time(); import pettingllms_trl\n"
+        "print(time.process_time() - start)"
+    )
     clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
     assert float(run.stdout) < 0.05  # CPU seconds (0.0004 here)

@@ -172,7 +172,6 @@ def render(name: str, title: str, played: Lines, layout_name: str, size_name: st
 def environment(game: Game, layout: Layout) -> Lines:
     """What is played, on which instances."""
     return (
-        ("imports: [pettingllms_envs]", "installed packages, imported first: they register the environment"),
         (f"env_id: {game.env_id}", ""),
         ("env_kwargs:", ""),
         (f"  workflow: {layout.workflow}", ""),
@@ -196,7 +195,6 @@ def environments(layout: Layout) -> Lines:
         )
     ]
     return (
-        ("imports: [pettingllms_envs]", "installed packages, imported first: they register the environments"),
         ("environments:", "they alternate over the seeds; metrics of each: env/<name>/..."),
         *games,
         *INSTANCES,

@@ -1,6 +1,6 @@
 """Warm a team up by supervised fine-tuning: on what an oracle plays, or on successes that a model collected itself.
 
-    pettingllms sft --env pettingllms/sokoban-v0 --imports pettingllms_envs --model_name_or_path Qwen/Qwen3-1.7B \
+    pettingllms sft --env pettingllms/sokoban-v0 --model_name_or_path Qwen/Qwen3-1.7B \
         --policies lora --from oracle --output_dir outputs/warm
 
 `pettingllms train ... --adapters outputs/warm` goes on from there. The oracle plays the train split only, with seeds

@@ -67,7 +67,6 @@ class MultiAgentGRPOTrainer(TRLHooks):
     Example:
 
     ```python
-    >>> import pettingllms_envs
     >>> from datasets import Dataset
     >>> from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 

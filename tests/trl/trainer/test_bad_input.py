@@ -13,7 +13,6 @@ from peft import LoraConfig
 from transformers import PreTrainedTokenizerFast
 from trl import GRPOConfig
 
-import pettingllms_envs  # noqa: F401  registers the environments with PettingZoo
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from third_party import Relay
