@@ -225,7 +225,7 @@ WorkflowState = TypeVar("WorkflowState", bound=Play)
 
 Transition = tuple[WorkflowState, Parts, bool, bool]
 """The result of one reply: the next state, the parts of the reward, whether the episode is terminated by the workflow
-(the task is solved, or the roles agree on something, right or wrong), and otherwise whether it is truncated (no turns left)."""
+(the task is solved, or the roles agree on something, right or wrong), and if not, whether no turns are left."""
 
 
 class Workflow(Protocol[WorkflowState]):

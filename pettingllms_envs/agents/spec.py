@@ -224,6 +224,6 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, AgentSpe
     for agent, role in roles.items():
         played = own.get(agent) or own.get(role) or general
         if played is None:
-            raise ValueError(f"nobody plays the role {role!r}; expected an agent for it. Add {role}=oracle, say.")
+            raise ValueError(f"no agent plays the role {role!r}; expected an agent for it. Add {role}=oracle, say.")
         found[agent] = played
     return found

@@ -143,7 +143,8 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
     if not texts:
         if args.model is None:
             raise ValueError(
-                "nobody plays; expected a model, --model MODEL --base-url http://localhost:8000/v1, a trained team, "
+                "no agent was given; expected a model, --model MODEL --base-url http://localhost:8000/v1, a trained "
+                "team, "
                 "--team FOLDER, or agents such as --agents oracle."
             )
         texts = ["api"]

@@ -161,7 +161,7 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
     who = team.agent_for(agent, role)
     do = f"Name an agent for it, such as {role}=oracle, or another team."
     if who is None:
-        raise ValueError(f"{team}; nobody in it plays the role {role!r}. {do}")
+        raise ValueError(f"{team}; no agent of it plays the role {role!r}. {do}")
     name = team.agents[who]["policy"]
     policy = team.policies[name]
     if policy["kind"] == "api":
