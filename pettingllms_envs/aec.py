@@ -149,17 +149,17 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
 
     @property
     def agents(self) -> list[str]:
-        """Who is still there, in order; nobody before the first episode."""
+        """The agents that are not removed yet, in order; empty before the first episode."""
         return [] if self._now is None else list(self._now.agents)
 
     @property
     def agent_selection(self) -> str:
-        """Who is to act."""
+        """The acting agent."""
         return (self._now or self._missing("agent_selection")).selection
 
     @property
     def rewards(self) -> dict[str, float]:
-        """Of the last step, by agent."""
+        """Rewards of the last step, by agent."""
         now = self._now or self._missing("rewards")
         return dict(zip(now.agents, now.rewards, strict=True))
 
@@ -214,7 +214,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             self.render()
 
     def observe(self, agent: str) -> dict[str, str]:
-        """What the workflow lets the agent know now, whether or not it is the one to act.
+        """The agent's observation, whether or not it is the acting agent.
 
         Raises:
             ValueError: There is no such agent.
@@ -248,12 +248,12 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
                 raise RuntimeError("agent_iter() came around without a step. Call step() once in every round.")
 
     def step(self, action: str | None) -> None:
-        """Take the reply of `agent_selection`, any string at all; None for an agent whose episode is over.
+        """Take the reply of `agent_selection`, any string; None for a terminated or truncated agent.
 
         Raises:
             TypeError: The reply is not a `str`.
-            ValueError: An agent whose episode is over was given something other than None.
-            RuntimeError: There is no episode, or no agent left in it.
+            ValueError: A terminated or truncated agent was given something other than None.
+            RuntimeError: There is no episode, or no agents are left in it.
         """
         now = self._now or self._current
         env, config, play, agents, selection, _, totals, _, terminated, truncated = now
@@ -279,7 +279,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             self.render()
 
     def oracle(self) -> str:
-        """A reply, as good as any, of the agent that is to act; for tests, demonstrations and upper bounds.
+        """An optimal reply of the acting agent, for tests, demonstrations and upper bounds.
 
         Raises:
             RuntimeError: There is no episode, or it is over.
@@ -290,7 +290,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         return self.workflow.oracle(now.play)
 
     def snapshot(self) -> Snapshot:
-        """The episode as it is now, to `restore` any number of times, here or in another process.
+        """A snapshot of the episode, which can be restored any number of times, here or in another process.
 
         Raises:
             RuntimeError: There is no episode yet.
@@ -298,10 +298,10 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         return self._current
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Put the episode back exactly as it was. The environment's own random numbers stay as they are.
+        """Restore the episode exactly. The environment's own random state is not changed.
 
         Raises:
-            TypeError: That is no snapshot.
+            TypeError: It is not a snapshot.
             ValueError: It was taken from another environment, version or configuration.
         """
         if not isinstance(snapshot, Snapshot):
@@ -314,9 +314,9 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         self._now = snapshot
 
     def state_hash(self) -> str:
-        """SHA-256 of all that decides what can happen from here, 64 hex digits, the same in every process.
+        """SHA-256 of everything that determines the rest of the episode, 64 hex digits, the same in every process.
 
-        The environment, its settings, the workflow's state and who is left count; the rewards so far do not.
+        It covers the environment, its settings, the workflow's state and the remaining agents, but not past rewards.
         """
         now = self._current
         whole = (now.env, now.config, now.play, now.agents, now.selection, now.terminated, now.truncated)
@@ -399,7 +399,7 @@ def _check_roles(workflow: Workflow[Any]) -> None:
 
 
 def _leave(now: Snapshot, action: str | None) -> Snapshot:
-    """Without the selected agent, whose episode is over; PettingZoo's protocol of dead steps."""
+    """Remove the selected agent, which is terminated or truncated: PettingZoo's dead step."""
     if action is not None:
         raise ValueError(f"the episode is over for {now.selection}; expected None, got {type(action).__name__}.")
     stay = [i for i, agent in enumerate(now.agents) if agent != now.selection]

@@ -54,17 +54,17 @@ COMMANDS = {
     "list": (listing, "which environments there are"),
     "info": (info, "an environment's roles, settings, options, rewards and prompts"),
     "play": (play, "play in this terminal, or watch a game and record it"),
-    "check": (check, "hold an environment to the contract"),
-    "bench": (bench, "success, costs and every episode of any agents on an environment"),
-    "compare": (compare, "which of several runs does better, and whether that can be told"),
+    "check": (check, "run the conformance suite on an environment"),
+    "bench": (bench, "benchmark agents on an environment, with every episode on record"),
+    "compare": (compare, "compare runs on the same problems, with tests and intervals"),
     "crossplay": (crossplay, "mix the roles of runs, replace a role, or play alone at the same budget"),
-    "replay": (replay, "play recorded episodes again without a model, or score them anew"),
-    "audit": (audit, "whether a run is sound: groups, roles that do not learn, a collapse"),
+    "replay": (replay, "play recorded episodes again without a model, or rescore them"),
+    "audit": (audit, "check that a run is sound: groups, roles that do not learn, a collapse"),
     "new": (new, "start a package with an environment of your own"),
     "data": (data, "data sets of problems: list, show, prepare a copy, check for test problems"),
-    "view": (view, "a page with a run's numbers and every episode of it"),
+    "view": (view, "write a page with a run's numbers and all of its episodes"),
     "push": (push, "upload a run to the Hub as a data set; it asks first"),
-    "sandbox": (sandbox, "what holds a model's programs on this machine, and whether it does"),
+    "sandbox": (sandbox, "show how programs are isolated on this machine, and test it"),
 }
 
 
@@ -105,14 +105,14 @@ def _line(message: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Without this, argparse would print its usage before every error."""
+    """Reports errors in one line; argparse would print its usage before every error."""
 
     def error(self, message: str) -> NoReturn:
         raise Refused(f"{message}. `{self.prog} --help` shows what there is.")
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
+    """Prints the version, which is looked up only on request."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         sys.stdout.write(f"{parser.prog} {version('pettingllms')}\n")
@@ -128,7 +128,7 @@ def _parser(plugged: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         module.add(command)
         command.set_defaults(run=module.run, prog=command.prog, options=list(command._option_string_actions))
     for name, point in plugged.items():
-        commands.add_parser(name, help=f"of {point.module.partition('.')[0]}; --help shows more")
+        commands.add_parser(name, help=f"command of the package {point.module.partition('.')[0]}; see --help")
     return parser
 
 

@@ -1,7 +1,6 @@
-"""Copies of an environment in the middle of an episode.
+"""Copies an environment in the middle of an episode, if it has no `snapshot()` and `restore()`.
 
-For environments without `snapshot()` and `restore()`: the conformance suite judges, and the trainer branches, such an
-environment by the same copies.
+The conformance suite and the trainer use the same copies.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, Logger)
 
 
 def copy_env(env: AECEnv[Any, Any, Any]) -> AECEnv[Any, Any, Any]:
-    """A copy of an environment in the state that it is in.
+    """A copy of an environment in its current state.
 
-    It is a deep copy, but for objects that are a [`~gymnasium.utils.EzPickle`], at any depth: those are copied
-    attribute by attribute, where `copy.deepcopy` would call their constructor and so begin a new game. A class that
-    defines how it is copied, by `__deepcopy__`, `__reduce__` or a `__getstate__` of its own, is copied that way.
+    It is a deep copy, except for [`~gymnasium.utils.EzPickle`] objects, at any depth: those are copied attribute by
+    attribute, because `copy.deepcopy` would call their constructor and so start a new game. A class that defines how
+    it is copied, by its own `__deepcopy__`, `__reduce__` or `__getstate__`, is copied that way.
 
     Raises:
-        Exception: Of an attribute that cannot be copied.
+        Exception: From an attribute that cannot be copied.
     """
     twin: AECEnv[Any, Any, Any] = deep_copy(env, {})
     return twin
@@ -41,7 +40,7 @@ def deep_copy(value: Any, known: Mapping[int, Any]) -> Any:
 
 
 class _Memo(dict[int, Any]):
-    """What `copy.deepcopy` has copied so far, by id; it copies an `EzPickle` object when that is first asked for."""
+    """The memo of `copy.deepcopy`: copies by id. It copies an `EzPickle` object when that is first looked up."""
 
     def __init__(self, known: Mapping[int, Any], restarting: Mapping[int, Any]) -> None:
         super().__init__(known)

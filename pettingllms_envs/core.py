@@ -1,7 +1,7 @@
-"""The contract of an environment: a task (the game), a workflow (who acts when and sees what), and rewards with names.
+"""The protocols of an environment: a task (the game), a workflow (the order and observations of roles), named rewards.
 
-A *task* is a pure state machine: rules, parser, generator, oracle. It knows no role. A *workflow* turns any task into
-play for a team: the order of the roles, what each one is shown, how its reply is used and scored.
+A *task* is a pure state machine: rules, parser, generator, oracle. It has no roles. A *workflow* lets a team play any
+task: it defines the order of the roles, what each one observes, and how its reply is used and scored.
 `pettingllms_envs.aec.TextEnv` turns a workflow into a PettingZoo environment. This module imports no pettingzoo, so
 both can be used and tested without it.
 
@@ -37,20 +37,20 @@ A name belongs to one scope. To be read only: a snapshot holds it.
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A reply that is not a move, and why: a clause for a prompt, no full stop, and never text that a model wrote."""
+    """A reply that is not a move, with the reason: a clause for a prompt, without text that a model wrote."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A seat in a team.
+    """A role in a team.
 
     Args:
-        name: One lower-case word, a role's own in its workflow and not "team"; its agent is called `<name>_0`.
-        job: What the role has to do, in a sentence or two of its system prompt.
-        delayed: Whether its replies are paid at later steps only, never at their own. Training needs another credit
-            scheme then: see docs/delayed_rewards.md.
+        name: One lower-case word, unique in its workflow and not "team"; its agent is called `<name>_0`.
+        job: The task of the role, in a sentence or two for its system prompt.
+        delayed: Whether its replies are paid only at later steps. Training then needs another credit scheme: see
+            docs/delayed_rewards.md.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Task(Protocol[State, Move]):
 
     @property
     def version(self) -> int:
-        """Goes up when the same moves could lead to anything else; part of every instance and snapshot."""
+        """Increased whenever the same moves could lead to another result; part of every instance and snapshot."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class Task(Protocol[State, Move]):
 
     @property
     def blind_replies(self) -> tuple[str, ...]:
-        """Well-formed replies that were written without a look at the state: one move, every move, to and fro.
+        """Well-formed replies that ignore the state: one move, every move, to and fro.
 
         The action space samples them, and the conformance suite checks that playing them earns next to nothing.
         """
@@ -93,15 +93,15 @@ class Task(Protocol[State, Move]):
         ...
 
     def generate(self, seed: int, *args: Any, **fields: Any) -> State:
-        """The start state of the instance that the seed and the fields decide, the same in every process.
+        """The start state of the instance given by the seed and the fields, the same in every process.
 
         Raises:
-            ValueError: A field has a value that the task does not know.
+            ValueError: A field has an unknown value.
         """
         ...
 
     def parse(self, reply: str) -> Move | Unreadable:
-        """The move in a reply. Total and linear in the reply's length; ambiguous means unreadable."""
+        """Parse the move in a reply, in linear time and without raising; an ambiguous reply is unreadable."""
         ...
 
     def apply(self, state: State, move: Move) -> State:
@@ -129,15 +129,15 @@ class Task(Protocol[State, Move]):
         ...
 
     def show(self, state: State) -> str:
-        """All that a player needs to know of the state; never a solution."""
+        """Everything that a player needs to know about the state, but not a solution."""
         ...
 
     def describe(self, before: State, move: Move, after: State, *, proposed: bool = False) -> str:
-        """The move and what came of it, or would come of it if only proposed, in one or two sentences."""
+        """A description of the move and its result, or its expected result if only proposed, in a sentence or two."""
         ...
 
     def oracle(self, state: State) -> Move:
-        """A best move, the same every time. It never reaches an observation."""
+        """An optimal move, the same every time. It must never reach an observation."""
         ...
 
     def write(self, move: Move) -> str:
@@ -169,7 +169,7 @@ class Tile(NamedTuple):
 
 @runtime_checkable
 class Board(Protocol):
-    """What a task may offer besides: a board of tiles, for pictures and terminals. Without it the text is drawn."""
+    """An optional feature of a task: a board of tiles, for pictures and terminals. Without it the text is drawn."""
 
     def tiles(self, state: Any) -> Sequence[Sequence[Tile]]:
         """The state as rows of tiles, all rows of the same length."""
@@ -177,13 +177,13 @@ class Board(Protocol):
 
 
 class DataSet(NamedTuple):
-    """Where the problems of a task are from.
+    """The source of a task's problems.
 
     Args:
-        name: As `datasets.load` takes it: `"own:aime"` for rows of this package, a file, or an id of the Hub.
-        stands_for: Where the rows are of this package's own writing, the benchmark whose place they take, such as
-            `"AIME"`: a result on them is none on it. Empty for all other data.
-        remedy: What to give to play the benchmark itself, such as `"--set year=2024 for the exam"`; may be empty.
+        name: Argument of `datasets.load`: `"own:aime"` for rows of this package, a file, or an id of the Hub.
+        stands_for: For rows written for this package, the benchmark that they imitate, such as `"AIME"`: results on
+            them are not results on the benchmark. Empty for all other data.
+        remedy: How to play the benchmark itself, such as `"--set year=2024 for the exam"`; may be empty.
     """
 
     name: str
@@ -192,22 +192,22 @@ class DataSet(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What whoever reports a number has to say of the problems; empty where the name says it all."""
+        """A note about the problems for every report; empty if the name suffices."""
         return f"problems written for this package, not {self.stands_for}" if self.stands_for else ""
 
 
 @runtime_checkable
 class OnDataSet(Protocol):
-    """What a task on a data set offers besides: which one it is."""
+    """An optional feature of a task on a data set: the data set."""
 
     @property
     def data_set(self) -> DataSet:
-        """Where the problems are from."""
+        """The source of the problems."""
         ...
 
 
 class Play(Protocol):
-    """What every workflow's state shows of itself."""
+    """The attributes that every workflow's state has."""
 
     @property
     def task(self) -> Any:
@@ -224,12 +224,12 @@ WorkflowState = TypeVar("WorkflowState", bound=Play)
 
 
 Transition = tuple[WorkflowState, Parts, bool, bool]
-"""What one reply led to: the next state, the parts of the reward, whether the workflow ended the episode by its own
-rule (the task is solved, or the roles agree on something, right or wrong), and else whether the turns are used up."""
+"""The result of one reply: the next state, the parts of the reward, whether the episode is terminated by the workflow
+(the task is solved, or the roles agree on something, right or wrong), and if not, whether no turns are left."""
 
 
 class Workflow(Protocol[WorkflowState]):
-    """Who acts when in a task, what each role sees, and how its reply is used and scored. Pure, like the task."""
+    """The order of the roles, what each observes, and how its reply is used and scored. Pure, like the task."""
 
     @property
     def name(self) -> str:
@@ -260,19 +260,19 @@ class Workflow(Protocol[WorkflowState]):
         ...
 
     def system(self, role: str) -> str:
-        """What the role reads first, the same in every episode: the rules, its job, how to reply."""
+        """The role's system prompt, the same in every episode: the rules, its job, how to reply."""
         ...
 
     def observe(self, state: WorkflowState, role: str) -> str:
-        """Exactly what the workflow lets the role know now, whether or not it is the one to act."""
+        """The role's observation in this state, whether or not it is the acting one."""
         ...
 
     def step(self, state: WorkflowState, reply: str) -> Transition[WorkflowState]:
-        """What the actor's reply leads to. Every string is legal."""
+        """Apply the acting role's reply. Every string is legal."""
         ...
 
     def oracle(self, state: WorkflowState) -> str:
-        """A reply of the actor's as good as any, the same every time. It never reaches an observation."""
+        """An optimal reply of the acting role, the same every time. It must never reach an observation."""
         ...
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
@@ -281,17 +281,17 @@ class Workflow(Protocol[WorkflowState]):
 
 
 class Execution(NamedTuple):
-    """What running a program gave: all that it printed, and why it failed in a few fixed words (empty if it ended)."""
+    """The result of running a program: its output, and why it failed in a few fixed words (empty if it did not)."""
 
     stdout: str
     error: str = ""
 
 
 class PythonExecutor(Protocol):
-    """Runs Python programs that a model wrote, where they can do no harm.
+    """Runs Python programs that a model wrote in isolation.
 
-    The same program must give the same result, and whatever the program does, a call returns: an endless program is
-    stopped, a crash is an `Execution` with an error. `exec`, `eval` or a bare subprocess are no such thing.
+    The same program must give the same result, and a call must return whatever the program does: an endless program is
+    stopped, a crash is an `Execution` with an error. `exec`, `eval` or a bare subprocess are not isolated.
     """
 
     def __call__(self, program: str) -> Execution:
@@ -300,7 +300,7 @@ class PythonExecutor(Protocol):
 
 
 def scalars(parts: Parts, roles: Iterable[str], alpha: float) -> tuple[float, ...]:
-    """`alpha * team + local` per role, what each one is paid for a step (arXiv:2510.11062, section 3)."""
+    """The reward of each role for a step, `alpha * team + local` (arXiv:2510.11062, section 3)."""
     team = alpha * sum(parts[TEAM].values()) if TEAM in parts else 0.0
     rewards = []
     for role in roles:  # a comprehension would take a third longer: it is a call in Python 3.11
@@ -309,7 +309,7 @@ def scalars(parts: Parts, roles: Iterable[str], alpha: float) -> tuple[float, ..
 
 
 def team_return(task: Task[State, Any], state: State) -> float:
-    """The potential plus 1 if solved: what the team rewards of an episode that ends here add up to."""
+    """The sum of the team rewards of an episode that ends here: the potential, plus 1 if solved."""
     return task.value(state) + task.solved(state)
 
 

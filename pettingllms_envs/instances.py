@@ -36,7 +36,7 @@ def test_set(name: str) -> list[dict[str, Any]]:
     the options plays it. `published` has the instances themselves.
 
     Raises:
-        ValueError: The task has no published test set, or the file was changed.
+        ValueError: The task has no published test set, or the file was modified.
     """
     return [{field: row[field] for field in ("seed", "split", "level")} for row in published(name)]
 

@@ -1,4 +1,4 @@
-"""From what an agent observes to the chat messages that a model is asked with."""
+"""Converts observations to the chat messages of a model's prompt."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Message = dict[str, str]
 
 
 CARRIED = ("system", "text", "followup")
-"""What an observation without messages may have. A `followup` is the text for an agent that remembers its turns."""
+"""Keys of an observation without messages. A `followup` is the text for an agent with a history of its turns."""
 
 
 ROLES = ("system", "user", "assistant")
-"""What a message of an observation `{"messages": [...]}` may have as its role."""
+"""Roles of a message in an observation `{"messages": [...]}`."""
 
 
 def prompt_of(observation: Any, *, agent: str) -> list[Message]:
@@ -24,13 +24,12 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
     Messages are `{"messages": [{"role": ..., "content": ...}, ...]}`, the last one the user's: few-shot examples and
     the question, or a dialogue so far.
 
-    Lone surrogates, which a reply or a data set may have brought in, and which no tokenizer takes, are
-    U+FFFD in them.
+    Lone surrogates, which a reply or a data set may contain and which no tokenizer accepts, are replaced by U+FFFD.
 
     Raises:
-        TypeError: It is none of these, or has something else besides, such as an image, which the model would not be
-            shown.
-        ValueError: The messages stand beside a text, have another role, are none, or do not end with the user's.
+        TypeError: It is none of these, or has another key, such as an image, which the model would not see.
+        ValueError: There are messages and a text, the messages have another role, are empty, or do not end with the
+            user's.
     """
     if isinstance(observation, str):
         return [{"role": "user", "content": _encodable(observation)}]
@@ -52,13 +51,13 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
 
 
 def followup_of(observation: Any) -> str | None:
-    """What an agent that remembers is shown in place of an observation's text, where it offers a `"followup"`."""
+    """The text for an agent with a history instead of the observation's text, if there is a `"followup"`."""
     followup = observation.get("followup") if isinstance(observation, Mapping) else None
     return _encodable(followup) if isinstance(followup, str) else None
 
 
 def _check_carried(observation: Mapping[str, Any], agent: str) -> None:
-    """Raise TypeError for a part of an observation that no prompt carries."""
+    """Raise TypeError for a key of an observation that no prompt can contain."""
     for key, value in observation.items():
         if key not in CARRIED or not isinstance(value, str | None):
             raise TypeError(
@@ -72,8 +71,8 @@ def _messages_of(observation: Mapping[str, Any], agent: str) -> list[Message]:
     """The messages of an observation `{"messages": [...]}`.
 
     Raises:
-        TypeError: They are no list of `{"role": str, "content": str}`.
-        ValueError: They stand beside other keys, have another role, are none, or do not end with the user's.
+        TypeError: They are not a list of `{"role": str, "content": str}`.
+        ValueError: There are other keys, another role, no messages, or the last one is not the user's.
     """
     if others := sorted(map(str, set(observation) - {"messages"})):
         raise ValueError(
@@ -97,7 +96,7 @@ def _messages_of(observation: Mapping[str, Any], agent: str) -> list[Message]:
 
 
 def _message_of(message: Any, number: int, agent: str) -> Message:
-    """One of them. Keys whose value is `None` are ignored: Arrow adds them where rows differ in their keys."""
+    """One message. Keys whose value is `None` are ignored: Arrow adds them if rows differ in their keys."""
     found = {key: value for key, value in message.items() if value is not None} if isinstance(message, Mapping) else {}
     if set(found) != {"role", "content"} or not all(isinstance(value, str) for value in found.values()):
         types = {key: type(value).__name__ for key, value in found.items()} or type(message).__name__

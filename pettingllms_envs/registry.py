@@ -1,13 +1,13 @@
-"""Which environments there are: those of this package, and those of installed packages that plug in.
+"""The registry of environments: those of this package, and those of installed plug-ins.
 
-A package plugs in by an entry point of the group `pettingllms.envs`, in its pyproject.toml:
+A plug-in declares an entry point of the group `pettingllms.envs` in its pyproject.toml:
 
     [project.entry-points."pettingllms.envs"]
     my_task_v0 = "my_package.my_task_v0"
 
-Its module offers `env` (see `pettingllms_envs.assembly`), which makes an environment that calls itself by that name,
-and is imported when it is made. Only what is installed is ever imported: a name is looked up here, and never taken for
-a module's.
+Its module has a function `env` (see `pettingllms_envs.assembly`) that makes an environment of that name; it is
+imported when the environment is made. Only installed modules are ever imported: a name is looked up here, and never
+interpreted as a module.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _OWN = {
 
 
 class Entry(NamedTuple):
-    """An environment on offer.
+    """An available environment.
 
     Args:
-        name: Its own name without the version, such as `"sokoban"`.
-        version: Of the play; the N of `_vN`.
-        module: Where its functions are.
-        origin: The distribution that brings it, `"pettingllms"` or another package's name.
+        name: Its name without the version, such as `"sokoban"`.
+        version: Its version: the N of `_vN`.
+        module: The module with its functions.
+        origin: The distribution that provides it: `"pettingllms"` or another package's name.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Entry(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """With the version, such as `"sokoban_v0"`."""
+        """The name with the version, such as `"sokoban_v0"`."""
         return f"{self.name}_v{self.version}"
 
 
 def entries() -> tuple[Entry, ...]:
-    """All that is on offer, by name and version; one that two packages offer is there twice."""
+    """All available environments, by name and version; one that two packages provide is listed twice."""
     own = [Entry(name, version, f"{__package__}.{name}_v{version}", BUILT_IN) for name, version in _OWN.items()]
     return tuple(sorted([*own, *_plug_ins()]))
 
@@ -76,12 +76,12 @@ def list_environments() -> tuple[str, ...]:
 
 
 def find(name: str) -> Entry:
-    """The environment of a name: the newest version of `"sokoban"`, or the very one of `"sokoban_v0"`.
+    """The environment of a name: `"sokoban"` is its newest version, `"sokoban_v0"` that version.
 
-    PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same one.
+    PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same environment.
 
     Raises:
-        ValueError: There is none, or two packages offer it.
+        ValueError: There is none, or two packages provide it.
     """
     known = entries()
     spelled = re.sub(r"-v(\d+)$", r"_v\1", str(name).removeprefix(f"{BUILT_IN}/"))
@@ -106,8 +106,8 @@ def make(name: str, **kwargs: Any) -> TextEnv:
         **kwargs: Settings: those of `pettingllms_envs.assembly.assemble` and of the task's class.
 
     Raises:
-        ValueError: There is no such environment, two packages offer it, it calls itself by another name, or a setting
-            is out of its range.
+        ValueError: There is no such environment, two packages provide it, its own name is another one, or a setting is
+            out of range.
         TypeError: The environment has no such setting.
     """
     entry = find(name)
@@ -117,7 +117,7 @@ def make(name: str, **kwargs: Any) -> TextEnv:
 
 
 def _check_name(made: Any, entry: Entry) -> None:
-    """Raise ValueError if one of our kind calls itself by another name: its records could not be played again."""
+    """Raise ValueError if one of our environments has another name, since its records could not be replayed."""
     from pettingllms_envs.aec import TextEnv
 
     inner = made.unwrapped
@@ -131,7 +131,7 @@ def _check_name(made: Any, entry: Entry) -> None:
 
 @cache
 def _plug_ins() -> tuple[Entry, ...]:
-    """What installed packages offer. Looked up once: it reads the metadata of everything that is installed."""
+    """The environments of installed packages. Cached, since it reads the metadata of all installed packages."""
     found = []
     for point in entry_points(group=GROUP):
         origin = point.dist.name if point.dist else "an unknown package"
@@ -146,7 +146,7 @@ def _plug_ins() -> tuple[Entry, ...]:
 
 
 def register() -> None:
-    """Make this package's environments known to `pettingzoo.make`, by name only: nothing is imported yet."""
+    """Register this package's environments with `pettingzoo.make`, without importing them."""
     for name, version in _OWN.items():
         module = f"{__package__}.{name}_v{version}"
         pettingzoo.register("aec", f"pettingllms/{name}-v{version}", f"{module}:env")

@@ -1,7 +1,8 @@
-"""Pictures of a game: PNG and GIF (Pillow), arrays of pixels, and coloured boards in a terminal (rich).
+"""Renders a game: pictures and GIFs (Pillow), arrays of pixels, and coloured boards in a terminal (rich).
 
-A task that has `tiles` (`pettingllms_envs.core.Board`) is drawn as a board, any other as the text of its `show`.
-Nothing else of this package imports Pillow or rich at its top, so an environment that is never drawn never loads them.
+A task that has `tiles` (`pettingllms_envs.core.Board`) is drawn as a board, any other as the text of its `show`. No
+other module of this package imports Pillow or rich at its top, so an environment that is never drawn does not load
+them.
 """
 
 from __future__ import annotations

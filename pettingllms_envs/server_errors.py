@@ -1,6 +1,6 @@
-"""What a server answered instead of what it was asked for, in one short line for an error message.
+"""Shortens the answer of a failing server to one line for an error message.
 
-A proxy answers for a server that is not there with an HTML page, of which an error message needs the title alone.
+A proxy in front of a server that is down answers with an HTML page, of which an error message needs only the title.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 
 MOST_READ = 2**16
-"""Characters of a page that are looked at."""
+"""Characters of a page that are read."""
 MOST_OF_PAGE = 200
 """Characters of a page that are shown."""
 
@@ -20,12 +20,12 @@ _NOT_TEXT = re.compile(r"<(script|style|head)\b.*?(</\1\s*>|\Z)|<!--.*?(-->|\Z)|
 
 
 def one_line(answer: str, content_type: str | None = None, *, length: int = 300) -> str:
-    """An answer's text in a line; of an HTML page its title, or where it has none its text without tags.
+    """An answer's text in one line; for an HTML page its title or, without one, its text without tags.
 
     Args:
         answer: The body.
-        content_type: As its header says.
-        length: Characters of anything that is no page.
+        content_type: The header of that name.
+        length: Most characters of an answer that is not HTML.
     """
     kind = (content_type or "").partition(";")[0].strip().lower()
     start = answer[:MOST_READ]

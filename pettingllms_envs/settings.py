@@ -1,7 +1,7 @@
-"""Settings of an environment as plain JSON data and back, so that a run, a log or a card can be played again.
+"""Converts an environment's settings to plain JSON data and back, so that a run can be reproduced from its files.
 
-JSON has lists and no tuples. `restored` makes tuples of lists where the annotation of a field says tuple, and
-`check_survives` raises for a value that would still come back as something else.
+JSON has lists and no tuples. `restored` turns lists into tuples if the annotation of a field says so, and
+`check_survives` raises for a value that would still be read back as something else.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ def to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as plain JSON data: tuples become lists.
 
     Raises:
-        ValueError: A value is nothing that JSON holds.
+        ValueError: JSON cannot represent a value.
     """
     return {name: _plain(name, value) for name, value in settings.items()}
 
 
 def restored(settings: Mapping[str, Any], *kinds: Any) -> dict[str, Any]:
-    """The settings with a tuple for each list whose field is annotated as one; all else stays as it is.
+    """The settings with a tuple for each list whose field is annotated as one.
 
     Args:
-        settings: Of an environment, perhaps read from JSON.
-        kinds: The dataclasses whose fields they are; what is no dataclass has no annotations to go by.
+        settings: Settings of an environment, for instance read from JSON.
+        kinds: The dataclasses whose fields they are; other types are ignored.
     """
     known = {name: hint for kind in kinds for name, hint in _hints(kind, settings).items()}
     return {name: _restored(value, known.get(name)) for name, value in settings.items()}
 
 
 def check_survives(settings: Mapping[str, Any], *kinds: Any) -> None:
-    """Raise ValueError unless the settings come back from JSON as they are.
+    """Raise ValueError unless the settings are the same after a round trip through JSON.
 
     Args:
-        settings: Of an environment.
-        kinds: As of `restored`.
+        settings: Settings of an environment.
+        kinds: As for `restored`.
     """
     again = restored(json.loads(json.dumps(to_json(settings))), *kinds)
     for name, value in settings.items():
@@ -56,7 +56,7 @@ def check_survives(settings: Mapping[str, Any], *kinds: Any) -> None:
 
 
 def in_files(kind: Any, name: str) -> bool:
-    """Whether a field is a setting that files hold: not one left out of the `repr`, such as an executor."""
+    """Whether a field is a setting that files contain: not one excluded from the `repr`, such as an executor."""
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     return all(field.repr for field in fields if field.name == name)
 
@@ -76,7 +76,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _hints(kind: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The types of the fields that have a list or a mapping."""
+    """The types of the fields whose value is a list or a mapping."""
     if not dataclasses.is_dataclass(kind):
         return {}
     fields = [f for f in dataclasses.fields(kind) if isinstance(settings.get(f.name), list | tuple | Mapping)]
@@ -90,7 +90,7 @@ def _hints(kind: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _restored(value: Any, hint: Any) -> Any:
-    """A value with tuples where the type has them."""
+    """A value with tuples where its type has them."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     for kind in typing.get_args(hint) if is_union else (hint,):
         origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)

@@ -1,4 +1,4 @@
-"""ChatText: the Gymnasium space of everything a language model can write.
+"""ChatText: the Gymnasium space of all strings that a language model can write.
 
 `gymnasium.spaces.Text` rejects most of Unicode, checks 65k characters in milliseconds and samples large character
 sets in tenths of a second. Here every `str` is a member, and a sample is either a reply such as a model might give or

@@ -1,5 +1,5 @@
-"""What a rollout leaves behind: plain, frozen data, the only thing that passes between the sub-packages, and the
-protocols of what samples (`Engine`, `WeightSync`).
+"""The records of a rollout: plain, frozen values that are passed between the sub-packages, and the protocols of
+engines (`Engine`, `WeightSync`).
 
 An *episode* is one run of one instance. At each of its *decisions* one agent saw one prompt, its policy sampled
 *candidates*, and one of them was played on. The candidates of a decision are AT-GRPO's group (arXiv:2510.11062, 3.2).
@@ -28,10 +28,10 @@ class Completion:
     """What a policy sampled after one prompt.
 
     Args:
-        ids: The sampled token ids, the end-of-turn token included where one was sampled. Empty only where an API
-            partner spoke.
+        ids: The sampled token ids, including the end-of-turn token if one was sampled. Empty only for agents behind an
+            API.
         text: The same, decoded without special tokens: the action given to the environment.
-        logprobs: Log-probability of each id under the sampler, or `None` where the sampler does not say.
+        logprobs: Log-probability of each id under the sampler, or `None` if the sampler does not report them.
         finish: Why it ended: `"stop"` with an end-of-turn token or a stop word, `"length"` if it was cut off; `None`
             if the sampler does not say.
     """
@@ -47,13 +47,13 @@ class Candidate:
     """A completion, played on a branch of its own.
 
     Args:
-        completion: What was sampled.
+        completion: The sampled completion.
         reward: The acting agent's reward for the step, as the environment gave it (`alpha * team + local`).
-        parts: The reward's named parts (`infos[agent]["rewards"]`), empty where the environment names none.
-        team: Names of those parts that all agents share (`infos[agent]["team_rewards"]`).
-        state: Digest of the state that the branch reached, or `None` where the environment has no `state_hash`.
-        continuations: The acting agent's return after this step, once for each time that the branch was played to its
-            end by the current policies; empty where none was.
+        parts: The reward's named parts (`infos[agent]["rewards"]`), empty if the environment names none.
+        team: Names of the parts that all agents share (`infos[agent]["team_rewards"]`).
+        state: Digest of the state that the branch reached, or `None` if the environment has no `state_hash`.
+        continuations: The acting agent's return after this step, one for each time that the branch was played to its
+            end by the current policies; empty if it was not.
     """
 
     completion: Completion
@@ -74,11 +74,11 @@ class Decision:
         agent: Name of the agent that acts.
         turn: How many decisions this agent had taken before in the episode, from 0.
         prompt: The messages shown to the agent.
-        prompt_ids: The prompt's token ids, as the sampler got them.
-        candidates: All that was sampled for the prompt.
+        prompt_ids: The prompt's token ids, as the sampler received them.
+        candidates: All candidates sampled for the prompt.
         chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
-        environment: Name of the environment, where a run has several; else empty.
+        environment: Name of the environment in a run with several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
         return_to_go: Sum of the agent's rewards from this step to the end, along the chosen branch.
         policy_version: The optimizer steps that its policy's weights had taken when they sampled the candidates; 0 of
@@ -112,11 +112,11 @@ class Episode:
     Args:
         instance: Index of the data set row within the rollout.
         episode: Index of the episode within its instance.
-        decisions: In the order in which they were taken.
+        decisions: Decisions in the order in which they were taken.
         returns: Sum of rewards of each agent.
-        outcome: The environment's own account of how it ended (`infos[agent]["outcome"]`), for instance
-            `{"success": True, "regret": 0.0}`; empty where it gives none.
-        environment: Name of the environment, where a run has several; else empty.
+        outcome: The environment's description of how the episode ended (`infos[agent]["outcome"]`), for instance
+            `{"success": True, "regret": 0.0}`; empty if it gives none.
+        environment: Name of the environment in a run with several; else empty.
     """
 
     instance: int
@@ -134,10 +134,10 @@ def role_of(agent: str) -> str:
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What a part of a run with a memory offers, so that a checkpoint holds it.
+    """A part of a run with a state that checkpoints save.
 
-    The state is made of numbers, strings, tensors, lists and mappings, so that it loads with `weights_only=True`.
-    That of a credit scheme must be fit for JSON.
+    The state consists of numbers, strings, tensors, lists and mappings, so that it loads with `weights_only=True`.
+    That of a credit scheme must be JSON-serializable.
     """
 
     def state_dict(self) -> Mapping[str, Any]: ...
@@ -150,10 +150,10 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`num_candidates` completions are wanted of the policy of `agent`, after `prompt`.
+    """A request for `num_candidates` completions of `prompt` by the policy of `agent`.
 
-    `prompt_ids` are its token ids where they are known, because it goes on from tokens that were sampled: they are
-    taken as they are. Where there are none, the prompt is written in the policy's chat template.
+    `prompt_ids` are given if the prompt continues sampled tokens, and are then used unchanged. If they are empty, the
+    prompt is encoded with the policy's chat template.
     """
 
     agent: str
@@ -179,11 +179,11 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What an engine thinks of a text, at temperature 1, whatever it samples at.
+    """An engine's log-probabilities of a text at temperature 1, whatever its sampling temperature.
 
     Args:
-        place: Which replica of the engine: its url, or "this process".
-        weights: What the engine calls the weights that it used.
+        place: The replica of the engine: its url, or "this process".
+        weights: The engine's name for the weights that it used.
         logprobs: Log-probability of each token but the first, given those before it.
     """
 
@@ -193,7 +193,7 @@ class Scored:
 
 
 Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
-"""Completions for a batch of requests, in their order."""
+"""Samples completions for a batch of requests, in their order."""
 
 
 POLL_SECONDS = 0.02
@@ -203,8 +203,9 @@ POLL_SECONDS = 0.02
 class Engine(Protocol):
     """Samples for many episodes at once: requests go in with tickets, answers come out as they are ready.
 
-    A ticket names an episode of the rollout: its requests come one after the other under the same number, the next
-    when the last is answered. It follows from the episode's place alone, and may seed what is sampled for it.
+    A ticket identifies an episode of the rollout: its requests are submitted one after the other under the same
+    number, each after the previous one was answered. It depends on the episode's place alone, and may seed its
+    samples.
     """
 
     @property
@@ -227,11 +228,11 @@ class Engine(Protocol):
         ...
 
     def submit(self, ticket: int, request: Request) -> None:
-        """Take a request; nothing is sampled yet."""
+        """Queue a request; nothing is sampled yet."""
         ...
 
     def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
-        """Work a while on the requests taken. Returns those now answered, perhaps none.
+        """Work on the queued requests for a while. Returns those that were answered, possibly none.
 
         Args:
             timeout: Seconds that a remote engine may wait for the first answer; any other ignores it.
@@ -295,15 +296,15 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PendingDecision:
-    """What a reward function of the user's may look at: a decision whose candidates are sampled but not yet judged.
+    """A decision whose candidates are sampled but not scored yet, as passed to the user's reward functions.
 
     Args:
         row: The instance.
-        agent: Who acts.
+        agent: The acting agent.
         turn: How many decisions it had taken before.
-        prompt: What it was shown.
-        completions: What its policy sampled.
-        is_text: What it was shown is a `str`, which TRL calls a standard prompt, and no earlier turn stands before it.
+        prompt: Its prompt.
+        completions: The candidates.
+        is_text: Whether the observation is a `str`, a standard prompt in TRL's terms, without earlier turns before it.
     """
 
     row: Row
@@ -315,4 +316,4 @@ class PendingDecision:
 
 
 Judge = Callable[[PendingDecision], Sequence[Mapping[str, float]]]
-"""For each completion of a choice, named rewards to be added to the environment's."""
+"""Returns, for each completion of a decision, named rewards to add to the environment's."""

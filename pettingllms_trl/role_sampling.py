@@ -1,4 +1,4 @@
-"""`role_sampling`: how the requests of single roles differ from the configuration, and what they may say.
+"""`role_sampling`: sampling overrides of single agents or roles, and their validation.
 
 MultiAgentGRPOConfig(..., role_sampling={"planner": {"temperature": 0.7, "stop": ["\\n\\n"]}})
 """
@@ -13,20 +13,20 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingOverrides:
-    """How the requests of one role differ. `None`: as the configuration says.
+    """Sampling overrides of one role. `None`: the configuration's value.
 
     Args:
-        temperature: Above 0. Of a trained policy it is also what the loss divides logits by.
+        temperature: Above 0. For a trained policy, the loss divides logits by it, too.
         top_p: Mass of the nucleus, in (0, 1].
         top_k: Number of tokens kept, 0 for all.
         min_p: Least probability as a share of the greatest, in [0, 1].
         repetition_penalty: Above 0, 1 for none.
         max_completion_length: Most tokens of a completion.
-        stop: Words that end a completion. Its ids keep them, for they were sampled and are trained on; the text that
-            the environment gets ends before the first.
+        stop: Words that end a completion. Its ids include them, since they were sampled and are trained on; the text
+            that the environment gets ends before the first.
 
     Raises:
-        ValueError, TypeError: A value that it cannot have.
+        ValueError, TypeError: A value is out of range or of the wrong type.
     """
 
     temperature: float | None = None
@@ -46,7 +46,7 @@ class SamplingOverrides:
             raise ValueError(f"stop={self.stop!r} for a role's sampling, expected words. Leave stop out for none.")
 
     def given(self) -> dict[str, Any]:
-        """The fields that differ, by name."""
+        """The fields that are set, by name."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
 
@@ -65,7 +65,7 @@ def parse(given: Mapping[str, Any] | str | None) -> dict[str, SamplingOverrides]
     """`role_sampling` as overrides, by agent or role.
 
     Raises:
-        ValueError: A field that there is none of, or a value that it cannot have.
+        ValueError: An unknown field, or a value out of range.
     """
     known = [f.name for f in fields(SamplingOverrides)]
     if isinstance(given, str):

@@ -1,16 +1,16 @@
-"""Who replies: what every agent of an evaluation is, and those that need no model.
+"""The protocol of an evaluation's agents, and the agents that need no model.
 
-An agent is asked on a thread of its own for each episode and may take its time; `reply` must be safe to call from many
-threads, and what it answers must follow from what it was asked, the seed included.
+`reply` is called on a separate thread for each episode and may take its time. It must be thread-safe, and its result
+must depend only on the request, which includes a seed.
 
 | kind       | replies                                                                    |
 |------------|----------------------------------------------------------------------------|
 | `oracle`   | the environment's own best reply                                           |
 | `random`   | a sample of the action space                                               |
-| `null`     | nothing: the empty reply                                                   |
-| `scripted` | those of a file, or of a function of yours                                 |
-| `recorded` | those of a recorded run, to the same prompts (`episodes/recorded.py`)       |
-| `api`      | a model behind an OpenAI-compatible server (`openai.py`)                   |
+| `null`     | the empty reply                                                            |
+| `scripted` | from a file, or from a function of yours                                   |
+| `recorded` | those of a recorded run, to the same prompts (`episodes/recorded.py`)      |
+| `api`      | from a model behind an OpenAI-compatible server (`openai.py`)              |
 | others     | of the entry-point group `pettingllms.agents`: `transformers`, `vllm`      |
 """
 
@@ -27,16 +27,16 @@ from pettingllms_envs.observations import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A reply that is wanted.
+    """A request for a reply.
 
     Args:
-        env: The environment, the agent to act; a model's agent has no business with it.
-        agent: Its name, `<role>_0`.
+        env: The environment, for the oracle and the like; a model's agent must not use it.
+        agent: Name of the acting agent, `<role>_0`.
         messages: The prompt as chat messages, each with `role` and `content`.
-        seed: Of this reply, below 2^31.
+        seed: Seed of this reply, below 2^31.
         instance: Index of the instance in its run.
         sample: Number of the episode on that instance.
-        step: Replies so far in the episode.
+        step: Number of replies so far in the episode.
     """
 
     env: Any
@@ -50,17 +50,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What an agent answered.
+    """An agent's reply.
 
     Args:
-        text: To be played.
-        reasoning: What it thought before, where a server tells that apart.
-        prompt_tokens: Of the prompt, as its model counts; None where nobody counts.
-        completion_tokens: Of all that it wrote.
-        finish: Why it ended, `"stop"` or `"length"`, or another word of the server's.
-        model: As the server calls it.
-        tries: Requests that it took.
-        num_tool_calls: Calls of tools that it asked for besides, or in place of, the text. Nobody makes them.
+        text: The action to play.
+        reasoning: The reasoning before it, if the server returns that separately.
+        prompt_tokens: Tokens of the prompt, as its model counts them; None if unknown.
+        completion_tokens: Tokens of everything that it wrote; None if unknown.
+        finish: Why it ended: `"stop"`, `"length"`, or another word of the server's.
+        model: The server's name of the model.
+        tries: Number of requests that it took.
+        num_tool_calls: Tool calls in the reply, besides or instead of text. They are not executed.
     """
 
     text: str
@@ -74,10 +74,10 @@ class Reply:
 
 
 class AgentFailed(Exception):
-    """No reply could be had, for a reason that is not the model's. The episode becomes an error row.
+    """An agent could not reply, for a reason other than the model. The episode becomes an error row.
 
     Args:
-        kind: A word for the tables: `"unreachable"`, `"refused"`, `"diverged"`.
+        kind: The kind of error in tables: `"unreachable"`, `"refused"`, `"diverged"`.
         message: What happened.
     """
 
@@ -87,25 +87,25 @@ class AgentFailed(Exception):
 
 
 class AgentRefused(Exception):
-    """No reply will ever be had (a wrong key, an unknown model): the run ends at once."""
+    """An agent can never reply (a wrong key, an unknown model): the run is stopped."""
 
 
 class Agent(Protocol):
     """Replies to prompts."""
 
     def reply(self, request: Request) -> Reply:
-        """The reply.
+        """Reply to a prompt.
 
         Raises:
-            AgentFailed: There is none for this prompt. So says any exception with a text as its `kind`, for agents of
-                packages that do not import this one.
-            AgentRefused: There will be none for any.
+            AgentFailed: It cannot reply to this prompt. Any exception with a `str` attribute `kind` counts as one, for
+                agents of packages that do not import this one.
+            AgentRefused: It cannot reply to any prompt.
         """
         ...
 
 
 class Oracle:
-    """The environment's own best reply; the upper bound."""
+    """Gives the environment's own best reply: the upper bound."""
 
     def reply(self, request: Request) -> Reply:
         """See `Agent`."""
@@ -119,7 +119,7 @@ class Oracle:
 
 
 class Random:
-    """A sample of the agent's action space."""
+    """Gives a sample of the agent's action space."""
 
     def reply(self, request: Request) -> Reply:
         """See `Agent`."""
@@ -129,7 +129,7 @@ class Random:
 
 
 class Null:
-    """The empty reply: a partner who does nothing."""
+    """Gives the empty reply: an agent that does nothing."""
 
     def reply(self, request: Request) -> Reply:
         """See `Agent`."""
@@ -137,10 +137,10 @@ class Null:
 
 
 class Scripted:
-    """Replies that a function makes up.
+    """Gives the replies of a function.
 
     Args:
-        function: From what is asked to the text of the reply.
+        function: Returns the text of the reply to a request.
     """
 
     def __init__(self, function: Callable[[Request], str]) -> None:

@@ -1,4 +1,4 @@
-"""A digest of the files that a model is, so that a run with other weights under the same path is another run."""
+"""A digest of a model's files, so that a run with other weights at the same path counts as another run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def of_model(folder: Path) -> str:
     """SHA-256, 64 hex digits, of the names and contents of a model's or an adapter's files.
 
     Args:
-        folder: In which they are; what lies in folders below is left out.
+        folder: The folder with the files; subfolders are ignored.
     """
     whole = hashlib.sha256()
     for file in sorted({file for pattern in PATTERNS for file in folder.glob(pattern)} - _others(folder)):
@@ -32,6 +32,6 @@ def _others(folder: Path) -> set[Path]:
 
 @cache
 def _of_file(file: Path, size: int, changed: int) -> str:
-    """Read once for each size and time of change: weights may be gigabytes."""
+    """Digest of a file, cached by its size and time of change, since weights may be gigabytes."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

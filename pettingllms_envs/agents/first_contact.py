@@ -1,7 +1,7 @@
-"""The first contact with a server, before any prompt is sent: is it there, and which models does it serve?
+"""Checks that a server answers, and which models it serves, before any prompt is sent.
 
-`GET <base_url>/models`. A server that does not answer fails the run within seconds; once it has answered, each prompt
-has all of its `patience`. Any answer counts, also that there is no such page: not every server lists its models.
+It requests `<base_url>/models`. A server that does not answer fails the run within seconds; once it has answered, each
+prompt has the full `patience`. Any answer counts, even a 404, since not every server lists its models.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pettingllms_envs.server_errors import one_line
 
 
 SECONDS = 5.0
-"""In which a server must answer for the first time, unless more patience was asked for."""
+"""Seconds within which a server must answer for the first time, unless a longer time is given."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
 STARTING = (502, 503, 504)
-"""What a server says that is still loading its model, or the proxy before one that is not there."""
+"""Statuses of a server that is still loading its model, or of a proxy in front of one that is down."""
 
 MOST_NAMED = 20
 MOST_BYTES = 2**24
@@ -33,32 +33,32 @@ logger = logging.getLogger(__name__)
 
 
 class Endpoint(Protocol):
-    """As much of `pettingllms_envs.agents.openai.Endpoint` as is used here."""
+    """The part of `pettingllms_envs.agents.openai.Endpoint` that is used here."""
 
     @property
     def base_url(self) -> str:
-        """Up to and with the version."""
+        """The URL up to and including the version."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of each request."""
+        """Headers of each request."""
         ...
 
     def without_key(self, text: str) -> str:
-        """The text, without the key."""
+        """The text with the key masked."""
         ...
 
 
 class FirstContact:
-    """Reaches a server once, for all agents that ask it.
+    """Contacts a server once, for all agents that use it.
 
     Args:
         endpoint: The server.
-        client: Keeps the connections.
-        seconds: In which it must answer, if that is more than `SECONDS`.
-        sleep: How a pause is made.
-        clock: Seconds since some time.
+        client: HTTP client with the connections.
+        seconds: Time limit of the first answer, if more than `SECONDS`.
+        sleep: Sleeps for a number of seconds.
+        clock: Returns a time in seconds.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class FirstContact:
         self._was_made = False
         self._failure = ""
         self.models: tuple[str, ...] = ()
-        """Names of the models that the server lists; empty if it lists none, or has not been asked."""
+        """Names of the models that the server lists; empty if it lists none, or was not contacted yet."""
 
     def make(self, model: str) -> None:
-        """Reach the server, unless that was done; a model that it does not list is told to the log.
+        """Contact the server, unless that was done; log a model that it does not list.
 
         Raises:
-            AgentRefused: It did not answer.
+            AgentRefused: The server did not answer.
         """
         with self._lock:
             if not self._was_made:
@@ -99,7 +99,7 @@ class FirstContact:
         return model in self.models or f"{model}:latest" in self.models
 
     def served(self) -> str:
-        """A sentence with the models that there are, or nothing."""
+        """A sentence with the models that the server lists, or an empty string."""
         if not self.models:
             return ""
         more = f" and {len(self.models) - MOST_NAMED} more" if len(self.models) > MOST_NAMED else ""
@@ -132,7 +132,7 @@ class FirstContact:
         """Status, body and content type of the answer.
 
         Raises:
-            httpx2.RequestError: There was none in time.
+            httpx2.RequestError: There was no answer in time.
         """
         ends, answer = self._clock() + seconds, bytearray()
         with self._client.stream("GET", self._url, headers=self._endpoint.headers, timeout=seconds) as response:
@@ -145,7 +145,7 @@ class FirstContact:
 
 
 def _listed(status: int, answer: bytes) -> tuple[str, ...]:
-    """Names of the models in an answer: OpenAI's `{"data": [{"id": ...}]}`; none where it is anything else."""
+    """Names of the models in an answer of the form `{"data": [{"id": ...}]}`; none for anything else."""
     try:
         found: Any = json.loads(answer) if status == 200 else None
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""A model behind an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, a hosted one.
+"""Client of an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, or a hosted one.
 
-`POST <base_url>/chat/completions`, tried again as `server.py` says, also after an answer that is no chat completion.
-What is refused (400, a prompt that is too long) fails that prompt alone; a wrong key or model ends the run. The seed
-is sent along, so a second try asks for the same reply as the first. Before the first prompt the server is reached once
-(`first_contact.py`), so that one that is not there ends the run in seconds.
+It requests `<base_url>/chat/completions` with the retries of `server.py`; an answer that is not a chat completion is
+retried, too. Other errors (400, a prompt that is too long) fail only that prompt; a wrong key or model stops the run.
+The seed is sent with each request, so a retry asks for the same reply. Before the first prompt the server is contacted
+once (`first_contact.py`), so that one that is down stops the run in seconds.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "ex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A model on a server, and how it is asked.
+    """A model on a server, and the settings of its requests.
 
     Args:
-        base_url: Up to and with the version: `http://localhost:8000/v1`.
-        model: As the server calls it.
-        key_env: Name of the environment variable with the key, or None. The key is read when it is sent.
-        sampling: Fields of the request, such as `temperature`; what is not named is left to the server.
+        base_url: URL up to and including the version: `http://localhost:8000/v1`.
+        model: Name of the model on the server.
+        key_env: Name of the environment variable with the key, or None. The key is read for each request.
+        sampling: Sampling fields of the request, such as `temperature`; the server's defaults hold for the others.
         extra: Further fields of the request.
-        send_seed: Whether each request has its `seed`. Without, two runs may differ.
-        timeout: Seconds in which an answer must come.
-        patience: Seconds after which a prompt that was not answered is given up.
-        first_patience: Seconds in which the server must answer for the first time, if more than
+        send_seed: Whether each request has a `seed`. Without it, two runs may differ.
+        timeout: Timeout of a request in seconds.
+        patience: Seconds of retries after which a prompt fails.
+        first_patience: Seconds within which the server must answer for the first time, if more than
             `first_contact.SECONDS`.
 
     Raises:
-        ValueError: The URL is none, the variable is not set, or a number is out of its range.
+        ValueError: The URL is invalid, the variable is not set, or a number is out of range.
     """
 
     base_url: str
@@ -94,28 +94,28 @@ class Endpoint:
 
     @property
     def key(self) -> str:
-        """The key, or nothing."""
+        """The key, or an empty string."""
         return os.environ.get(self.key_env, "").strip() if self.key_env is not None else ""
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of each request."""
+        """Headers of each request."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def without_key(self, text: str) -> str:
-        """The text, with stars for the key."""
+        """The text with the key masked by stars."""
         return text.replace(self.key, "***") if self.key else text
 
 
 class ChatApi:
-    """Asks a server; see `pettingllms_envs.agents.base.Agent`.
+    """An agent that asks a server; see `pettingllms_envs.agents.base.Agent`.
 
     Args:
-        endpoint: Whom.
-        client: Keeps the connections; may be shared.
-        contact: Reaches the server before the first prompt; may be shared. None: prompts are sent at once.
-        notices: Where it is said that the server does not answer; may be shared.
-        sleep: How a pause is made.
+        endpoint: The model and its server.
+        client: HTTP client with the connections; may be shared.
+        contact: Contacts the server before the first prompt; may be shared. None: no such check.
+        notices: Logs that the server does not answer; may be shared.
+        sleep: Sleeps for a number of seconds.
     """
 
     def __init__(
@@ -140,14 +140,14 @@ class ChatApi:
         return self.ask(request.messages, request.seed)
 
     def ask(self, messages: Sequence[Message], seed: int | None = None) -> Reply:
-        """The reply to some messages.
+        """The model's reply to messages.
 
         Args:
             messages: The prompt.
-            seed: Of the reply, where the endpoint is sent one, and of pauses.
+            seed: Seed of the reply, if the endpoint sends one, and of the pauses between tries.
 
         Raises:
-            AgentFailed: `unreachable` after all the patience there is, or `refused`.
+            AgentFailed: `unreachable` after `patience` seconds, or `refused`.
             AgentRefused: The server cannot be reached, or the key or the model is wrong.
         """
         endpoint = self._endpoint
@@ -171,7 +171,7 @@ class ChatApi:
             sleep=self._sleep,
         )
         try:
-            told = server.ask("POST", PATH, body, read=_Told.of, expected="chat completion", seed=seed)
+            told = server.ask("POST", PATH, body, read=_ChatCompletion.of, expected="chat completion", seed=seed)
         except ServerUnreachable as error:
             raise AgentFailed("unreachable", str(error)) from None
         except ServerRefused as refusal:
@@ -184,13 +184,13 @@ class ChatApi:
         return told.value.reply(told.tries)
 
     def _served(self) -> str:
-        """The server's models, where it lists some and this one is not among them."""
+        """The server's models, if it lists some and this one is not among them."""
         contact = self._contact
         return "" if contact is None or contact.lists(self._endpoint.model) else contact.served()
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ChatCompletion:
     """A chat completion."""
 
     text: str
@@ -201,7 +201,7 @@ class _Told:
     num_tool_calls: int
 
     @classmethod
-    def of(cls, text: str) -> _Told:
+    def of(cls, text: str) -> _ChatCompletion:
         """Raises one of the errors of a wrong structure, if it is none."""
         answer = json.loads(text)
         choice = answer["choices"][0]
@@ -240,7 +240,7 @@ def _num_tool_calls(message: Mapping[str, Any]) -> int:
 
 
 def open_apis(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
-    """An `AgentFactory`: agents of the kind `api`, on one pool of connections."""
+    """An `AgentFactory`: agents of the kind `api` that share a pool of connections."""
     endpoints = {agent: endpoint_of(spec) for agent, spec in specs.items()}
     client = httpx2.Client(
         limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
@@ -257,10 +257,10 @@ def open_apis(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
 
 
 def endpoint_of(spec: AgentSpec) -> Endpoint:
-    """A spec's endpoint.
+    """The endpoint of a spec.
 
     Raises:
-        ValueError: It has no model or no URL, or options that there are not.
+        ValueError: It has no model or no URL, or unknown options.
     """
     if spec.target is None or "base_url" not in spec.options:
         missing = "model (--model MODEL)" if spec.target is None else "server (--base-url http://localhost:8000/v1)"
@@ -298,7 +298,7 @@ def _text(value: object) -> str | None:
 
 
 def _count(value: object) -> int | None:
-    """A number of tokens as JSON has it, a whole one; None for whatever else a server may say."""
+    """A number of tokens, if the server gave a whole number; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53 or value != int(value):
         return None
     return int(value)

@@ -23,19 +23,19 @@ from pettingllms_envs.server_errors import one_line
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
-"""Seconds, doubled from one to the other."""
+"""Seconds between tries: doubled from the first to the longest."""
 
 RETRY_STATUS = (408, 425, 429)
 MOST_BYTES = 2**26
-"""Of an answer; one that has more is none."""
+"""Largest answer; a larger one counts as a failure."""
 MOST_SHOWN = 1000
 """Characters of an answer in an error message; of an HTML page fewer, see `one_line`."""
 
 LONGEST_CONNECT = 30.0
-"""Seconds for a connection; a server that cannot be reached is tried again sooner than one that thinks."""
+"""Seconds for a connection: an unreachable server is retried sooner than one that takes long to answer."""
 
 WARN_AFTER_TRIES, WARN_EVERY = 4, 30.0
-"""Tries after which whoever waits is told, and seconds between two such words."""
+"""Tries after which a warning is logged, and least seconds between two warnings."""
 
 logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
@@ -60,13 +60,13 @@ class ServerRefused(RuntimeError):
 
 
 class Notices:
-    """Says that a server does not answer, to the log, once for all who wait for it."""
+    """Logs that a server does not answer, once for all threads that wait for it."""
 
     def __init__(self) -> None:
         self._lock, self._next = threading.Lock(), 0.0
 
     def tell(self, text: str) -> None:
-        """Say it, unless something was said just now."""
+        """Log a warning, unless another one was logged recently."""
         with self._lock:
             if time.monotonic() < self._next:
                 return
@@ -185,7 +185,7 @@ class Server:
             pause = min(2 * pause, self.longest_pause)
 
     def _once(self, method: str, url: str, body: Any, read: Callable[[str], Value], expected: str) -> Value | _Trouble:
-        """An answer, or why there is none yet."""
+        """Try once: the answer, or why the try failed."""
         try:
             response, content = self._send(method, url, body)
         except httpx2.RequestError as error:
@@ -202,10 +202,10 @@ class Server:
         raise ServerRefused(url, status, self._words(response, text))
 
     def _send(self, method: str, url: str, body: Any) -> tuple[httpx2.Response, bytes]:
-        """What the server says, read to its end.
+        """Send the request and read the whole answer.
 
         Raises:
-            httpx2.RequestError: It did not come in time, though each piece of it may have, or has no end.
+            httpx2.RequestError: The answer was not complete in time, or is too large.
         """
         ends, answer = time.monotonic() + self.timeout, bytearray()
         timeout = httpx2.Timeout(self.timeout, connect=min(self.timeout, LONGEST_CONNECT))
@@ -234,7 +234,7 @@ class _Trouble:
 
 
 def _retry_after(value: str | None) -> float:
-    """Seconds of a `Retry-After`, which is a number or a date; 0 where it is neither."""
+    """Seconds of a `Retry-After` header, which is a number or a date; 0 if it is neither."""
     if value is None:
         return 0.0
     try:

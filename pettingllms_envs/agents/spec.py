@@ -1,4 +1,4 @@
-"""An agent in words, as it is written on a command line, and which role it plays.
+"""Parses the specification of an agent, as written on a command line, and assigns agents to roles.
 
     oracle                                  every role
     drafter=oracle planner=api              a role each
@@ -7,7 +7,7 @@
     drafter=scripted:replies.txt  drafter=recorded:outputs/my_run
     team:plan-path-team                     a trained team, each role by its own policy
 
-`[ROLE=]KIND[:TARGET][,OPTION=VALUE]...`; a comma or a backslash in a value is written with a backslash before it.
+`[ROLE=]KIND[:TARGET][,OPTION=VALUE]...`; a comma or a backslash in a value is escaped by a backslash.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ NUMBERS: Mapping[str, Callable[[str], float | int]] = {
 
 
 NON_IDENTITY_OPTIONS = ("timeout", "patience")
-"""Options that decide how long is waited, and nothing that is answered."""
+"""Options that change how long the client waits, but not the replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """An agent in words.
+    """The specification of an agent.
 
     Args:
-        kind: Such as `"oracle"` or `"api"`.
-        target: What comes after the colon: a model, a file.
-        options: By name; numbers as numbers, `stop` a list of texts, `extra` an object.
+        kind: Kind of agent, such as `"oracle"` or `"api"`.
+        target: What follows the colon: a model, a file.
+        options: Options by name; numbers are parsed, `stop` is a list of strings, `extra` a mapping.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class AgentSpec:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides its replies, in plain JSON data; `from_identity` reads it."""
+        """Everything that determines its replies, as plain JSON data; `from_identity` reads it."""
         said = {name: value for name, value in sorted(self.options.items()) if name not in NON_IDENTITY_OPTIONS}
         whole = {"kind": self.kind, "target": self.target, **said}
         if self.kind == "scripted" and self.target is not None:
@@ -69,15 +69,15 @@ class AgentSpec:
         return whole
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> AgentSpec:
-        """With these options where it has none of its own."""
+        """A copy with these options added, except those that it has itself."""
         return replace(self, options={**defaults, **self.options})
 
     def refuse_unknown(self, known: Iterable[str], *, target: str | None) -> None:
         """Raise `ValueError` for an option that its kind does not have.
 
         Args:
-            known: Those that there are.
-            target: What its target is, or None if it has none.
+            known: Names of the kind's options.
+            target: What the kind's target is, or None if it has none.
         """
         known = tuple(known)
         for name in self.options:
@@ -92,45 +92,45 @@ class AgentSpec:
 
 
 class AgentPool(Protocol):
-    """Agents, ready to be asked."""
+    """Agents that are ready to reply, and the resources that they hold."""
 
     @property
     def agents(self) -> Mapping[str, Agent]:
-        """By the names that were asked for."""
+        """The agents, by the names that were requested."""
         ...
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Of the libraries that answer."""
+        """Versions of the libraries that produce the replies."""
         ...
 
     def close(self) -> None:
-        """Give back what they hold."""
+        """Release their resources."""
         ...
 
 
 AgentFactory = Callable[[Mapping[str, AgentSpec], int], AgentPool]
-"""From the specs of one kind, by agent, and the number of requests at once, to agents. It may raise `ValueError`.
+"""Makes agents from the specs of one kind, by agent, and the number of concurrent requests. May raise `ValueError`.
 
-All specs of a kind come together, so that two roles on one model load it once."""
+All specs of a kind are passed together, so that two roles on one model load it once."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatelessAgents:
-    """Agents that hold nothing."""
+    """Agents without resources."""
 
     agents: Mapping[str, Agent]
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """There is nothing to release."""
 
 
 def parse(text: str) -> tuple[str | None, AgentSpec]:
-    """An agent as it is written above, and the role that it is for, or None for all.
+    """Parse an agent's specification. Returns its role, or None for all roles, and the spec.
 
     Raises:
-        ValueError: It cannot be read.
+        ValueError: It cannot be parsed.
     """
     role = None
     if named := re.match(r"([A-Za-z]\w*)=(?=[A-Za-z])", text):
@@ -158,10 +158,10 @@ def parse(text: str) -> tuple[str | None, AgentSpec]:
 
 
 def option(name: str, value: str) -> Any:
-    """The value of an option as it is meant.
+    """Parse the value of an option.
 
     Raises:
-        ValueError: It is no number, or no JSON object, where one is expected.
+        ValueError: It must be a number or a JSON object, and is not.
     """
     if name in NUMBERS:
         try:
@@ -188,7 +188,7 @@ def option(name: str, value: str) -> Any:
 
 
 def from_identity(identity: Mapping[str, Any]) -> AgentSpec:
-    """The spec that `AgentSpec.identity` was of."""
+    """The spec with this `AgentSpec.identity`."""
     options = {name: value for name, value in identity.items() if name not in ("kind", "target", "sha256")}
     return AgentSpec(identity["kind"], identity["target"], options)
 
@@ -197,11 +197,11 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, AgentSpe
     """The agent that plays each of an environment's agents, from what is written on the command line.
 
     Args:
-        texts: As they are written; one without a role is for those that no other names.
+        texts: The specifications; one without a role is for all roles that no other names.
         roles: The role of each agent, `{"planner_0": "planner"}`.
 
     Raises:
-        ValueError: A role is unknown, named twice, or nobody's.
+        ValueError: A role is unknown, named twice, or without an agent.
     """
     general: AgentSpec | None = None
     own: dict[str, AgentSpec] = {}
@@ -224,6 +224,6 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, AgentSpe
     for agent, role in roles.items():
         played = own.get(agent) or own.get(role) or general
         if played is None:
-            raise ValueError(f"nobody plays the role {role!r}; expected an agent for it. Add {role}=oracle, say.")
+            raise ValueError(f"no agent plays the role {role!r}; expected an agent for it. Add {role}=oracle, say.")
         found[agent] = played
     return found

@@ -31,12 +31,12 @@ GROUP = "pettingllms.commands"
 
 
 class Refused(Exception):
-    """What was given, what was expected, and what to do; the command ends with exit status 2."""
+    """A user's mistake, with what was given, what was expected and what to do; the exit status is 2."""
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Within, the errors with which environments and files answer a caller's mistake become `Refused`."""
+    """Turn the errors that environments and files raise for a user's mistake into `Refused`."""
     try:
         yield
     except OSError as error:
@@ -51,12 +51,12 @@ def user_errors() -> Iterator[None]:
 
 
 def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -> None:
-    """The arguments ENV and --set.
+    """Add the arguments ENV and --set.
 
     Args:
-        parser: Of the command.
-        by_path: Whether ENV may be `module:callable`, too. A command whose records name the environment takes names
-            alone, by which it is made again.
+        parser: The command's parser.
+        by_path: Whether ENV may also be `module:callable`. A command whose records name the environment only accepts
+            names, from which it can be made again.
     """
     path = ", or module:callable, such as my_module:make_env" if by_path else ""
     parser.add_argument("env", metavar="ENV", help=f"its name, as `pettingllms list` shows it{path}")
@@ -92,10 +92,10 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
 
 
 def callable_at(path: str) -> Callable[..., Any]:
-    """The callable at `module:callable`, such as a class; the working directory is searched, too.
+    """Import the callable at `module:callable`, such as a class; the working directory is searched, too.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no such callable.
     """
     module, _, name = path.partition(":")
     if os.getcwd() not in sys.path:
@@ -117,15 +117,15 @@ def callable_at(path: str) -> Callable[..., Any]:
 
 
 def settings(args: argparse.Namespace) -> dict[str, Any]:
-    """What --set gave, by name; the last one counts."""
+    """The settings given by --set, by name; the last one wins."""
     return dict(args.settings)
 
 
 def plug_ins() -> dict[str, EntryPoint]:
-    """The commands that installed packages bring, by name; nothing is imported.
+    """The commands of installed packages, by name, without importing them.
 
     Raises:
-        Refused: Two packages bring one of the same name.
+        Refused: Two packages have a command of the same name.
     """
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
@@ -148,7 +148,7 @@ def counted(number: int, what: str) -> str:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """`"size=8"` is `("size", 8)`: a Python number, string or None where it reads as one, else the text itself."""
+    """`"size=8"` is `("size", 8)`: a Python literal if the value is one, else the text itself."""
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is no setting; expected KEY=VALUE, such as size=8")

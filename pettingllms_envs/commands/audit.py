@@ -1,4 +1,4 @@
-"""Whether a run is sound: may its groups be compared, does every role learn, is a collapse near?
+"""Check that a run is sound: that its groups may be compared, every role learns, and no collapse is near.
 
 RUN is a training's OUTPUT_DIR or its rollouts (log_rollouts=True), a folder of `pettingllms bench`, or TRL's
 completions tables (log_completions=True). A check whose columns are missing says "not recorded".
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 
 FEW_REPLIES = 5
-"""Below that it is not said of a role that its replies change nothing."""
+"""Fewest replaced replies for the finding that a role's replies change nothing."""
 ROLLOUTS = "rollouts"
-"""Folder of a training's rollouts in its output folder."""
+"""Name of the folder with rollouts in a training's output folder."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The run, and what to look for."""
+    """Add the options of `audit`: the run, and what to check."""
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="a folder, an episodes.jsonl, or a .parquet file")
     parser.add_argument(
         "--replay", action="store_true",
-        help="play the environment again to see how much each role's replies change the returns",
+        help="play the environment again to measure how much each role's replies change the returns",
     )  # fmt: skip
     parser.add_argument(
-        "--replies", type=int, default=100, metavar="N", help="of each role that --replay replaces (100)"
+        "--replies", type=int, default=100, metavar="N", help="replies of each role that --replay replaces (100)"
     )
     parser.add_argument(
         "--num-generations", type=int, metavar="K",
-        help="candidates of a group in TRL's tables (as many as most prompts have)",
+        help="candidates of a group in TRL's tables (default: as many as most prompts have)",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to this file")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Show the findings; 1 if a check failed."""
+    """Show the findings. Returns 1 if a check failed."""
     from pettingllms_envs.audit.history import falling_entropy, history_of
 
     path: Path = args.run_folder
@@ -171,7 +171,7 @@ def _influence(path: Path, num_replies: int) -> Finding:
 
 
 def show(console: Console, findings: list[Finding]) -> None:
-    """The findings as a table, and what to do about those that are bad."""
+    """Show the findings as a table, and what to do about bad ones."""
     made = Table(box=None, pad_edge=False, show_header=False)
     for i in range(3):
         made.add_column(no_wrap=i < 2, overflow="fold")

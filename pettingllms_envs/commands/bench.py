@@ -43,52 +43,52 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bench`: environment, agents, problems, sampling, and where records are written."""
     add_environment(parser)
     add_agents(parser)
-    what = parser.add_argument_group("what is played")
+    what = parser.add_argument_group("problems and episodes")
     what.add_argument("--workflow", metavar="W", help="short for --set workflow=W")
-    what.add_argument("--split", metavar="S", help="of the problems (test)")
+    what.add_argument("--split", metavar="S", help="split of the problems (test)")
     what.add_argument("--level", type=int, metavar="L", help="short for --option level=L")
     what.add_argument("--option", dest="reset_options", action="append", default=[], type=setting, metavar="KEY=VALUE",
                       help="a reset option")  # fmt: skip
     what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
     what.add_argument("--samples", type=int, default=1, metavar="K", help="episodes on each problem (1)")
-    what.add_argument("--seed", type=int, default=0, metavar="N", help="of all replies (0)")
+    what.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of all replies (0)")
     what.add_argument("--episode-tokens", type=int, metavar="N", help="end an episode after N tokens")
-    what.add_argument("--max-steps", type=int, default=1000, metavar="N", help="an episode is cut there (1000)")
+    what.add_argument("--max-steps", type=int, default=1000, metavar="N", help="truncate an episode there (1000)")
     add_running(parser)
 
 
 def add_agents(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the agents, and those of agents that are models."""
     who = parser.add_argument_group("agents")
-    who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="for every role, or ROLE=AGENT ...")
-    who.add_argument("--team", metavar="FOLDER", help="of trainer.save_model(); --agents ROLE=AGENT replaces a role")
-    who.add_argument("--model", metavar="M", help="as the server calls it; without --agents it plays every role")
-    who.add_argument("--base-url", metavar="URL", help="of an OpenAI-compatible server, such as http://host:8000/v1")
+    who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="one for every role, or ROLE=AGENT ...")
+    who.add_argument("--team", metavar="FOLDER", help="a saved team; --agents ROLE=AGENT replaces a role of it")
+    who.add_argument("--model", metavar="M", help="model name on the server; without --agents it plays every role")
+    who.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server, such as http://host:8000/v1")
     who.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
-    sampled = parser.add_argument_group("how models are sampled (an agent's own options come first)")
-    sampled.add_argument("--temperature", metavar="T", help="(as the server pleases, as all of these)")
-    sampled.add_argument("--top-p", metavar="P")
-    sampled.add_argument("--top-k", metavar="K")
-    sampled.add_argument("--max-tokens", metavar="N", help="of a reply")
-    sampled.add_argument("--stop", action="append", metavar="WORD", help="ends a reply; may be given several times")
+    sampled = parser.add_argument_group("sampling of models (an agent's own options come first)")
+    sampled.add_argument("--temperature", metavar="T", help="sampling temperature (default of all these: server's)")
+    sampled.add_argument("--top-p", metavar="P", help="nucleus sampling: mass of the most likely tokens")
+    sampled.add_argument("--top-k", metavar="K", help="sample from the K most likely tokens")
+    sampled.add_argument("--max-tokens", metavar="N", help="most tokens of a reply")
+    sampled.add_argument("--stop", action="append", metavar="WORD", help="stop word; may be given several times")
     sampled.add_argument("--extra", metavar="JSON", help="further fields of each request")
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """How fast, how patiently, and where to."""
-    how = parser.add_argument_group("how it runs")
-    how.add_argument("--concurrency", type=int, metavar="N", help="episodes at once (32 with a model, else 1)")
-    how.add_argument("--timeout", metavar="S", help="seconds for an answer (600)")
+    """Add the options for concurrency, timeouts and the output folder."""
+    how = parser.add_argument_group("running")
+    how.add_argument("--concurrency", type=int, metavar="N", help="concurrent episodes (32 with a model, else 1)")
+    how.add_argument("--timeout", metavar="S", help="timeout of a request in seconds (600)")
     how.add_argument(
         "--patience",
         metavar="S",
-        help="seconds after which a reply is given up (1200; before the first answer of a server 5)",
+        help="give up on a reply after S seconds (1200; before the first answer of a server 5)",
     )
-    how.add_argument("--output", type=Path, metavar="DIR", help="where the records go (a folder below outputs/bench)")
+    how.add_argument("--output", type=Path, metavar="DIR", help="folder for the records (one below outputs/bench)")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Play what is missing of the benchmark, and show its numbers."""
+    """Play the missing episodes of the benchmark, and show its numbers."""
     from pettingllms_envs.episodes.episode import RunLimits
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
     from pettingllms_envs.evaluation import data_label, teams
@@ -143,7 +143,8 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
     if not texts:
         if args.model is None:
             raise ValueError(
-                "nobody plays; expected a model, --model MODEL --base-url http://localhost:8000/v1, a trained team, "
+                "no agent was given; expected a model, --model MODEL --base-url http://localhost:8000/v1, a trained "
+                "team, "
                 "--team FOLDER, or agents such as --agents oracle."
             )
         texts = ["api"]
@@ -164,10 +165,10 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
 
 
 def sampling(args: argparse.Namespace) -> dict[str, Any]:
-    """The options of models that the arguments give, as they are meant.
+    """The sampling options of models, parsed.
 
     Raises:
-        ValueError: One is no number where one is expected.
+        ValueError: An option that must be a number is none.
     """
     from pettingllms_envs.agents.spec import option
 
@@ -180,7 +181,7 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
-    """Episodes at once: as given, or 1 where nobody waits for a model."""
+    """Number of concurrent episodes: as given, or 1 without a model."""
     from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
 
     if args.concurrency is not None:
@@ -189,11 +190,11 @@ def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
 
 
 def default_output(config: Mapping[str, Any], label: Mapping[str, str] | None = None) -> Path:
-    """A folder that follows from the configuration, so that the same command goes on where it was stopped.
+    """A folder that depends on the configuration, so that the same command continues a stopped run.
 
     Args:
-        config: Of the run.
-        label: Of its data, as `evaluation.data_label` has it: rows of this package are told in the folder's name.
+        config: The run's configuration.
+        label: The label of its data, see `evaluation.data_label`; the folder's name says if rows are this package's.
     """
     from pettingllms_envs.evaluation.data_label import run_name
 
@@ -204,7 +205,7 @@ def default_output(config: Mapping[str, Any], label: Mapping[str, str] | None = 
 
 
 def watched(bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str) -> Any:
-    """Play it, with a bar that shows success and its interval so far."""
+    """Play the benchmark, with a progress bar that shows the success rate and its interval so far."""
     from pettingllms_envs.evaluation.bench import play
 
     num = len(bench.chosen.instances) * bench.samples
@@ -214,7 +215,7 @@ def watched(bench: Any, path: Path, args: argparse.Namespace, console: Console, 
 
 @contextmanager
 def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A progress bar, and the function that is told of each row."""
+    """A progress bar; yields the function to call with each row."""
     from pettingllms_envs.evaluation.statistics import wilson
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -241,7 +242,7 @@ def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str
 
 
 def told(console: Console, played: Any, path: Path) -> int:
-    """Show the numbers and what is missing; the exit status."""
+    """Show the numbers and what is missing. Returns the exit status."""
     from pettingllms_envs.evaluation import metrics, tables
 
     if played.ended.rows:
@@ -254,7 +255,7 @@ def told(console: Console, played: Any, path: Path) -> int:
 
 
 def missing(console: Console, played: Any) -> int:
-    """Say which episodes have no result and why; the exit status."""
+    """Show which episodes have no result and why. Returns the exit status."""
     ended, episodes = played.ended, played.report["episodes"]
     errors = sum(episodes["errors"].values())
     if errors:
@@ -271,7 +272,7 @@ def missing(console: Console, played: Any) -> int:
 
 
 def check_at_least(args: argparse.Namespace, **least: int) -> None:
-    """Refuse numbers that are too small."""
+    """Raise `Refused` for numbers that are too small."""
     for name, smallest in least.items():
         value = getattr(args, name)
         if value is not None and value < smallest:
@@ -279,5 +280,5 @@ def check_at_least(args: argparse.Namespace, **least: int) -> None:
 
 
 def say(console: Console, text: str) -> None:
-    """A line, as it is."""
+    """Print a line without any markup."""
     console.print(Text(text), soft_wrap=True)

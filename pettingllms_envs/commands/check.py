@@ -19,13 +19,13 @@ from pettingllms_envs.commands import add_environment, callable_at, made, refuse
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The environment, and how many seeds."""
+    """Add the options of `check`: the environment, and the number of seeds."""
     add_environment(parser, by_path=True)
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="play the seeds 0 to N - 1 (20)")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Print the report; 0 if every check passed."""
+    """Print the report. Returns 0 if every check passed."""
     if args.seeds < 1:
         refuse(f"--seeds is {args.seeds}; expected at least 1. Give more.")
     from pettingllms_envs import testing  # it loads PettingZoo's own tests, which the other commands do without

@@ -20,13 +20,13 @@ from pettingllms_envs.commands.bench import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The runs."""
+    """Add the options of `compare`."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder of `pettingllms bench`, or NAME=FOLDER")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to this file")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Show who does better, and whether that can be told."""
+    """Show which run does better, and whether the difference is significant."""
     from pettingllms_envs.evaluation import compare as comparing
 
     with user_errors():
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def say_data(console: Console, runs: list[Any]) -> None:
-    """Say of which problems the runs are, where their data have to be told from a benchmark's."""
+    """Print a note about the runs' data, if they are not a benchmark's."""
     from pettingllms_envs.evaluation import data_label
 
     for note in dict.fromkeys(data_label.note_of(data_label.labelled(run.header)) for run in runs):
@@ -49,7 +49,7 @@ def say_data(console: Console, runs: list[Any]) -> None:
 
 
 def read_run(text: str) -> Any:
-    """A run, and what it is called: the folder's name, unless another is given."""
+    """Read a run from FOLDER or NAME=FOLDER; its name is the folder's, unless given."""
     from pettingllms_envs.episodes import files
     from pettingllms_envs.evaluation.compare import Run
 
@@ -64,7 +64,7 @@ def read_run(text: str) -> Any:
 
 
 def show(console: Console, comparison: Any) -> None:
-    """The tables; where the names of the runs are too long for the terminal, letters stand for them."""
+    """Show the tables; names of runs that are too long for the terminal are replaced by letters."""
     from pettingllms_envs.evaluation.tables import table, width
 
     console.print()
@@ -108,7 +108,7 @@ def show(console: Console, comparison: Any) -> None:
 
 
 def _pair_rows(comparison: Any, labels: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """A row for each pair of runs, which are called by their labels."""
+    """A table row for each pair of runs, with their labels."""
     pairs = [replace(pair, first=labels[pair.first], second=labels[pair.second]) for pair in comparison.pairs]
     return [
         (

@@ -1,4 +1,4 @@
-"""Ask about teams: mix the roles of several runs, replace a role, or let one agent play alone at the same budget.
+"""Compare teams: mix the roles of several runs, replace a role, or let one agent play alone at the same budget.
 
     pettingllms crossplay RUN RUN...            run of the role (rows) against run of its partners (columns)
     pettingllms crossplay RUN --ablate          each role replaced by the oracle, by nobody, by others (--partners)
@@ -22,19 +22,23 @@ from pettingllms_envs.commands.compare import read_run, say_data, show
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The runs, the question, and how it runs."""
+    """Add the options of `crossplay`."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder of `pettingllms bench`, or NAME=FOLDER")
-    parser.add_argument("--role", metavar="ROLE", help="the role that is mixed, or that plays alone (the last)")
-    parser.add_argument("--ablate", action="store_true", help="replace each role of one run")
+    parser.add_argument("--role", metavar="ROLE", help="the role to mix, or to play alone (the last)")
+    parser.add_argument("--ablate", action="store_true", help="replace each role of one run by --partners")
     parser.add_argument(
-        "--partners", nargs="+", default=["oracle", "null"], metavar="AGENT", help="by these (oracle null)"
+        "--partners",
+        nargs="+",
+        default=["oracle", "null"],
+        metavar="AGENT",
+        help="replacements for --ablate (oracle null)",
     )
-    parser.add_argument("--solo", action="store_true", help="one agent alone against the team")
+    parser.add_argument("--solo", action="store_true", help="compare one agent alone with the team")
     add_running(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Play the cells that are not there yet, and show them."""
+    """Play the missing cells, and show all of them."""
     from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS
     from pettingllms_envs.evaluation.bench import of_run, with_options
 
@@ -67,7 +71,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any], benches: Mapping[str, Any]) -> int:
-    """The matrix of runs."""
+    """Play and show the matrix of runs."""
     from pettingllms_envs.evaluation import crossplay
 
     with user_errors():
@@ -84,7 +88,7 @@ def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any],
 
 
 def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
-    """Each role by each partner, and how much is lost or won."""
+    """Play the team with each role replaced by each partner, and show how success changes."""
     from pettingllms_envs.agents.spec import assign
     from pettingllms_envs.evaluation import compare, crossplay
 
@@ -104,7 +108,7 @@ def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -
 
 
 def soloed(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
-    """One agent against the team."""
+    """Play one agent alone, and compare it with the team."""
     from pettingllms_envs.evaluation import compare, crossplay, metrics
 
     with user_errors():
@@ -122,7 +126,7 @@ def soloed(args: argparse.Namespace, console: Console, team: Any, bench: Any) ->
 def grid(
     console: Console, played: Mapping[tuple[str, str], Any], rows: list[str], columns: list[str], head: str
 ) -> None:
-    """Success of each cell, with its interval."""
+    """Show the success rate of each cell, with its interval."""
     from pettingllms_envs.evaluation import metrics, tables
 
     def words(run: Any) -> str:
@@ -134,7 +138,7 @@ def grid(
 
 
 def _cell(args: argparse.Namespace, console: Console, name: str, bench: Any) -> tuple[Any, int]:
-    """A cell as a run to compare, played as far as it is not there, and the exit status."""
+    """Play a cell, as far as it is missing. Returns it as a run to compare, and the exit status."""
     from pettingllms_envs.evaluation.compare import Run
 
     played = watched(bench, args.output / name.replace("/", "_"), args, console, name)

@@ -1,4 +1,4 @@
-"""Data sets of problems: which are known, what is in one, a ready copy, and what training and test sets share.
+"""Work with data sets of problems: list and show them, prepare a local copy, find test problems in training data.
 
     pettingllms data list
     pettingllms data show own:apps
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pettingllms_envs.datasets.sources import Source
 
 
-class Named(NamedTuple):
-    """What an argument DATA says."""
+class DataArgument(NamedTuple):
+    """The parts of an argument DATA."""
 
     data: str
     split: str | None
@@ -39,41 +39,43 @@ class Named(NamedTuple):
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """A command of its own for each of the four."""
+    """Add a subcommand for each of the four tasks."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(required=True, metavar="WHAT", parser_class=type(parser))
-    listing = commands.add_parser("list", help="which data sets and layouts are known")
+    listing = commands.add_parser("list", help="list the known data sets and layouts")
     listing.set_defaults(what=_list)
 
-    show = commands.add_parser("show", help="how many problems a data set has, and the first one")
+    show = commands.add_parser("show", help="show the number of problems in a data set, and the first one")
     show.add_argument("data", metavar="DATA", type=named)
-    show.add_argument("--unjudged", action="store_true", help="take problems, too, that no comparison can judge")
+    show.add_argument("--unjudged", action="store_true", help="include problems that no comparison can judge")
     show.set_defaults(what=_show)
 
-    copy = commands.add_parser("prepare", help="write a ready local copy with a manifest")
+    copy = commands.add_parser("prepare", help="write a local copy with a manifest")
     copy.add_argument("data", metavar="ID", type=named, help="a set of the Hub, or a file")
     copy.add_argument("--revision", metavar="R", help="branch, tag or commit (the commit that main is at)")
     copy.add_argument("--split", action="append", default=[], metavar="SPLIT", help="only this one; may be repeated")
-    copy.add_argument("--output", type=Path, metavar="FOLDER", help="the folder to be (./ID, with __ for /)")
+    copy.add_argument("--output", type=Path, metavar="FOLDER", help="folder to write (./ID, with __ for /)")
     copy.add_argument("--limit", type=_count, metavar="N", help="at most N problems of each split")
     copy.set_defaults(what=_prepare)
 
-    check = commands.add_parser("check", help="copies of test problems in a training set; exit status 1 if any")
+    check = commands.add_parser("check", help="find copies of test problems in a training set; exit status 1 if any")
     check.add_argument("train", metavar="TRAIN", type=named)
-    check.add_argument("--against", nargs="+", required=True, metavar="TEST", type=named, help="one or several")
-    check.add_argument("--threshold", type=float, default=0.5, metavar="X", help="least similarity (0.5)")
-    check.add_argument("--quiet", action="store_true", help="ids only, no texts")
+    check.add_argument(
+        "--against", nargs="+", required=True, metavar="TEST", type=named, help="one or several test sets"
+    )
+    check.add_argument("--threshold", type=float, default=0.5, metavar="X", help="least similarity of a copy (0.5)")
+    check.add_argument("--quiet", action="store_true", help="show ids only, no texts")
     check.set_defaults(what=_check)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """The one that was asked for."""
+    """Run the chosen subcommand."""
     with user_errors():
         status: int = args.what(args, console)
     return status
 
 
-def named(text: str) -> Named:
+def named(text: str) -> DataArgument:
     """`"math=my.jsonl#train"` is the file my.jsonl, its split train, its layout math."""
     from pettingllms_envs.datasets import LAYOUTS
 
@@ -81,7 +83,7 @@ def named(text: str) -> Named:
     if not equals or layout.partition(":")[0] not in LAYOUTS:
         layout, data = "", text
     data, _, split = data.partition("#")
-    return Named(data, split or None, layout or None)
+    return DataArgument(data, split or None, layout or None)
 
 
 def _count(text: str) -> int:
@@ -161,7 +163,7 @@ def _prepare(args: argparse.Namespace, console: Console) -> int:
 
 
 class _Bars:
-    """A bar for each split on standard error: bytes read of its files, and problems so far."""
+    """A progress bar for each split on standard error: bytes read and problems so far."""
 
     def __init__(self, source: Source, splits: Sequence[str]) -> None:
         from pettingllms_envs.datasets.hub import local
@@ -213,8 +215,8 @@ def _check(args: argparse.Namespace, console: Console) -> int:
     return 1 if copies else 0
 
 
-def _statements(which: Named) -> Iterator[Statement]:
-    """One at a time: a training set may be large."""
+def _statements(which: DataArgument) -> Iterator[Statement]:
+    """The statements, one at a time, since a training set may be large."""
     from pettingllms_envs.datasets.loading import entries
     from pettingllms_envs.datasets.overlap import Statement
     from pettingllms_envs.datasets.problems import Problem

@@ -25,13 +25,15 @@ Row = tuple[str, ...]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The environment, and the seed of the instance shown."""
+    """Add the options of `info`: the environment, and the seed of the instance shown."""
     add_environment(parser)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="whose prompts to show (0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the instance whose prompts are shown (0)"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Print all there is to know before the first episode."""
+    """Print everything about an environment that is known before the first episode."""
     env = made(args).unwrapped
     entry = pettingllms_envs.find(args.env)
     module = importlib.import_module(entry.module)
@@ -65,14 +67,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def data_line(env: Any) -> str:
-    """Which data an environment plays as it is set here, and that they are not a benchmark's; or nothing."""
+    """A line about the data of an environment with these settings, if they are not a benchmark's; else empty."""
     data = env.metadata.get("data") or {}
     parts = [f"Data: {data['name']}" + (f", {data['note']}" if data["note"] else ""), data["remedy"]] if data else []
     return "; ".join(filter(None, parts))
 
 
 def published(full_name: str) -> str:
-    """The SHA-256 of the test set of an environment such as `"sokoban_v0"`, or that there is none."""
+    """A line with the SHA-256 of the published test set of an environment such as `"sokoban_v0"`, if it has one."""
     file = f"{full_name}_test.jsonl"
     sums = resources.files(pettingllms_envs) / "data" / "SHA256SUMS"
     lines = sums.read_text("ascii").splitlines() if sums.is_file() else []
@@ -96,14 +98,14 @@ def documented(doc: str | None) -> dict[str, str]:
 
 
 def agents(env: Any) -> list[Row]:
-    """Each agent with its role's job."""
+    """Table rows: each agent with the job of its role."""
     if not isinstance(env, TextEnv):
         return [(agent, "") for agent in env.possible_agents]
     return [(agent, role.job) for agent, role in zip(env.possible_agents, env.workflow.roles, strict=True)]
 
 
 def settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:
-    """The task's own settings, the workflow's, then those that every environment of its kind has."""
+    """Table rows: the task's settings, the workflow's, then those that all environments of its kind have."""
     for part in (task, workflow):
         if dataclasses.is_dataclass(part):
             kinds = reversed(inspect.getmro(type(part)))  # a class has the last word

@@ -13,11 +13,11 @@ from pettingllms_envs import registry
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """No arguments."""
+    """`list` has no arguments."""
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """A line for each environment: name, version, where it comes from, what it is, or why it cannot be imported."""
+    """Print a line for each environment: name, version, origin, and its summary or why it cannot be imported."""
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "version", "from"):
         table.add_column(heading, no_wrap=True)

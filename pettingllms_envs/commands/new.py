@@ -30,9 +30,9 @@ FILES = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The name, and where to."""
-    parser.add_argument("name", metavar="NAME", help="of the game and its package, such as lights_out")
-    parser.add_argument("--to", type=Path, default=Path(), metavar="DIR", help="the folder to make it in (this one)")
+    """Add the options of `new`: the name and the target folder."""
+    parser.add_argument("name", metavar="NAME", help="name of the game and its package, such as lights_out")
+    parser.add_argument("--to", type=Path, default=Path(), metavar="DIR", help="folder to create it in (this one)")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that cannot be a package's, or that would hide an environment or a module that is there."""
+    """Raise `Refused` for a name that is no package name, or that would hide an environment or a module."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
         refuse(f"the name is {name!r}; expected lower-case words joined by _, such as lights_out. Choose another.")
     if re.search(r"_v\d+$", name):

@@ -29,21 +29,21 @@ UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 MAX_SHOWN = 400  # characters of a reply that nobody typed
 
 
-class Left(Exception):
-    """The person does not play on."""
+class UserLeft(Exception):
+    """The user leaves the game."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `play`: environment, instance, agents, and where to record."""
     add_environment(parser)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the instance (0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the instance (0)")
     parser.add_argument("--split", metavar="S", help="train, validation or test")
     parser.add_argument("--level", type=int, metavar="L", help="difficulty, from 1")
-    parser.add_argument("--board", type=Path, metavar="FILE", help="the instance itself, written out in a file")
-    parser.add_argument("--role", default="all", metavar="ROLE", help="yours; the oracle plays the others (all)")
+    parser.add_argument("--board", type=Path, metavar="FILE", help="a file with the instance itself")
+    parser.add_argument("--role", default="all", metavar="ROLE", help="your role; the oracle plays the others (all)")
     parser.add_argument("--workflow", metavar="W", help="short for --set workflow=W")
-    parser.add_argument("--auto", choices=("oracle", "random"), help="nobody types: the oracle plays, or chance")
-    parser.add_argument("--record", type=Path, metavar="FILE.gif", help="write the boards as a film")
+    parser.add_argument("--auto", choices=("oracle", "random"), help="play automatically with the oracle or at random")
+    parser.add_argument("--record", type=Path, metavar="FILE.gif", help="save the game as an animated GIF")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             if _state(env) != before:
                 states += [*between(env.workflow.task, before, reply), _state(env)]
                 _show_board(env, console)
-    except (EOFError, Left):
+    except (EOFError, UserLeft):
         _say(console, "\nThe game is left as it is.")
     except KeyboardInterrupt:
         _say(console, "\nThe game is left as it is.")
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def between(task: Any, before: Any, reply: str) -> Iterator[Any]:
-    """The states on the way through a reply that is a list of U D L R, for a film that shows every move."""
+    """The states between the moves of a reply that is a list of U D L R, so that a GIF shows every move."""
     move = task.parse(reply)
     if isinstance(move, Unreadable) or not isinstance(move, str) or not set(move) <= set(LETTERS):
         return
@@ -87,7 +87,7 @@ def between(task: Any, before: Any, reply: str) -> Iterator[Any]:
 
 
 def ending(env: TextEnv) -> str:
-    """How the episode stands, and the task's report on it."""
+    """A line with the episode's status and the task's outcome."""
     now = env.snapshot()
     how = env.standing().capitalize() or "Left"
     outcome = env.workflow.task.outcome(now.play.task)
@@ -120,7 +120,7 @@ def _started(args: argparse.Namespace) -> TextEnv:
 
 
 def _step(args: argparse.Namespace, env: TextEnv, console: Console) -> str:
-    """One reply, by whoever is to give it, and what it was paid."""
+    """Play one reply, by a person or automatically. Returns a line with its reward."""
     agent = env.agent_selection
     role = env.workflow.actor(env.snapshot().play)
     typed = args.auto is None and args.role in ("all", role)
@@ -140,7 +140,7 @@ def _ask(env: TextEnv, agent: str, console: Console) -> str:
     """A person's reply.
 
     Raises:
-        Left: The person wants to leave.
+        UserLeft: The person wants to leave.
         EOFError: The input has ended.
     """
     seen = env.observe(agent)
@@ -158,7 +158,7 @@ def _ask(env: TextEnv, agent: str, console: Console) -> str:
             case ":oracle":
                 _say(console, env.oracle(), "cyan")
             case ":quit":
-                raise Left
+                raise UserLeft
             case word if word.startswith(":"):
                 _say(console, f"There is no command {word!r}. {COMMANDS}.")
             case _:
@@ -194,7 +194,7 @@ def _figure(value: object) -> str:
 
 
 def _printable(reply: str) -> str:
-    """A reply that can do a terminal no harm, at its full length only if it is short."""
+    """A reply without control characters, shortened if it is long."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else UNPRINTABLE for letter in reply)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} ... ({len(text)} characters)"
 

@@ -14,7 +14,7 @@ from pettingllms_envs.commands import refuse, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The run, the repository, and whether it is public."""
+    """Add the options of `push`: the run, the repository, and whether it is public."""
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="a folder with run.json and episodes.jsonl")
     parser.add_argument("repo", metavar="REPO", help="the data set's name on the Hub, such as me/sokoban-qwen3")
     parser.add_argument("--public", action="store_true", help="make a new repository public (private)")
@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Say what would be uploaded, ask, upload."""
+    """Show what will be uploaded, ask, and upload it."""
     from pettingllms_envs.episodes import files  # with numpy's random numbers
     from pettingllms_envs.evaluation import hub
 

@@ -1,4 +1,4 @@
-"""Play recorded episodes again without a model, and tell the first difference; or score them anew.
+"""Play recorded episodes again without a model, and show the first difference; or rescore them.
 
 FILE is an episodes.jsonl with its run.json beside it, their folder, or the output folder of a training. An episode
 that ended with an error is played as far as it goes, and has no result to compare. Exit status 1 if anything differs,
@@ -21,19 +21,21 @@ from pettingllms_envs.commands.bench import bar, say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The record, and where to write another."""
+    """Add the options of `replay`: the record, and where to write the rescored one."""
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="an episodes.jsonl, its folder, or a folder with one run in it"
     )
-    parser.add_argument("--rescore", type=Path, metavar="DIR", help="write the episodes there as they come out now")
+    parser.add_argument(
+        "--rescore", type=Path, metavar="DIR", help="write the episodes with their new scores to this folder"
+    )
     parser.add_argument(
         "--set", dest="settings", action="append", default=[], type=setting, metavar="KEY=VALUE",
-        help="another setting than the record's, to score with",
+        help="a setting to replace the record's, for scoring",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Replay every row; 0 if all are as recorded, and at least one has a result."""
+    """Replay every row. Returns 0 if all are as recorded and at least one has a result."""
     from pettingllms_envs.episodes import files
     from pettingllms_envs.episodes.replay import replay, same_bytes
 
@@ -75,16 +77,16 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], replayed: list[Any]) -> None:
-    """A folder like that of the run, of the rows as they came out.
+    """Write a run's folder with the replayed rows.
 
     Args:
-        path: The folder, without a run.
-        header: Of the run that was replayed.
-        other: Settings that were not the record's.
+        path: The folder, without a run in it.
+        header: Header of the run that was replayed.
+        other: Settings that differ from the record's.
         replayed: Its episodes.
 
     Raises:
-        ValueError: It has a run.
+        ValueError: There is a run in the folder.
     """
     from pettingllms_envs.episodes import files
     from pettingllms_envs.evaluation import bench, data_label, metrics
@@ -111,7 +113,7 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
 
 
 def scored(console: Console, rows: list[Any], replayed: list[Any]) -> None:
-    """What another grader changed."""
+    """Show what changed with another grader."""
     from pettingllms_envs.episodes.replay import changed
 
     again = [each.row for each in replayed]

@@ -1,4 +1,4 @@
-"""Show what would hold a model's programs on this machine, and try it. Exit status 1 if nothing holds."""
+"""Show how a model's programs are isolated on this machine, and test it. Exit status 1 if no isolation works."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _MEMORY = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The weakest confinement that is good enough."""
+    """Add the options of `sandbox`: the weakest confinement that is acceptable."""
     parser.add_argument(
         "--min-isolation",
         default="no-open",
         metavar="NAME",
-        help="the weakest that is good enough: namespaces, user-namespaces, landlock or no-open (no-open)",
+        help="weakest acceptable confinement: namespaces, user-namespaces, landlock or no-open (no-open)",
     )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Print what works, what is active, and what the self-test showed; 0 if programs can be run."""
+    """Print what works, what is active, and the result of the self-test. Returns 0 if programs can be run."""
     from pettingllms_envs import sandbox  # with asyncio and ctypes, which the other commands do without
     from pettingllms_envs.sandbox import selftest
     from pettingllms_envs.sandbox.layers import table

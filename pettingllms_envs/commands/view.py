@@ -1,4 +1,4 @@
-"""Write a run's page: its numbers with intervals, and every episode as a conversation. One file, loading nothing."""
+"""Write a run's page: its numbers with intervals, and every episode as a conversation. One self-contained file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from pettingllms_envs.commands import refuse, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The run, where to write the page, and whether to show it."""
+    """Add the options of `view`: the run, where to write the page, and whether to serve it."""
     parser.add_argument(
         "run_folder",
         metavar="RUN",
         type=Path,
         help="a folder with run.json and episodes.jsonl, the latter, or a folder with one run in it (a training's)",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the page (page.html in the run's folder)")
-    parser.add_argument("--serve", action="store_true", help="show it on this machine, anew when the run has grown")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="of --serve; 0 takes a free one (8000)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="file to write (page.html in the run's folder)")
+    parser.add_argument(
+        "--serve", action="store_true", help="serve it on this machine; it is rebuilt when the run has grown"
+    )
+    parser.add_argument(
+        "--port", type=int, default=8000, metavar="N", help="port of --serve; 0 takes a free one (8000)"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

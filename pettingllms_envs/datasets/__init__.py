@@ -1,4 +1,4 @@
-"""From rows of a data set, of the Hub's or of a local file with the same columns, to problems.
+"""Loads problems from data sets: rows of the Hub, or of a local file with the same columns.
 
     from pettingllms_envs.datasets import load
 
@@ -6,9 +6,9 @@
     load("my_problems.jsonl", layout="math", split="train")    # columns `problem` and `answer`
     load("codeparrot/apps@<commit>", split="train")            # of the Hub, at a commit
 
-Inside out: `problems.py` (what rows become), a file for each layout (`apps.py`, `aime.py`, ...: pure functions from a
-row to a problem), `columns.py` and `hub_datasets.py` (their tables), `files.py`, `hub.py` and `prepared.py` (where
-rows are), `sources.py` (what a user names), `loading.py` (`load`), `overlap.py` (what two sets share).
+From the inside out: `problems.py` (problems), a file for each layout (`apps.py`, `aime.py`, ...: pure functions from a
+row to a problem), `columns.py` and `hub_datasets.py` (their tables), `files.py`, `hub.py` and `prepared.py` (sources
+of rows), `sources.py` (resolves what a user names), `loading.py` (`load`), `overlap.py` (common problems of two sets).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Problems with an answer, in columns of any name: MATH, DeepScaleR, Polaris, and DAPO's prompts.
 
-An answer is taken as the data set writes it, without dollar signs or a box; where a row has a worked solution and no
-answer, the answer is in the last box of the solution.
+An answer is used as the data set writes it, without dollar signs or a box. If a row has a worked solution and no
+answer, the answer is the last box of the solution.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
 
     Args:
         row: May also have `solution`, `level` or `difficulty`, `subject` or `type`, and `id`, `ID` or `unique_id`.
-        source: What the problem's source is called.
+        source: Name of the problem's source.
         problem: The column of the statement.
         answer: The column of the answer, text or a number.
 

@@ -1,8 +1,8 @@
 """APPS (codeparrot/apps): 10,000 problems of Codeforces, LeetCode, Codewars, AtCoder and Kattis.
 
-`input_output` is JSON text with `inputs` and `outputs`. With `fn_name` in it they are arguments and results of calls,
-and Codewars' results are wrapped in a list: APPS's own grader accepts both `[x]` and `x`, and so which one is meant
-has to be read from all results of a problem together. Source: Hendrycks et al. 2021, arXiv:2105.09938.
+`input_output` is JSON text with `inputs` and `outputs`. With `fn_name` in it they are arguments and results of calls.
+Codewars' results are wrapped in a list: APPS's own grader accepts both `[x]` and `x`, so which one is meant is
+inferred from all results of a problem together. Source: Hendrycks et al. 2021, arXiv:2105.09938.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pettingllms_envs.sandbox.values import CallTest, StdinTest
 
 
 MAX_SOLUTIONS = 8
-"""Some problems come with hundreds of solutions. These are kept, the first ones, and no more."""
+"""Most solutions of a problem that are kept, the first ones; some problems have hundreds."""
 
 LEVELS = {"introductory": 1, "interview": 2, "competition": 3}
 
@@ -126,10 +126,9 @@ def _calls(tests: list[tuple[Any, Any]], starter_code: str) -> list[CallTest]:
 
 
 def _wrapped(results: list[Any], starter_code: str) -> bool:
-    """Whether each result is in a list of its own that the function does not return.
+    """Whether each result is wrapped in an additional list.
 
-    All are lists of one; and where the starter code says how deeply the function's lists are nested, these are nested
-    once more.
+    That is so if all are lists of one element and, if the starter code has the return type, nested once more than it.
     """
     if not all(isinstance(result, list) and len(result) == 1 for result in results):
         return False
@@ -144,7 +143,7 @@ def _depth(value: object) -> int:
 
 
 def _unquoted(value: Any) -> Any:
-    """LeetCode's texts, which APPS has with the quotes of its statements: `"\\"ab\\""` is `"ab"`."""
+    """Remove the quotes that APPS keeps around LeetCode's strings: `"\\"ab\\""` is `"ab"`."""
     if isinstance(value, list):
         return [_unquoted(each) for each in value]
     if isinstance(value, str) and len(value) >= 2 and value[0] == value[-1] == '"' and '"' not in value[1:-1]:
@@ -153,7 +152,7 @@ def _unquoted(value: Any) -> Any:
 
 
 def _beyond_json(calls: list[CallTest]) -> str:
-    """Arguments that were dictionaries with numbers as keys, which JSON turned into texts."""
+    """Why the calls cannot be represented in JSON: dictionaries whose keys were numbers. Empty if they can."""
     for call in calls:
         for argument in call.args:
             if isinstance(argument, dict) and argument and all(key.lstrip("-").isdigit() for key in argument):

@@ -1,7 +1,7 @@
-"""LiveCodeBench's private tests: JSON, or the base64 of the zlib of a pickle of JSON.
+"""Unpacks LiveCodeBench's private tests: JSON, or a pickled JSON string, compressed by zlib, in base64.
 
-No pickle is loaded. All that these have is one text, so the pickle's opcodes are read one by one, and any that does
-more than hold a text is refused: no global can be resolved, no object built, no memory claimed by a number in it.
+No pickle is loaded. These contain a single string, so the pickle's opcodes are read one by one, and any other opcode
+is an error: no global is resolved, no object built, and no memory allocated by a number in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pettingllms_envs.datasets.rows import BadRow
 
 
 MAX_BYTES = 1 << 28
-"""The largest that a blob may become, in bytes: a bound on what a small file can do, far above any test set."""
+"""Largest unpacked size in bytes: it limits what a small file can do, and is far above any test set."""
 
 _TEXTS = frozenset({"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"})
 _FRAME = frozenset({"PROTO", "FRAME", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "STOP"})
@@ -26,10 +26,10 @@ def unpacked(blob: str, max_bytes: int = MAX_BYTES) -> str:
 
     Args:
         blob: The column, JSON or base64.
-        max_bytes: How large it may become.
+        max_bytes: Largest unpacked size.
 
     Raises:
-        BadRow: It is neither, is larger, or is a pickle of something else than a text.
+        BadRow: It is neither, is larger, or is a pickle of anything but a string.
     """
     if blob.lstrip()[:1] in ("[", "{"):
         return blob

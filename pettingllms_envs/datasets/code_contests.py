@@ -14,7 +14,7 @@ from pettingllms_envs.sandbox.values import StdinTest
 
 
 PYTHON3 = 3
-"""The number of the language; 1 is Python 2, whose programs are nobody's golden solutions here."""
+"""The number of the language; programs in Python 2 (1) are ignored."""
 
 MAX_WRONG = 32
 """Wrong programs of a problem that are kept, the first ones."""

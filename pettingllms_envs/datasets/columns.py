@@ -1,4 +1,4 @@
-"""The layouts: which columns rows of a data set have, and the function that makes a problem of a row.
+"""The table of layouts: the columns of a data set's rows, and the function that turns a row into a problem.
 
 A new layout is one function and one line in `LAYOUTS`.
 """
@@ -19,11 +19,11 @@ class Layout:
     """How rows of a data set become problems.
 
     Args:
-        name: What it is called on the command line.
-        columns: What every row has; of each column the names that it has in copies of the set.
-        read: Makes a problem of a row, or raises `BadRow` or `LeftOut`.
+        name: Its name on the command line.
+        columns: The columns of every row; for each column the names that it has in copies of the set.
+        read: Turns a row into a problem, or raises `BadRow` or `LeftOut`.
         benchmark: Whether the set is for tests only and is never split.
-        repeats: Whether rows repeat; then of rows with one statement only the first is taken.
+        repeats: Whether rows repeat; then only the first row of each statement is used.
     """
 
     name: str
@@ -38,7 +38,7 @@ def answer_columns(problem: str = "problem", answer: str = "answer") -> Layout:
 
     Args:
         problem: The column of the statement.
-        answer: The column of the answer. Where a row lacks it, the last box in its `solution` is the answer.
+        answer: The column of the answer. If a row lacks it, the last box in its `solution` is the answer.
     """
     name = "math" if (problem, answer) == ("problem", "answer") else f"math:{problem},{answer}"
     read = partial(answers.read, source="math", problem=problem, answer=answer)
@@ -87,7 +87,7 @@ def find_layout(layout: str | Layout) -> Layout:
             these two names.
 
     Raises:
-        ValueError: There is none of this name.
+        ValueError: There is no layout of this name.
     """
     if isinstance(layout, Layout):
         return layout

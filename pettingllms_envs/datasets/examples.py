@@ -1,6 +1,6 @@
-"""Which tests of a data set its statement shows: those whose input and output stand in it, one after the other.
+"""Finds the tests that a problem's statement shows: those whose input and output occur in it, one after the other.
 
-Sets such as APPS do not say. Tests that a statement shows are public, and come first.
+Sets such as APPS do not mark them. Tests that a statement shows are public, and are put first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _STDIN = re.compile(
 )
 _NAME = re.compile(r"\b[a-z_]\w*=", re.I)
 _LONGEST = 2000
-"""No statement shows an input of more characters."""
+"""Longest input, in characters, that is searched for in statements."""
 
 _READ = 20_000
 """Characters of a statement that are searched for examples; the search is quadratic at worst."""
 
 
 def public_first(tests: Sequence[_Test], statement: str) -> tuple[tuple[_Test, ...], int]:
-    """The tests with those first that the statement shows, and how many these are."""
+    """The tests, with those that the statement shows first, and the number of those."""
     read = statement[:_READ]
     shown = _stdin(read) if tests and isinstance(tests[0], StdinTest) else _calls(read)
     ordered = sorted(tests, key=lambda test: _key(test) not in shown)  # stable

@@ -1,6 +1,6 @@
-"""The rows of a file: JSON lines, also in gzip, one JSON list, CSV or parquet. One at a time, memory flat.
+"""Reads the rows of a file one at a time, in constant memory: JSON lines, also in gzip, a JSON list, CSV or parquet.
 
-A line that is no JSON object is a bad row, and the lines after it are read. A file that is cut off is an error.
+A line that is not a JSON object is a bad row, and reading continues. A truncated file is an error.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from pettingllms_envs.datasets.rows import MAX_DIGITS, BadRow, Row
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
 MAX_LINE = 1 << 29
-"""The longest line, in bytes; a longer one ends the reading, for nothing could be read after it."""
+"""Longest line in bytes; reading stops at a longer one."""
 
 BATCH = 64
-"""Rows of a parquet file that are in memory at a time, beside the row group that they are from."""
+"""Rows of a parquet file that are in memory at a time, in addition to their row group."""
 
 
 def read_rows(path: Path, read: Callable[[int], None] | None = None) -> Iterator[Row | BadRow]:
-    """The rows of a file in their order; a `BadRow` in the place of one that cannot be read.
+    """The rows of a file in their order, with a `BadRow` for each one that cannot be read.
 
     Args:
         path: A file with one of `ENDINGS`.
-        read: Is told how many more bytes of the file were read, now and then.
+        read: Called now and then with the number of bytes read since the last call.
 
     Raises:
         ValueError: The file has another ending, or is damaged.
-        ImportError: It is parquet, and pyarrow is not installed.
+        ImportError: It is a parquet file, and pyarrow is not installed.
         OSError: It cannot be read.
     """
     if not path.name.endswith(ENDINGS):

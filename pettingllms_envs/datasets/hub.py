@@ -1,6 +1,7 @@
-"""Files of data sets on the Hub, at a pinned commit. Data files only: no loading script is read, no code is run.
+"""Downloads data files from the Hub at a pinned commit. No loading script is read, and no code is run.
 
-`HF_ENDPOINT`, `HF_HOME`, `HF_HUB_OFFLINE` and `HF_TOKEN` mean what they mean to `huggingface_hub`, whose work it is.
+`HF_ENDPOINT`, `HF_HOME`, `HF_HUB_OFFLINE` and `HF_TOKEN` have the same meaning as for `huggingface_hub`, which is
+used.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class HubFile:
 
 
 def local(file: Path | HubFile) -> Path:
-    """The file on this machine; one of the Hub's is downloaded to `huggingface_hub`'s cache unless it is there.
+    """The path of a file on this machine; a file of the Hub is downloaded to `huggingface_hub`'s cache if necessary.
 
     Raises:
         ImportError: `huggingface_hub` is not installed.
-        ValueError: It cannot be had.
+        ValueError: It cannot be downloaded.
     """
     if isinstance(file, Path):
         return file
@@ -53,7 +54,7 @@ def pinned(id: str, revision: str | None) -> str:
     """The revision, if it is a commit.
 
     Raises:
-        ValueError: It is not; with what to give instead.
+        ValueError: It is not. The message says what to give instead.
     """
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
@@ -65,7 +66,7 @@ def pinned(id: str, revision: str | None) -> str:
 
 
 def commit(id: str, revision: str | None) -> str:
-    """The commit that a branch or tag is at now; of `main` without one.
+    """The current commit of a branch or tag; without one, of `main`.
 
     Raises:
         ImportError: `huggingface_hub` is not installed.
@@ -90,15 +91,15 @@ def files(
     """The data files of a set by split.
 
     Args:
-        id: The set.
+        id: Id of the data set.
         revision: A commit.
-        patterns: For each split, groups of patterns of which the first that fits counts. Where there are none, files
-            are told apart by their names.
-        within: Only files of this name, without the ending, or in a folder of this name; `""` is no such limit.
+        patterns: For each split, groups of patterns; the first that matches is used. Without patterns, files are
+            assigned by their names.
+        within: Only files of this name, without the ending, or in a folder of this name; `""` is no limit.
 
     Raises:
         ImportError: `huggingface_hub` is not installed.
-        ValueError: The Hub cannot be reached, or the set has no file that fits.
+        ValueError: The Hub cannot be reached, or no file of the set matches.
     """
     hub = _library()
     try:
@@ -134,7 +135,7 @@ def _names(path: str) -> list[str]:
 
 
 def _told_apart(paths: Sequence[str]) -> dict[str, list[str]]:
-    """Files by the split that is a word of their name; those that have none are train."""
+    """Files by the split in their name; files without one are in train."""
     found: dict[str, list[str]] = {}
     for path in paths:
         words = re.split(r"[^a-z]+", path.rpartition("/")[2].lower())
@@ -144,9 +145,9 @@ def _told_apart(paths: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _failures(hub: ModuleType) -> tuple[type[Exception], ...]:
-    """What a request of the library raises when it fails: no connection, no such set, no file, a name that is none.
+    """Errors that the library raises for a failed request: no connection, no such set or file, an invalid name.
 
-    A lost connection raises an error of the HTTP library below it, whichever that is; it is the base of its own.
+    A lost connection raises an error of the HTTP library that it uses, which is the base of its own errors.
     """
     http = [each for each in hub.errors.HfHubHTTPError.__mro__ if each.__name__ == "HTTPError"]
     return OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError, *http

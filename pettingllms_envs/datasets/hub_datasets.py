@@ -1,6 +1,6 @@
-"""The data sets of the Hub whose layout is known: ids, which files hold which split, gaps in their columns.
+"""The table of known data sets on the Hub: their ids and layouts, the files of each split, and missing columns.
 
-A set is told by its id, and a file by its name when it is the id with "__" for "/", as in
+A set is recognized by its id, and a local file by its name, if that is the id with "__" for "/", as in
 `codeparrot__apps__train.jsonl`.
 """
 
@@ -20,7 +20,7 @@ SPLIT_NAMES = {
     "dev": "validation",
     "test": "test",
 }
-"""What the Hub's sets call their splits, and our word for each."""
+"""Names of splits in the Hub's sets, and this package's name for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class KnownSet:
 
     Args:
         id: Its id.
-        layout: What `layouts.find_layout` takes.
-        config: Which of its configurations, where it has several; `""` otherwise.
-        files: For each of our splits the patterns of its files (`fnmatch`, of the whole path). Where files of one
-            split are there in several formats, those of the first pattern that fits are read.
-        gaps: Columns that its rows lack and their copies elsewhere have.
+        layout: Argument of `columns.find_layout`.
+        config: The configuration, if it has several; else `""`.
+        files: For each split the patterns of its files (`fnmatch`, of the whole path). If a split has files in several
+            formats, those of the first matching pattern are read.
+        gaps: Columns that its rows lack and other copies have.
     """
 
     id: str
@@ -44,7 +44,7 @@ class KnownSet:
 
     @property
     def stem(self) -> str:
-        """How a file with its rows is named, up to the split."""
+        """Name of a file with its rows, up to the split."""
         return "__".join(filter(None, (self.id.replace("/", "__"), self.config)))
 
 
@@ -113,9 +113,9 @@ def known_sets(id: str) -> list[KnownSet]:
 
 
 def by_file_name(stem: str) -> tuple[KnownSet, str] | None:
-    """The known set whose rows a file has, and which of our splits, by the file's name without its ending.
+    """The known set and the split of a file, by the file's name without its ending.
 
-    The split is `""` where the name says none.
+    The split is `""` if the name has none.
     """
     for known in sorted(KNOWN, key=lambda known: -len(known.stem)):
         if stem == known.stem or stem.startswith(f"{known.stem}__"):
@@ -124,5 +124,5 @@ def by_file_name(stem: str) -> tuple[KnownSet, str] | None:
 
 
 def split_in(stem: str) -> str:
-    """Which of our splits a file's name ends with, as in `mine_train` or LiveCodeBench's `test6`; `""` if none."""
+    """The split with which a file's name ends, as in `mine_train` or LiveCodeBench's `test6`; `""` if none."""
     return SPLIT_NAMES.get(re.split(r"[_.-]", stem)[-1].lower().rstrip("0123456789"), "")

@@ -1,4 +1,4 @@
-"""`load`: from what a user names to problems, with every row that is not among them counted and accounted for."""
+"""`load`: loads the problems of a data set, and counts every row that is not among them, with the reason."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ LOOKED_AT = 20
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A row that is not as its layout says.
+    """A row that does not match its layout.
 
     Args:
         file: The file's name.
-        index: The row's place in the file, from 0, blank lines not counted.
+        index: Index of the row in the file, from 0, without blank lines.
         reason: What is wrong with it.
     """
 
@@ -40,16 +40,16 @@ class Bad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Problems, and what became of all other rows.
+    """Problems, and why other rows are not among them.
 
     Args:
-        problems: In the order of the rows.
+        problems: Problems in the order of the rows.
         bad: The malformed rows.
-        left_out: How many rows are well-formed and not among the problems, by reason.
-        source: The data as it was named, without a revision.
-        revision: The Hub's commit; `""` elsewhere.
-        layout: The layout's name.
-        split: The split; None if all.
+        left_out: Number of well-formed rows that are not among the problems, by reason.
+        source: The data as given, without a revision.
+        revision: The Hub's commit; `""` for other sources.
+        layout: Name of the layout.
+        split: The split; None for all.
     """
 
     problems: tuple[Problem, ...]
@@ -63,7 +63,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row with what came of it."""
+    """A row and the problem that it became, or why it did not."""
 
     file: str
     index: int
@@ -88,15 +88,15 @@ def load(
             .parquet) with the columns of its layout; a folder that `pettingllms data prepare` wrote; or a set of the
             Hub with its commit, `"codeparrot/apps@<40 hex digits>"`.
         split: `"train"`, `"validation"` or `"test"`; None for all rows. See `sources` for sets that lack one.
-        layout: The rows' layout or its name; None where the name of the data says it.
+        layout: The rows' layout or its name; None if it is known from the name of the data.
         revision: The Hub's commit, instead of the `@` in `data`.
         on_bad: `"skip"`: malformed rows are listed in `bad`; `"raise"`: the first one is an error.
-        include_unjudged: Whether problems are taken that no comparison can judge; their `unjudged` says why.
+        include_unjudged: Whether to include problems that no comparison can judge; their `unjudged` says why.
         limit: Stop after this number of problems; the rows after them are not read.
 
     Raises:
         ValueError: There is no such data or split, its layout is unknown, columns are missing, a file is damaged or
-            was changed, or a row is malformed and `on_bad` is `"raise"` or no other row is a problem.
+            was changed, or a row is malformed and `on_bad` is `"raise"` or there are no problems.
         ImportError: pyarrow or `huggingface_hub` is needed and not installed.
         OSError: A file cannot be read.
     """
@@ -142,12 +142,12 @@ def load(
 
 
 def entries(source: Source, split: str | None, read: Callable[[int], None] | None = None) -> Iterator[Entry]:
-    """The rows of a split with what came of them, one at a time.
+    """Iterate over the rows of a split, each with its problem or why it has none.
 
     Args:
         source: The data.
         split: The split; None for all rows.
-        read: Is told how many more bytes of the files were read, now and then.
+        read: Called now and then with the number of bytes read since the last call.
 
     Raises:
         ValueError: There is no such split, a file is damaged, or its rows lack columns.
@@ -164,7 +164,7 @@ def entries(source: Source, split: str | None, read: Callable[[int], None] | Non
 
 
 def check_split(source: Source, split: str) -> None:
-    """Raise a `ValueError` if the source does not offer the split."""
+    """Raise `ValueError` if the source does not have the split."""
     if split not in source.shares:
         offered = " or ".join(map(repr, source.shares))
         known = "" if split in SPLITS else f" No split has the name {split!r}."
@@ -234,7 +234,7 @@ def _outcome(layout: Layout, row: Row) -> Problem | BadRow | LeftOut:
 
 
 def _first(problem: Problem, seen: dict[bytes, str]) -> Problem | LeftOut:
-    """The problem, or that a row before it has its statement."""
+    """The problem, or `LeftOut` if an earlier row has the same statement."""
     key = hashlib.sha256(" ".join(problem.statement.split()).encode("utf-8", "surrogatepass")).digest()[:16]
     answer = problem.answer if isinstance(problem, MathProblem) else ""
     if key not in seen:
@@ -244,7 +244,7 @@ def _first(problem: Problem, seen: dict[bytes, str]) -> Problem | LeftOut:
 
 
 def _of_its_own_name(problem: Problem, ids: dict[str, str]) -> Problem | BadRow | LeftOut:
-    """The problem, or that a row before it is the same, or is another one of its id."""
+    """The problem, or `LeftOut` if an earlier row is the same, or `BadRow` if another problem has its id."""
     if problem.id not in ids:
         ids[problem.id] = problem.digest
         return problem

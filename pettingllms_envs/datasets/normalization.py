@@ -1,6 +1,6 @@
-"""A statement without what copies of it differ in: case, white space, punctuation and the spellings of LaTeX.
+"""Normalizes statements, so that copies of a problem can be recognized: case, white space, punctuation, LaTeX.
 
-Two copies of one problem in two data sets are seldom the same string. Their words, as `words` gives them, are.
+Two copies of a problem in two data sets are seldom the same string, but they have the same `words`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def words(statement: str) -> list[str]:
 
 
 def form(statement: str) -> bytes:
-    """What all copies of a statement have in common: 32 bytes, the SHA-256 of its words."""
+    """A digest that is the same for all copies of a statement: 32 bytes, the SHA-256 of its words."""
     return hashlib.sha256(" ".join(words(statement)).encode("utf-8", "surrogatepass")).digest()
 
 
 def name(statement: str) -> str:
-    """An id for a problem whose row has none: 12 hex digits, the same wherever the row stands in its file."""
+    """An id for a problem whose row has none: 12 hex digits that do not depend on the row's position."""
     return form(statement).hex()[:12]
 
 

@@ -1,9 +1,8 @@
-"""What a training set and test sets share: statements with the same words, and near copies of them.
+"""Finds test problems in a training set: statements with the same words, and near copies of them.
 
-Two statements are near copies by the share of their runs of three words that they have in common, of the shorter one's
-runs. Runs that many test statements have ("the number of positive ...") tell nothing and do not count. An index from
-runs to test statements makes this linear in the training set: each of its statements is read once and compared with
-those few that share a run with it.
+The similarity of two statements is the share of the shorter one's runs of three words that both have. Runs that occur
+in many test statements ("the number of positive ...") do not count. An index from runs to test statements makes this
+linear in the training set: each of its statements is compared only with the few that share a run with it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ COMMON = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A problem's statement, and where it is from."""
+    """A problem's statement and its source."""
 
     data: str
     id: str
@@ -39,9 +38,9 @@ class Overlap:
     """A statement of the training set and its copy in a test set.
 
     Args:
-        train: The one.
-        test: The other.
-        similarity: 1 if the words are the same; else the share of runs in common, from the threshold to 1.
+        train: The training statement.
+        test: The test statement.
+        similarity: 1 if the words are the same; else the share of common runs, from the threshold to 1.
         exact: Whether the words are the same.
     """
 
@@ -55,12 +54,12 @@ def overlaps(train: Iterable[Statement], tests: Sequence[Statement], threshold: 
     """Every pair of a training and a test statement that are copies, in the order of the training set.
 
     Args:
-        train: Read once.
-        tests: Held in memory, with an index.
-        threshold: The least similarity of near copies, above 0, at most 1.
+        train: Training statements; iterated over once.
+        tests: Test statements; kept in memory, with an index.
+        threshold: Least similarity of near copies, above 0, at most 1.
 
     Raises:
-        ValueError: The threshold is out of its range.
+        ValueError: The threshold is out of range.
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold is {threshold}; expected above 0 and at most 1.")
@@ -82,7 +81,7 @@ def overlaps(train: Iterable[Statement], tests: Sequence[Statement], threshold: 
 def _indexed(
     tests: Sequence[Statement], same: defaultdict[bytes, list[int]], index: dict[int, list[int]]
 ) -> tuple[list[int], set[int]]:
-    """Fills both, and gives the number of runs that count of each test statement, and the runs that do not."""
+    """Fill both indices. Returns the number of counted runs of each test statement, and the runs that do not count."""
     runs = [_runs(each.text) for each in tests]
     for number, each in enumerate(tests):
         same[normalization.form(each.text)].append(number)

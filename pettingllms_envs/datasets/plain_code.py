@@ -1,7 +1,7 @@
-"""Programs to write, in columns of one's own: `question`, `inputs`, `outputs`, and what else is known.
+"""The simplest layout for a code data set: columns `question`, `inputs`, `outputs`, and optional others.
 
-The plainest layout for a code data set: lists instead of JSON texts. `inputs` and `outputs` are texts, or lists of
-arguments and results where `fn_name` says what is called.
+It has lists instead of JSON texts. `inputs` and `outputs` are texts or, with `fn_name`, lists of arguments and results
+of calls.
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ class Part:
 
     Args:
         file: Its name.
-        rows: How many rows it has, each of them a problem.
-        sha256: Of the file, 64 hex digits.
-        bad: Rows of the source that are not as the layout says: file, index and reason.
-        left_out: How many rows of the source are no problem for a grader, by reason.
-        unjudged: How many of the rows no comparison can judge, by reason; they are there, and left out when loaded.
+        rows: Number of rows, each of them a problem.
+        sha256: SHA-256 of the file, 64 hex digits.
+        bad: Rows of the source that do not match the layout: file, index and reason.
+        left_out: Number of rows of the source that are not gradable problems, by reason.
+        unjudged: Number of rows that no comparison can judge, by reason; they are in the file, but not loaded.
     """
 
     file: str
@@ -43,15 +43,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a prepared folder holds.
+    """The content of a prepared folder.
 
     Args:
         source: The id on the Hub, or the path.
-        revision: The Hub's commit; `""` of a local file.
+        revision: The Hub's commit; `""` for a local file.
         layout: The name of the rows' layout.
         limit: Most problems of each split that were requested; None for all.
         package: The version of pettingllms that wrote it.
-        splits: By name.
+        splits: The splits by name.
     """
 
     source: str
@@ -85,5 +85,5 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def written(manifest: Manifest) -> str:
-    """The manifest as it stands in its file."""
+    """The text of the manifest's file."""
     return json.dumps(asdict(manifest), indent=2, ensure_ascii=False) + "\n"

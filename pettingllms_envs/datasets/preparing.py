@@ -1,4 +1,4 @@
-"""Writes a prepared folder (see `prepared.py`): whole or not at all, and the same bytes of the same rows.
+"""Writes a prepared folder (see `prepared.py`) atomically; the same rows always give the same bytes.
 
 Everything is written into a hidden folder next to the output, which is then renamed. A killed run leaves only that
 folder; the next run removes it and starts over, with the downloads still in the Hub's cache.
@@ -24,8 +24,8 @@ from pettingllms_envs.datasets.rows import BadRow, LeftOut
 from pettingllms_envs.datasets.sources import Source, digest
 
 
-Told = Callable[[str, int, int], None]
-"""Is told of the split, how many more bytes of it were read, and how many more problems there are."""
+Progress = Callable[[str, int, int], None]
+"""Called with the split, and the number of bytes read and of problems found since the last call."""
 
 
 def prepare(
@@ -34,16 +34,16 @@ def prepare(
     *,
     splits: Sequence[str] = (),
     limit: int | None = None,
-    told: Told = lambda split, read, problems: None,
+    told: Progress = lambda split, read, problems: None,
 ) -> Manifest:
-    """Write a copy of a source whose every row is a problem.
+    """Write a copy of a source in which every row is a problem.
 
     Args:
-        source: What to copy.
-        output: The folder to be; it must not exist.
-        splits: Which; empty for all that the source offers.
+        source: The source.
+        output: The folder to write; it must not exist.
+        splits: The splits to write; empty for all that the source has.
         limit: Most problems of each split.
-        told: Is told how far it is.
+        told: Called with the progress.
 
     Raises:
         ValueError: The output exists, there is no such split, or a file is damaged.
@@ -72,12 +72,12 @@ def prepare(
 
 
 def check_output(output: Path) -> None:
-    """Raise a `ValueError` if the output exists: nothing is written over."""
+    """Raise `ValueError` if the output exists: nothing is overwritten."""
     if output.exists():
         raise ValueError(f"{output} exists; expected a folder to be made. Remove it, or name another output.")
 
 
-def _part(source: Source, split: str, folder: Path, limit: int | None, told: Told) -> Part:
+def _part(source: Source, split: str, folder: Path, limit: int | None, told: Progress) -> Part:
     path = folder / f"{split}.jsonl.gz"
     problems = 0
     bad: list[dict[str, Any]] = []
@@ -124,7 +124,7 @@ def _write(path: Path, body: bytes) -> None:
 
 
 def _remove_leftovers(output: Path) -> None:
-    """What runs left that were killed; the folder of one that still runs stays."""
+    """Remove the folders of killed runs, but not that of one that is still running."""
     for folder in output.parent.glob(f".{output.name}.*.unfinished"):
         process = folder.name.removesuffix(".unfinished").rpartition(".")[2]
         if process.isdigit() and not _runs(int(process)):

@@ -1,7 +1,7 @@
-"""What every data set's rows become: a problem of programming, or a problem with an answer. Frozen values.
+"""Problems, which rows of data sets become: programming problems and problems with an answer. Frozen values.
 
-A problem may hold megabytes of tests, and the states of an episode hold the problem. So two problems are equal if
-their digests are, and `repr` says where a problem comes from and its digest, not all that it holds.
+A problem may have megabytes of tests, and the states of an episode contain the problem. So two problems are equal if
+their digests are, and `repr` shows only a problem's source and its digest.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ OPTIONAL = {"optional": True}
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Problem:
-    """What problems of all kinds have.
+    """The fields that problems of all kinds have.
 
     Args:
         source: The data set, such as `"apps"`.
         id: The row's name, unique within its source.
-        statement: The problem as it is posed, without any word on how to reply.
+        statement: The text of the problem, without instructions on how to reply.
         level: Difficulty, from 1 (easiest).
-        subject: The data set's word for what it is about; may be empty.
+        subject: The data set's name of its subject; may be empty.
         unjudged: Why no grader can judge an answer (it needs a checker, it is interactive, it asks for a proof); empty
             if one can. Such problems are left out unless asked for.
     """

@@ -15,15 +15,15 @@ from typing import Any, NoReturn
 Row = Mapping[str, Any]
 
 MAX_DIGITS = 4300
-"""The longest integer that is read, in digits: the sandbox compares none that is longer, nor does Python read one."""
+"""Most digits of an integer: neither the sandbox nor Python's parser accepts longer ones."""
 
 
 class BadRow(ValueError):
-    """A row is not as its layout says; the message is the reason."""
+    """A row does not match its layout. The message is the reason."""
 
 
 class LeftOut(ValueError):
-    """A row is as it should be and yet no problem for a grader; the message is the reason."""
+    """A row matches its layout, but is not a gradable problem. The message is the reason."""
 
 
 def text(row: Row, *names: str, default: str | None = None) -> str:
@@ -31,11 +31,11 @@ def text(row: Row, *names: str, default: str | None = None) -> str:
 
     Args:
         row: The row.
-        names: One column, or several names under which the same is found in copies of the set.
-        default: What an absent or null column stands for; without one it is an error.
+        names: One column, or its names in several copies of the set.
+        default: Value for an absent or null column; without a default it is an error.
 
     Raises:
-        BadRow: There is no such column, or it holds no text.
+        BadRow: There is no such column, or it is not text.
     """
     name = next((name for name in names if row.get(name) is not None), None)
     if name is None:
@@ -57,7 +57,7 @@ def statement(row: Row, *names: str) -> str:
 
 
 def words(row: Row, *names: str) -> str:
-    """What a column has for an id or a label, a text or a number, as text; `""` where it is absent or null."""
+    """The value of a column with an id or a label, a text or a number, as text; `""` if it is absent or null."""
     value = next((row[name] for name in names if row.get(name) is not None), "")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadRow(f"{names[0]!r} is a {type(value).__name__}; expected text or a number")
@@ -92,7 +92,7 @@ def pairs(inputs: object, outputs: object, what: str) -> list[tuple[Any, Any]]:
     """Two lists of one length as a list of pairs.
 
     Raises:
-        BadRow: One is no list, or one is longer.
+        BadRow: One is not a list, or their lengths differ.
     """
     ones, others = items(inputs, f"the inputs of {what}"), items(outputs, f"the outputs of {what}")
     if len(ones) != len(others):
@@ -104,8 +104,8 @@ def parsed(document: str, what: str) -> Any:
     """The value of a JSON document in a column.
 
     Raises:
-        BadRow: It is no JSON, is nested too deeply, or has NaN or an infinity.
-        LeftOut: It has an integer of more than `MAX_DIGITS` digits, which the sandbox compares with nothing.
+        BadRow: It is not JSON, is nested too deeply, or has NaN or an infinity.
+        LeftOut: It has an integer of more than `MAX_DIGITS` digits, which the sandbox cannot compare.
     """
     try:
         return json.loads(document, parse_int=_integer, parse_constant=_no_constant)
@@ -128,5 +128,5 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def missing(columns: Sequence[tuple[str, ...]], row: Row) -> list[str]:
-    """Which of the columns a row lacks; of each, any one of its names will do."""
+    """The columns that a row lacks; each may have any of its names."""
     return [" or ".join(names) for names in columns if not set(names) & row.keys()]

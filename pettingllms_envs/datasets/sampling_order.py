@@ -1,7 +1,7 @@
-"""Which problem of a data set a seed draws; the same for every task that is a data set.
+"""Maps seeds to the problems of a data set, for all tasks on data sets.
 
-The problems of a split stand in the order of their digests, which is as good as shuffled, and the same wherever the
-rows come from. Seed s draws problem s modulo their number. So the seeds 0 to n - 1 are all n problems once, and the
+The problems of a split are ordered by their digests, which is as good as shuffled, and does not depend on the source
+of the rows. Seed s gives problem s modulo their number. So the seeds 0 to n - 1 give all n problems once, and the
 first hundred are a fair sample.
 """
 
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 @lru_cache(maxsize=16)
 def problems(data: str, split: str, layout: str | None = None, include_unjudged: bool = False) -> tuple[Problem, ...]:
-    """The problems of a split, read once in a process, in the order of their digests. Malformed rows are warned of.
+    """The problems of a split in the order of their digests, cached in the process. Warns of malformed rows.
 
     Args:
-        data: What `pettingllms_envs.datasets.load` takes.
+        data: Argument of `pettingllms_envs.datasets.load`.
         split: `"train"`, `"validation"` or `"test"`.
-        layout: The columns of the rows, or None to tell them by the name of the data set.
-        include_unjudged: Whether problems are among them that no grader can judge.
+        layout: Layout of the rows, or None if it is known from the name of the data set.
+        include_unjudged: Whether to include problems that no grader can judge.
 
     Raises:
-        ValueError: There are no such data, or no problem in the split.
+        ValueError: There is no such data set, or no problem in the split.
     """
     loaded = load(data, split=split, layout=layout, include_unjudged=include_unjudged)
     if loaded.bad:
@@ -58,19 +58,19 @@ def draw(
     include_unjudged: bool = False,
     **fields: object,
 ) -> Problem:
-    """The problem of a seed, or the one of an id.
+    """The problem of a seed or of an id.
 
     Args:
         data: See `problems`; also for `layout` and `split`.
-        layout: The columns.
+        layout: See `problems`.
         seed: Any whole number.
-        split: Where to look.
-        problem: The id of a problem; seed and fields are not used then.
+        split: The split.
+        problem: The id of a problem; seed and fields are ignored then.
         include_unjudged: See `problems`.
-        **fields: Only problems with these values, such as `level=2`; None stands for a field that does not matter.
+        **fields: Only use problems with these values, such as `level=2`; None means any value.
 
     Raises:
-        ValueError: See `problems`; or no problem has the id, or a field has a value that no problem has.
+        ValueError: See `problems`; or no problem has this id, or this value of a field.
     """
     if problem is None:
         wanted = tuple((name, value) for name, value in fields.items() if value is not None)

@@ -1,8 +1,8 @@
-"""What a user names as data, and where its rows are: our own, in a file, in a prepared folder, or on the Hub.
+"""Resolves the data that a user names: this package's rows, a file, a prepared folder, or a data set of the Hub.
 
-Splits never share a statement. A set that has its own train, validation and test keeps them. What it lacks is taken
-from its train rows, by the words of the statement (80/10/10): APPS, with a test of its own, gives a tenth of its train
-rows to validation; a set with nothing but train rows gives a tenth to each. A benchmark is all test.
+Splits never share a statement. A set's own train, validation and test splits are kept. Missing splits are taken from
+its train rows, by the words of the statement (80/10/10): APPS, with a test split, gives a tenth of its train rows to
+validation; a set with only train rows gives a tenth to each. All rows of a benchmark are test rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pettingllms_envs.datasets.rows import Row
 
 
 OWN = Path(__file__).parents[1] / "data" / "own"
-"""The rows that this package ships, in files named as `known.KnownSet.stem` says."""
+"""The rows that this package ships, in files named as in `hub_datasets.KnownSet.stem`."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?::[\w.-]+)?(?:@[\w./-]+)?")
 
@@ -33,14 +33,14 @@ class Source:
     """Rows of one layout, by split.
 
     Args:
-        name: As the user names it, without a revision.
-        layout: What the rows are.
-        files: The files of each split that the set itself has; a file that says no split is train.
-        shares: For each split on offer, the split of `files` it is in and which of our splits of those statements it
-            gets; an empty set is all of them.
-        revision: The Hub's commit, 40 hex digits; `""` elsewhere.
+        name: The user's name of the data, without a revision.
+        layout: Layout of the rows.
+        files: The files of each split that the set itself has; a file without a split in its name is train.
+        shares: For each available split, the split of `files` from which it is taken, and which shares (by statement)
+            of that split it gets; an empty set is all of them.
+        revision: The Hub's commit, 40 hex digits; `""` for other sources.
         gaps: Columns that the rows lack.
-        digests: The SHA-256 of files on this machine that were published or prepared.
+        digests: SHA-256 of local files that were published or prepared.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Source:
 
 
 def find_source(data: str | Path, *, layout: str | Layout | None = None, revision: str | None = None) -> Source:
-    """Where the rows are that a user names; arguments as of `load`.
+    """The source of the data that a user names; the arguments are those of `load`.
 
     Raises:
-        ValueError: There is nothing of this name, its layout is unknown, or the revision is missing or out of place.
+        ValueError: There is no such data, its layout is unknown, or a revision is missing or not applicable.
     """
     text = str(data)
     if text.startswith("own:"):
@@ -77,12 +77,12 @@ def find_source(data: str | Path, *, layout: str | Layout | None = None, revisio
 
 
 def shares(there: Sequence[str], of_set: Sequence[str], *, benchmark: bool) -> dict[str, tuple[str, frozenset[str]]]:
-    """Which splits are on offer, and from which rows.
+    """The available splits, and the rows from which each is taken.
 
     Args:
-        there: The splits of the files at hand.
-        of_set: The splits that the whole set has, of which some may not be at hand.
-        benchmark: Whether it is all test.
+        there: The splits of the available files.
+        of_set: The splits of the whole set, some of which may not be available.
+        benchmark: Whether all rows are test rows.
     """
     if benchmark and len(there) == 1:
         return {"test": (there[0], frozenset())}
@@ -95,12 +95,12 @@ def shares(there: Sequence[str], of_set: Sequence[str], *, benchmark: bool) -> d
 
 
 def own_sets() -> list[KnownSet]:
-    """The known sets in whose columns this package ships rows of its own."""
+    """The known sets for which this package ships its own rows, in their columns."""
     return [known for known in KNOWN if _own_files(known)]
 
 
 def is_on_hub(data: str) -> bool:
-    """Whether a name is that of a set of the Hub, and of nothing on this machine."""
+    """Whether a name is that of a data set of the Hub, and not of a file on this machine."""
     local = data.startswith("own:") or data.endswith(ENDINGS) or Path(data).expanduser().exists()
     return not local and _HUB_ID.fullmatch(data) is not None
 
@@ -199,10 +199,10 @@ def _hub(text: str, layout: str | Layout | None, revision: str | None) -> Source
 
 
 def verify(source: Source, path: Path) -> None:
-    """Make sure that a file is still what was published or prepared, where that is known.
+    """Check a file against its published or prepared digest, if there is one.
 
     Raises:
-        ValueError: It was changed.
+        ValueError: The file was modified.
     """
     expected = source.digests.get(path)
     if expected is not None and digest(path) != expected:

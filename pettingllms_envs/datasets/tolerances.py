@@ -1,8 +1,8 @@
-"""Reads from a problem's statement how far a number may be off: "absolute or relative error of at most 10^-6".
+"""Reads the numeric tolerance from a problem's statement: "absolute or relative error of at most 10^-6".
 
-A bound is read from one sentence: words that speak of an error of the answer, and a number below 1 in a place where a
-bound stands. Of numbers, the spellings of 10 to a negative power (in TeX, HTML, Unicode, or with the superscript
-lost), of floating point, and plain decimals are read. docs/grading.md lists what is read and what is not.
+A bound is read from one sentence: words about an error of the answer, and a number below 1 in the position of a bound.
+Numbers are recognized as powers of 10 (in TeX, HTML, Unicode, or with the superscript lost), in floating-point
+notation, and as decimals. docs/grading.md lists what is recognized and what is not.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pettingllms_envs.sandbox.values import ToleranceKind
 
 
 MOST = 0.1
-"""A larger number is no tolerance."""
+"""Largest number that counts as a tolerance."""
 
 PARAGRAPH = re.compile(r"\n\s*\n")
 
 _HINT = re.compile(
     r"error|toleran|precision|accura|deviat|within|differ|exact|decimal|fraction|digits|up to|\bmax\b", re.I
 )
-"""What every sentence with a bound has; it saves the others the search."""
+"""A pattern that every sentence with a bound matches; others are skipped."""
 
 _MARKUP = (
     (re.compile(r"<sup>|\\textsuperscript\{"), "^{"),
@@ -60,7 +60,7 @@ _GRADED = re.compile(
     r"|\b(?:errors?|results?|values?|precision|accuracy)\b[^.]{0,30}\b(?:must|should|shall)\b",
     re.I,
 )
-"""That a bound is one on answers. A value or a result alone may be one of the input."""
+"""A pattern for bounds on answers. A value or a result alone may belong to the input."""
 _GIVEN = re.compile(
     r"\b(?:measure(?:d|ments?)|readings?|sensors?|scales?|thermometers?|oracle)\b"
     rf"|\b{_ERROR} (?:of|in) (?:(?:the|each|every|all|any) )?(?:inputs?|given|data|coordinates?)\b"
@@ -68,7 +68,7 @@ _GIVEN = re.compile(
     r"(?:equal|the same|close)\b",
     re.I,
 )
-"""That a bound is one on what is given, or defines a word of the task."""
+"""A pattern for bounds on the input, or in a definition of a word of the task."""
 _INTRODUCED = re.compile(
     rf"(?:\b{_ERROR}(?:,| of| is)?|\b(?:margin|difference) (?:of|is)"
     r"|\b(?:exceed(?:s|ing)?|most|than|least|within|by|below|under|(?:up|equal|accurate) to)|[≤<(:=]|\\leq?(?:slant)?)"
@@ -97,16 +97,16 @@ _ALLOWING = re.compile(rf"(?=.*(?:{_NAMED}))(?=.*\b(?:your|answers?|outputs?)\b)
 
 
 def tolerance(statement: str) -> tuple[float, ToleranceKind] | None:
-    """How far a number may be off, and of what kind that bound is; None where no bound is read.
+    """The tolerance and its kind; None if there is none.
 
-    Where several sentences name a bound, the smallest counts. A bound whose kind is not named is absolute.
+    If several sentences have a bound, the smallest is used. A bound of unspecified kind is absolute.
     """
     found = [bound for sentence in _sentences(statement) if (bound := _bound(sentence)) is not None]
     return min(found, key=lambda bound: bound[0]) if found else None
 
 
 def is_vague(statement: str) -> bool:
-    """Whether a statement allows an error without a bound that can be read: equality would reject right answers."""
+    """Whether a statement allows an error without a readable bound: equality would reject correct answers."""
     if tolerance(statement) is not None:
         return False
     return any(_VAGUE.search(sentence) or _ALLOWING.match(sentence) for sentence in _sentences(statement))
@@ -146,7 +146,7 @@ def _spoken_of(sentence: str) -> re.Match[str] | None:
 
 
 def _first_bound(sentence: str, start: int) -> re.Match[str] | None:
-    """The first number that stands where a bound does, as in "of at most 1e-6"."""
+    """The first number in the position of a bound, as in "of at most 1e-6"."""
     numbers = _NUMBER.finditer(sentence, start)
     return next((each for each in numbers if _INTRODUCED.search(sentence[: each.start()])), None)
 

@@ -1,1 +1,1 @@
-"""Episodes as rows: played, written, read, replayed and compared. docs/records.md has the fields."""
+"""Plays episodes and records them as rows, reads, replays and compares them. docs/records.md describes the fields."""

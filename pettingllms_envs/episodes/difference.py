@@ -1,4 +1,4 @@
-"""The first difference between two nested values of plain data, in words."""
+"""Describes the first difference between two nested values of plain data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = 80  # characters of a text in a report
 
 
 def difference(expected: Any, got: Any, where: str = "") -> str | None:
-    """The first place in which two values of plain data differ, in words; None if they are equal."""
+    """A description of the first place in which two values of plain data differ; None if they are equal."""
     if type(expected) is type(got):
         if isinstance(expected, Mapping):
             if set(expected) != set(got):
@@ -41,7 +41,7 @@ def difference(expected: Any, got: Any, where: str = "") -> str | None:
 
 
 def short(value: Any) -> str:
-    """A value in a report: its `repr`, or the beginning of it and its length."""
+    """A value's `repr` for a report, truncated if it is long."""
     if isinstance(value, str) and len(value) > SHOWN:
         return f"{value[: SHOWN // 2]!r}... ({len(value):,} characters)"
     words = repr(value)

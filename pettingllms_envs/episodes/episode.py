@@ -29,9 +29,9 @@ class Instance:
     """A problem of a run.
 
     Args:
-        index: Its place among the run's instances, from 0.
-        seed: The environment is reset with.
-        options: The environment is reset with.
+        index: Its index among the run's instances, from 0.
+        seed: Seed of the environment's `reset`.
+        options: Options of the environment's `reset`.
     """
 
     index: int
@@ -40,18 +40,18 @@ class Instance:
 
     @property
     def key(self) -> str:
-        """What seeds of replies follow from: the problem itself, and not its place."""
+        """The key from which seeds of replies are derived: it identifies the problem, whatever its index."""
         return repr((self.seed, sorted(self.options.items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """What holds for every episode of a run.
+    """The limits of every episode of a run.
 
     Args:
-        seed: Of the run; the seed of each reply is derived from it.
+        seed: Seed of the run, from which the seed of each reply is derived.
         max_steps: An episode is truncated after this many steps, since a third-party environment may never end.
-        episode_tokens: Prompt and completion tokens of all agents after which nobody is asked again, or None.
+        episode_tokens: An episode ends after this many prompt and completion tokens of all agents; None: no limit.
     """
 
     seed: int = 0
@@ -60,7 +60,7 @@ class RunLimits:
 
 
 class Stopped(Exception):
-    """The run is to end; the episode is left as it is and leaves no row."""
+    """The run was stopped; the episode is incomplete and has no row."""
 
 
 def episode(
@@ -72,22 +72,22 @@ def episode(
     *,
     stopped: Callable[[], bool] = lambda: False,
 ) -> EpisodeRow:
-    """Play an episode to its end, and its row (docs/records.md).
+    """Play an episode to its end and return its row (docs/records.md).
 
-    An agent that fails ends the episode with `error`, and so does an environment that raises: neither is a failure to
+    If an agent fails or the environment raises, the episode ends with `error`, which does not count as a failure to
     solve the problem.
 
     Args:
-        env: Any AEC environment. Of ours `state_hash`, the scopes of the rewards and the outcome are recorded, too.
+        env: Any AEC environment. For ours, `state_hash`, the scopes of rewards and the outcome are recorded, too.
         instance: The problem.
-        sample: Which of the episodes on this instance it is, from 0.
+        sample: Number of the episode on this instance, from 0.
         agents: The player of each agent, by the agent's name.
-        rules: Of the run.
+        rules: The run's limits.
         stopped: Called before every reply.
 
     Raises:
         Stopped: `stopped()` was true.
-        Exception: What an agent raised besides `AgentFailed`: `AgentRefused`, or a fault of its own.
+        Exception: An agent raised something other than `AgentFailed`: `AgentRefused`, or a bug.
     """
     began, clock = time.time(), time.perf_counter()
     recorder = EpisodeRecorder(env, instance)
@@ -132,14 +132,14 @@ class EpisodeRecorder:
         self._answer: str | None = None
 
     def reset(self) -> None:
-        """Begin the instance."""
+        """Reset the environment to the instance."""
         self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
         self._returns = dict.fromkeys(self.env.agents, 0.0)
         self._problem = problem_of(self.env)
         self._look()
 
     def end(self, rules: RunLimits) -> str:
-        """Why the episode is over, or nothing. Those whose episode is over take their leave here."""
+        """Why the episode is over, or an empty string. Dead steps of finished agents are taken here."""
         while self.env.agents and (over := self._how_over()):
             self._over = over
             self.env.step(None)
@@ -152,11 +152,11 @@ class EpisodeRecorder:
         return ""
 
     def step(self, agent: Agent, sample: int, rules: RunLimits) -> None:
-        """Ask who is to act, and play the reply."""
+        """Ask the acting agent for a reply, and play it."""
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        step = self.described(name)
+        step = self.prompt_fields(name)
         clock = time.perf_counter()
         self.is_asking = True
         reply = agent.reply(
@@ -173,16 +173,16 @@ class EpisodeRecorder:
         self.is_asking = False
         seconds = time.perf_counter() - clock
         self._tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
-        self.play(reply.text, step | spoken(reply, seed))
+        self.play(reply.text, step | reply_fields(reply, seed))
         self.steps[-1]["timing"] = {"seconds": round(seconds, 4), "tries": reply.tries}
 
-    def described(self, agent: str) -> dict[str, Any]:
-        """What a step's record says of the moment before the reply."""
+    def prompt_fields(self, agent: str) -> dict[str, Any]:
+        """The fields of a step's record that describe the state before the reply."""
         messages = prompt_of(self.env.observe(agent), agent=agent)
         return {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env), **recorded(messages)}
 
     def play(self, reply: str, step: dict[str, Any]) -> None:
-        """Play a reply, and write down the step with what came of it."""
+        """Play a reply, and record the step with its result."""
         env = self.env
         self.asked, self.replied = env.agent_selection, reply
         env.step(reply)
@@ -198,7 +198,7 @@ class EpisodeRecorder:
         self.asked = self.replied = None
 
     def row(self, sample: int, end: str, error: ErrorFields | None) -> EpisodeRow:
-        """What was written down, without `timing`."""
+        """The row of the episode so far, without `timing`."""
         outcome = self._outcome
         success = outcome.get("success") if outcome is not None else None
         row: EpisodeRow = {
@@ -231,7 +231,7 @@ class EpisodeRecorder:
         return "truncated" if self.env.truncations[agent] else ""
 
     def _look(self) -> None:
-        """Take from the infos what they say of the outcome and the turn."""
+        """Read the outcome and the turn from the infos."""
         infos = [info for info in self.env.infos.values() if isinstance(info, Mapping)]
         outcome = next((info["outcome"] for info in infos if isinstance(info.get("outcome"), Mapping)), None)
         if outcome is not None:
@@ -240,20 +240,20 @@ class EpisodeRecorder:
         self._turn = next((int(info["turn"]) for info in infos if isinstance(info.get("turn"), int)), self._turn)
 
     def _turn_of(self, agent: str) -> int:
-        """The turn as the environment counts, or else how often the agent has been asked."""
+        """The environment's turn number or, without one, how often the agent has been asked."""
         if self._turn is not None:
             return self._turn
         return 1 + len([step for step in self.steps if step["agent"] == agent])
 
 
 def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) -> int:
-    """The seed of one reply, below 2^31: it follows from what is asked, not from when, or after how many tries."""
+    """The seed of one reply, below 2^31: it depends on the request, not on when it is sent or how often."""
     name = repr((run, instance, sample, agent, step))
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 
 
-def spoken(reply: Reply, seed: int) -> dict[str, Any]:
-    """What a step's record says of a reply."""
+def reply_fields(reply: Reply, seed: int) -> dict[str, Any]:
+    """The fields of a step's record that describe a reply."""
     num_tool_calls = getattr(reply, "num_tool_calls", 0)  # replies of plug-ins are classes of their own
     return {
         "reply": reply.text,

@@ -1,11 +1,11 @@
-"""What an evaluation leaves behind, in files that anybody can read: docs/records.md explains every field.
+"""Writes and reads the files of a run; docs/records.md explains every field.
 
-    run.json         once: what was run, by which versions, on which machine (`header`)
-    episodes.jsonl   a line an episode: each prompt, reply, reward and state (`pettingllms_envs.episodes.episode`)
+    run.json         what was run, with which versions, on which machine (`header`)
+    episodes.jsonl   one line per episode: each prompt, reply, reward and state (`pettingllms_envs.episodes.episode`)
     report.json      the numbers (`pettingllms_envs.evaluation.metrics`)
 
-A row is plain JSON data. Whatever a second run would find different (clocks, retries) is under a key `timing`, on the
-row and on its steps, and nowhere else: `digest` is of all the rest.
+A row is plain JSON data. Everything that would differ in a second run (clocks, retries) is under a key `timing`, on
+the row and on its steps, and nowhere else: `digest` covers all the rest.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from pettingllms_envs.episodes import schema
 
 
 FORMAT = 1
-"""Goes up when a field changes its meaning or goes away; a field more is no change."""
+"""Increased when a field changes its meaning or is removed, but not when one is added."""
 
 RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
 
 Row = Mapping[str, Any]
 
 MOST_NAMED = 20
-"""Runs that an error names."""
+"""Most runs that an error message lists."""
 
 ANY_INSTANCE = frozenset({"workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"})
-"""Settings that leave the problems as they are: a seed is the same problem with them as without."""
+"""Settings that do not change the problems: a seed is the same problem with any of them."""
 
 
 def digest(row: Row) -> str:
-    """SHA-256, 64 hex digits, of all that a replay must find again: the row without `timing` and `digest`."""
+    """SHA-256, 64 hex digits, of all that a replay must reproduce: the row without `timing` and `digest`."""
     plain = {key: value for key, value in row.items() if key not in ("digest", "timing")}
     plain["steps"] = [{key: value for key, value in step.items() if key != "timing"} for step in row["steps"]]
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
 def place(row: Row) -> tuple[int, int]:
-    """Index of the row's instance in its run, and number of the sample: what tells the rows of a run apart."""
+    """Index of the row's instance in its run, and number of the sample: they identify the row in its run."""
     return row["instance"]["index"], row["sample"]
 
 
 def problem(row: Row) -> str:
-    """What tells problems apart, in one run and between runs: the id of the data set's, else seed and options."""
+    """A key that identifies a problem in and between runs: its id in the data set, else seed and options."""
     instance = row["instance"]
     if instance["problem"] is not None:
         return f"{instance['env']} {instance['problem']}"
@@ -59,7 +59,7 @@ def problem(row: Row) -> str:
 
 
 def made_with(header: Mapping[str, Any], row: Row) -> tuple[str, dict[str, Any]]:
-    """What makes the environment of a row again: its name for `pettingllms_envs.make`, and its settings.
+    """The name and settings with which `pettingllms_envs.make` makes the environment of a row again.
 
     Args:
         header: The run's `run.json`.
@@ -74,7 +74,7 @@ def made_with(header: Mapping[str, Any], row: Row) -> tuple[str, dict[str, Any]]
 
 
 def write_line(row: Row) -> str:
-    """A row as its line of the file; pure ASCII, whatever a model wrote.
+    """A row as a line of the file, in ASCII.
 
     Raises:
         ValueError: A number is not finite.
@@ -83,7 +83,7 @@ def write_line(row: Row) -> str:
 
 
 def light(row: Row) -> dict[str, Any]:
-    """A row without what was shown and said, which takes most of the room; of a reply, whether it was empty."""
+    """A row without prompts and replies, which take most of the space; of a reply it keeps whether it was empty."""
     heavy = ("prompt", "messages", "reply", "reasoning", "candidates")
     steps = [
         {**{key: value for key, value in step.items() if key not in heavy}, "is_empty": is_empty(step)}
@@ -93,7 +93,7 @@ def light(row: Row) -> dict[str, Any]:
 
 
 def is_empty(step: Mapping[str, Any]) -> bool:
-    """Whether a reply had no text; of a step of a light row, too."""
+    """Whether a reply had no text; also works for a step of a light row."""
     return bool(step["is_empty"]) if "is_empty" in step else not step["reply"].strip()
 
 
@@ -126,37 +126,37 @@ def find_run(path: Path) -> Path:
 def read(file: Path, *, whole: bool = True) -> list[dict[str, Any]]:
     """The rows of a `.jsonl` file, or of the `episodes.jsonl` of a run's folder, which `find_run` finds.
 
-    A last line that a killed run left half written is left out.
+    An incomplete last line, left by a killed run, is ignored.
 
     Args:
         file: The file or folder.
-        whole: Otherwise the rows are `light`.
+        whole: Whether to return whole rows; otherwise they are `light`.
 
     Raises:
-        ValueError: A line is no row, or one of a format that this version does not know.
+        ValueError: A line is not a row, or has a format that this version does not know.
         OSError: There is no such file.
     """
     return [row if whole else light(row) for row in stream(file)]
 
 
 def stream(file: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file one after the other, as `read` has them, in the memory that one takes.
+    """Iterate over the rows of a file, with only one of them in memory.
 
     Raises:
-        ValueError, OSError: As `read`, when the line is reached.
+        ValueError, OSError: As for `read`, when the line is reached.
     """
     return (row for row, _, _ in _rows(file if file.suffix == ".jsonl" else find_run(file) / EPISODES))
 
 
 def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[dict[str, Any]]:
-    """Put the lines of a file in the order of instances and samples; of two of one episode the last one stays.
+    """Sort the lines of a file by instance and sample, and keep only the last one of each episode.
 
     Args:
         file: The file, which may be larger than the memory.
-        keep: Rows that are to stay.
+        keep: Returns whether to keep a row.
 
     Returns:
-        The rows that stayed, light, in order.
+        The remaining rows, light, in order.
     """
     found = {place(row): (light(row), offset, size) for row, offset, size in _rows(file) if keep(row)}
     order = [found[key] for key in sorted(found)]
@@ -175,8 +175,8 @@ def read_header(file: Path) -> dict[str, Any]:
     """The `run.json` of a run, given its folder, its `episodes.jsonl`, or the folder above it; see `find_run`.
 
     Raises:
-        ValueError: There are several, it is none, or of a format that this version does not know.
-        OSError: There is none.
+        ValueError: There are several runs, or the file is invalid or of a format that this version does not know.
+        OSError: There is no such file.
     """
     file = find_run(file) / RUN
     try:
@@ -191,7 +191,7 @@ def read_header(file: Path) -> dict[str, Any]:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a file so that a kill leaves the old one or the new one, never half of it."""
+    """Write a file atomically: a kill leaves the old file or the new one, never half of it."""
     other = file.with_name(file.name + ".new")
     with open(other, "w", encoding="utf-8") as stream:
         stream.write(text)
@@ -201,12 +201,12 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def write_rows(file: Path, rows: Iterable[Row]) -> None:
-    """Write rows in the order of instances and samples, whole or not at all."""
+    """Write rows, sorted by instance and sample, atomically."""
     write_whole(file, "".join(map(write_line, sorted(rows, key=place))))
 
 
 def write_json(file: Path, value: Mapping[str, Any]) -> None:
-    """Write a header or a report, whole or not at all."""
+    """Write a header or a report atomically."""
     write_whole(file, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
@@ -218,14 +218,14 @@ def header(
     *,
     data: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What `run.json` says.
+    """The content of `run.json`.
 
     Args:
-        kind: What made the rows, `"bench"` or another word.
-        config: All that decides what the rows say, in plain JSON data.
-        versions: Of further libraries, those of the agents.
-        sandbox: What holds the programs of an environment that runs any, as `sandbox.describe()` says.
-        data: What has to be said of the problems, as `evaluation.data_label` has it; None where there is no data set.
+        kind: What made the rows: `"bench"` or another word.
+        config: Everything that determines the rows, as plain JSON data.
+        versions: Versions of further libraries, those of the agents.
+        sandbox: How programs are isolated, as in `sandbox.describe()`, if the environment runs any.
+        data: The label of the data, see `evaluation.data_label`; None without a data set.
     """
     return {
         "format": FORMAT,
@@ -243,7 +243,7 @@ def header(
 
 
 def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """Each row, where its line begins, and how many bytes that has."""
+    """Each row with the offset of its line and the line's length in bytes."""
     offset = 0
     with open(file, "rb") as stream:
         for number, line in enumerate(stream, 1):
@@ -290,7 +290,7 @@ def _version(name: str) -> str:
 
 @cache
 def source_digest() -> str:
-    """SHA-256 of this package's own Python files, 16 hex digits: tells two states of the code apart."""
+    """SHA-256 of this package's own Python files, 16 hex digits, which identifies the state of the code."""
     whole = hashlib.sha256()
     for folder, file in sorted(_sources()):
         whole.update(f"{folder}\0".encode() + file)

@@ -10,14 +10,14 @@ from pettingllms_envs.observations import Message
 
 
 def recorded(messages: Sequence[Message]) -> dict[str, Any]:
-    """A prompt as a step's record has it: `prompt`, and `messages` where they are not a system prompt and a text."""
+    """A prompt's fields in a step's record: `prompt`, and `messages` if they are not a system prompt and a text."""
     by_role = {message["role"]: message["content"] for message in messages}
     step: dict[str, Any] = {"prompt": {"system": by_role.get("system", ""), "text": by_role["user"]}}
     return step if messages_of(step) == list(messages) else {**step, "messages": [dict(each) for each in messages]}
 
 
 def messages_of(step: Mapping[str, Any]) -> list[Message]:
-    """The chat messages that a recorded step's agent was asked with; an empty system prompt is none."""
+    """The chat messages of a recorded step's prompt; an empty system prompt is left out."""
     if step.get("messages") is not None:
         return list(step["messages"])
     prompt = step["prompt"]
@@ -26,13 +26,13 @@ def messages_of(step: Mapping[str, Any]) -> list[Message]:
 
 
 def state_hash(env: Any) -> str | None:
-    """The environment's own hash of its state, where it has one."""
+    """The environment's own hash of its state, or None."""
     found = getattr(env.unwrapped, "state_hash", None)
     return None if found is None else str(found())
 
 
 def parts_of(env: Any) -> dict[str, dict[str, float]] | None:
-    """The named parts of the last step's reward by scope, where the environment's snapshots have them."""
+    """The named parts of the last step's reward by scope, if the environment's snapshots have them."""
     snapshot = getattr(env.unwrapped, "snapshot", None)
     parts = None if snapshot is None else getattr(snapshot(), "parts", None)
     if parts is None:
@@ -41,7 +41,7 @@ def parts_of(env: Any) -> dict[str, dict[str, float]] | None:
 
 
 def problem_of(env: Any) -> str | None:
-    """The id of the data set's problem that is played, where the task's state says: `state.problem.id`."""
+    """The id of the data set's problem, if the task's state has one: `state.problem.id`."""
     found = getattr(getattr(_task_state(env), "problem", None), "id", None)
     return None if found is None else str(found)
 
@@ -58,7 +58,7 @@ def _task_state(env: Any) -> Any:
 
 
 def plain(value: Any) -> bool | int | float | str | None:
-    """A figure of an outcome as plain data; NaN and what is no figure become None, or words."""
+    """A value of an outcome as plain data: NaN becomes None, other objects become text."""
     if value is None or isinstance(value, bool | str):
         return value
     if hasattr(value, "item"):

@@ -1,4 +1,4 @@
-"""The agent `recorded`: replies of a recorded run, each to the prompt that it was given to."""
+"""The agent `recorded`: repeats the replies of a recorded run to the same prompts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pettingllms_envs.episodes.observing import messages_of
 
 
 class Recorded:
-    """Replies of a recorded run, each to the very prompt it was given to.
+    """Repeats the replies of a recorded run, each to the same prompt.
 
     Args:
-        rows: Of the run, as `pettingllms_envs.evaluation.record` has them.
+        rows: The run's rows, as `pettingllms_envs.episodes.files.read` returns them.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -23,7 +23,7 @@ class Recorded:
         """See `Agent`.
 
         Raises:
-            AgentFailed: The record has no such step, or another prompt there.
+            AgentFailed: The record has no such step, or the step has another prompt.
         """
         where = f"instance {request.instance}, sample {request.sample}, step {request.step}"
         steps = self._steps.get((request.instance, request.sample), ())

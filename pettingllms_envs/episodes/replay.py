@@ -1,4 +1,4 @@
-"""Play recorded episodes again without a model: do they come out the same, or what would another grader say?"""
+"""Replays recorded episodes without a model, to check that they repeat or to score them with another grader."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ UNTIL_THE_END = RunLimits(max_steps=2**62)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a replayed episode is not as it was recorded.
+    """The first difference between a replayed episode and its record.
 
     Args:
         instance: Index of the instance.
-        sample: Of the episode.
-        step: Number of the step from 0, or None: what comes after the last.
-        agent: Who acted there.
-        what: In words.
+        sample: Number of the sample.
+        step: Number of the step from 0; None: after the last step.
+        agent: The agent that acted there.
+        what: Description of the difference.
     """
 
     instance: int
@@ -40,12 +40,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """An episode that was played again.
+    """A replayed episode.
 
     Args:
-        row: As it came out now, with what only a model knows taken from the record.
-        first: The first difference to the record, or None.
-        off_prompt: Steps at which the agent would now be shown something else.
+        row: The new row; what only a model can know is taken from the record.
+        first: The first difference from the record, or None.
+        off_prompt: Number of steps at which the agent's prompt is now another one.
     """
 
     row: dict[str, Any]
@@ -56,11 +56,11 @@ class ReplayResult:
 def replay(env: Any, row: Row) -> ReplayResult:
     """Play an episode's replies again.
 
-    Where the environment now ends sooner, or asks somebody else, the replies that follow are left out, and the row
-    ends where it got to.
+    If the environment now ends sooner, or another agent acts, the remaining replies are dropped, and the row ends
+    there.
 
     Args:
-        env: The environment of the row, made as its `run.json` says, or in another version.
+        env: The environment of the row, made as in its `run.json`, or another version of it.
         row: The record.
     """
     instance = Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
@@ -84,7 +84,7 @@ def replay(env: Any, row: Row) -> ReplayResult:
                 now = f"the episode is over ({over})" if over else f"{env.agent_selection} is to act"
                 differ(number, agent, f"expected the reply of {agent}, but {now}")
                 break
-            again = recorder.described(agent) | {"reply": was["reply"]}
+            again = recorder.prompt_fields(agent) | {"reply": was["reply"]}
             if is_training and "messages" in was:  # of an agent that remembers, of whose earlier turns env is unaware
                 again.setdefault("messages", was["messages"])
             off_prompt += any(again.get(name) != was.get(name) for name in ("prompt", "messages"))
@@ -108,7 +108,7 @@ def replay(env: Any, row: Row) -> ReplayResult:
 
 
 def same_bytes(row: Row, again: Row) -> bool:
-    """Whether a replayed row is the recorded line, byte for byte."""
+    """Whether a replayed row equals the recorded line byte for byte."""
     return write_line(row) == write_line(again)
 
 
@@ -122,7 +122,7 @@ def changed(before: Sequence[Row], after: Iterable[Row]) -> Mapping[str, int]:
 
 
 def _as_far(now: Any, was: Any) -> Any:
-    """What is there now, as far as the record says anything of it."""
+    """The new value, restricted to the fields that the record has."""
     if was is None:
         return None
     if isinstance(now, Mapping) and isinstance(was, Mapping):
@@ -131,7 +131,7 @@ def _as_far(now: Any, was: Any) -> Any:
 
 
 def _finished(recorder: EpisodeRecorder, row: Row, over: str) -> dict[str, Any]:
-    """The replayed row, with the keys of the record in their order."""
+    """The replayed row, with keys in the order of the record."""
     end = over or (row["end"] if row["end"] in ("cut", "budget", "error") else "cut")
     made = recorder.row(row["sample"], end, row["error"] if end == "error" else None)
     again = {key: made.get(key, value) for key, value in row.items()}

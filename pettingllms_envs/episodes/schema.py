@@ -1,6 +1,6 @@
-"""The rows of `episodes.jsonl` and the header `run.json` as types, and whether what a file says has these fields.
+"""Types of the rows of `episodes.jsonl` and of the header `run.json`, and validation of files against them.
 
-docs/records.md explains every field. A `NotRequired` one may be missing; fields that are not here are ignored.
+docs/records.md explains every field. A `NotRequired` field may be missing; unknown fields are ignored.
 """
 
 import types
@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict, get_args, get_origin, get_type_h
 
 
 class Header(TypedDict):
-    """What `run.json` says of a run."""
+    """The content of `run.json`."""
 
     format: NotRequired[int]
     kind: str
@@ -22,7 +22,7 @@ class Header(TypedDict):
 
 
 class InstanceFields(TypedDict):
-    """Which problem an episode was played on."""
+    """The problem of an episode."""
 
     index: int
     env: str
@@ -42,28 +42,28 @@ class ErrorFields(TypedDict):
 
 
 class PromptFields(TypedDict):
-    """A prompt of a system prompt and a text."""
+    """A prompt that consists of a system prompt and a text."""
 
     system: NotRequired[str]
     text: str
 
 
 class MessageFields(TypedDict):
-    """A chat message of a prompt that is not of a system prompt and a text."""
+    """A chat message of any other prompt."""
 
     role: str
     content: str
 
 
 class TokenFields(TypedDict):
-    """Numbers of tokens, None where nobody counted."""
+    """Numbers of tokens; None if unknown."""
 
     prompt: float | None
     completion: float | None
 
 
 class Timing(TypedDict, total=False):
-    """What a second run would find different."""
+    """The fields that would differ in a second run."""
 
     began: float
     seconds: float
@@ -71,7 +71,7 @@ class Timing(TypedDict, total=False):
 
 
 class Step(TypedDict):
-    """A decision: what an agent was shown, what it replied, and what came of it."""
+    """A decision: an agent's prompt, its reply, and the result."""
 
     agent: str
     turn: int
@@ -91,7 +91,7 @@ class Step(TypedDict):
 
 
 class EpisodeRow(TypedDict):
-    """An episode, a line of `episodes.jsonl`."""
+    """An episode: one line of `episodes.jsonl`."""
 
     format: NotRequired[int]
     instance: InstanceFields
@@ -125,18 +125,18 @@ NUMBER: Types = (int, float)
 
 
 def of_run(value: Any) -> str | None:
-    """What keeps a value from being the `run.json` of a run, in words; None if nothing does."""
+    """A description of why a value is not a valid `run.json`; None if it is."""
     return next(_wrong("", value, required(Header)), None)
 
 
 def of_row(value: Any) -> str | None:
-    """What keeps a value from being a row of a run, in words; None if nothing does."""
+    """A description of why a value is not a valid row; None if it is."""
     return next(_of_row(value), None)
 
 
 @cache
 def required(fields: type) -> Mapping[str, Types]:
-    """The fields that must be there, in the order of their definition, with the types that JSON has for them."""
+    """The required fields, in the order of their definition, with their JSON types."""
     hints = get_type_hints(fields)
     needed: frozenset[str] = fields.__required_keys__  # type: ignore[attr-defined]  # of a TypedDict
     return {name: tuple(_json_types(hint)) for name, hint in hints.items() if name in needed}
@@ -155,7 +155,7 @@ def _json_types(hint: Any) -> Iterator[type]:
 
 
 def _of_row(row: Any) -> Iterator[str]:
-    """What is wrong, the first first. To be asked for no more than that: what comes after takes it for granted."""
+    """The errors of a row, in order. Only the first one is reliable: later checks assume that there was none."""
     yield from _wrong("", row, required(EpisodeRow))
     yield from _wrong("instance", row["instance"], required(InstanceFields))
     yield from _numbers("returns", row["returns"])

@@ -1,14 +1,14 @@
-"""Evaluation that a skeptic would accept: any agents on any environment, every episode on record, honest numbers.
+"""Evaluates any agents on any environment, records every episode, and reports success rates with intervals.
 
     from pettingllms_envs import evaluation
 
     rows = evaluation.read(Path("outputs/my_run"))            # docs/records.md has the fields
     evaluation.wilson(83, 200), evaluation.pass_at(4, 16, 3)
 
-The commands `pettingllms bench`, `compare`, `crossplay` and `replay` are its usual door. From the inside out:
-`statistics.py` and `metrics.py` (pure: rows to numbers), `agent_pools.py` (which agents reply), `runner.py` (many
-episodes at once), `bench.py` (all of it together), `compare.py`, `crossplay.py`, and `tables.py` (what a terminal
-shows). The agents themselves are in `pettingllms_envs.agents`; one episode, its row and its files in
+It is mostly used through the commands `pettingllms bench`, `compare`, `crossplay` and `replay`. From the inside out:
+`statistics.py` and `metrics.py` (pure: from rows to numbers), `agent_pools.py` (creates the agents), `runner.py`
+(plays many episodes concurrently), `bench.py` (a whole benchmark), `compare.py`, `crossplay.py`, and `tables.py`
+(terminal output). The agents themselves are in `pettingllms_envs.agents`; episodes, their rows and files are in
 `pettingllms_envs.episodes`, whose `files` is `evaluation.record` here.
 """
 

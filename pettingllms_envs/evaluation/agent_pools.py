@@ -1,6 +1,6 @@
-"""From agents in words (`pettingllms_envs.agents.spec`) to agents: the kinds that there are, and what opens each.
+"""Creates agents from their specifications (`pettingllms_envs.agents.spec`), by kind.
 
-A package brings kinds of its own by entry points of the group `pettingllms.agents`, each an `AgentFactory`.
+A package adds kinds by entry points of the group `pettingllms.agents`, each an `AgentFactory`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ WITHOUT_MODEL = ("oracle", "random", "null", "scripted", "recorded")
 
 
 def open_all(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPools:
-    """The agents of the specs, each kind opened once.
+    """Create the agents of the specs; the factory of each kind is called once.
 
     Raises:
-        ValueError: A kind is not known, or refuses an option.
+        ValueError: A kind is unknown, or does not accept an option.
     """
     by_kind: dict[str, dict[str, AgentSpec]] = {}
     for agent, spec in specs.items():
@@ -42,7 +42,7 @@ def open_all(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPools:
 
 
 class AgentPools:
-    """Agents of several kinds together; see `AgentPool`."""
+    """The agents of several kinds; see `AgentPool`."""
 
     def __init__(self, opened: Sequence[AgentPool]) -> None:
         self._opened = opened
@@ -56,7 +56,7 @@ class AgentPools:
 
 
 def kinds() -> tuple[str, ...]:
-    """All kinds of agents that there are."""
+    """All available kinds of agents."""
     return (*_OWN, *_plug_ins())
 
 

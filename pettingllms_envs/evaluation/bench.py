@@ -30,7 +30,7 @@ MOST_PROBLEMS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class InstanceSet:
-    """The problems of a run, and where they are from: `"published"`, `"data set"` or `"seeds"`."""
+    """The problems of a run and their source: `"published"`, `"data set"` or `"seeds"`."""
 
     source: str
     instances: tuple[Instance, ...]
@@ -38,7 +38,7 @@ class InstanceSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """All that decides what the rows of a run say.
+    """Everything that determines the rows of a run.
 
     Args:
         env: Name of the environment with its version.
@@ -46,7 +46,7 @@ class Bench:
         agents: The spec of each agent, by the agent's name.
         chosen: The problems.
         samples: Episodes on each problem.
-        rules: What holds for every episode.
+        rules: Limits of every episode.
     """
 
     env: str
@@ -62,10 +62,10 @@ class Bench:
 
     @property
     def config(self) -> dict[str, Any]:
-        """As `run.json` has it.
+        """The configuration as it is written to `run.json`.
 
         Raises:
-            ValueError: A setting or an option of the problems is nothing that JSON holds.
+            ValueError: JSON cannot represent a setting or an option of the problems.
         """
         env = self.make()
         for options in {repr(each.options): each.options for each in self.chosen.instances}.values():
@@ -90,13 +90,13 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """A run that was played: what `run.json` and `report.json` say, and what there is of it.
+    """The result of playing a benchmark.
 
     Args:
-        header: As `run.json` has it.
-        report: As `report.json` has it.
-        ended: The rows, and what is missing.
-        is_kept: Whether the folder is there: not if the run began with this call and no model answered.
+        header: The content of `run.json`.
+        report: The content of `report.json`.
+        ended: The rows, and which are missing.
+        is_kept: Whether the folder was kept; it is removed if the run is new and no model answered.
     """
 
     header: Mapping[str, Any]
@@ -108,24 +108,24 @@ class BenchResult:
 def play(
     bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], None] = lambda row: None
 ) -> BenchResult:
-    """Play a benchmark into a folder, or what is missing of it there, and write the report.
+    """Play the episodes of a benchmark that its folder lacks, and write the report.
 
-    A new run in which no model answered leaves no folder.
+    If the run is new and no model answered, the folder is removed.
 
     Raises:
-        ValueError: An agent cannot be had, before anything was played; or the folder is another run's.
+        ValueError: An agent cannot be created, before anything is played; or the folder has another run.
         OSError: The folder cannot be written.
     """
-    crew = open_all(bench.agents, concurrency)
+    pools = open_all(bench.agents, concurrency)
     try:
         label = data_label.of_env(bench.make(), len(bench.chosen.instances))
-        head = header("bench", bench.config, crew.versions, layers(), data=label)
+        head = header("bench", bench.config, pools.versions, layers(), data=label)
         folder = Folder(path, head)
         try:
             plan = Plan(
                 make_env=bench.make, instances=bench.chosen.instances, samples=bench.samples, rules=bench.rules
             )
-            ended = run(plan, crew.agents, folder, concurrency=concurrency, on_row=on_row)
+            ended = run(plan, pools.agents, folder, concurrency=concurrency, on_row=on_row)
             report = metrics.report(head, ended.rows, num_planned=plan.num_episodes)
             is_kept = not folder.is_new or _was_answered(bench, ended)
             if is_kept:
@@ -135,14 +135,14 @@ def play(
         finally:
             folder.close()
     finally:
-        crew.close()
+        pools.close()
     if ended.refused and not ended.rows:
         raise ValueError(ended.why)
     return BenchResult(head, report, ended, is_kept)
 
 
 def _was_answered(bench: Bench, ended: RunResult) -> bool:
-    """Whether a run has anything to keep: an episode in which a model answered, or one that failed otherwise."""
+    """Whether a run is worth keeping: a model answered in some episode, or some failed for another reason."""
     return any(
         row["error"] is None
         or row["error"]["kind"] != "unreachable"
@@ -160,17 +160,17 @@ def choose(
     options: Mapping[str, Any] | None = None,
     limit: int | None = None,
 ) -> InstanceSet:
-    """The problems to play.
+    """Choose the problems to play.
 
-    The published test set of a game, if nothing is asked for that it does not have; else all problems of the split of
-    a data set (`metadata["num_instances"]`, or counted), of which a limit takes a sample, always the same; else the
-    seeds from 0.
+    These are the published test set of a game, if it covers the settings and options; else all problems of the split
+    of a data set (`metadata["num_instances"]`, or counted), or a fixed sample of `limit` of them; else the seeds from
+    0.
 
     Args:
         env: The environment.
-        name: With its version.
-        settings: It was made with.
-        split: `"test"`, where there are splits, if None.
+        name: Its name with the version.
+        settings: Settings it was made with.
+        split: The split; None is `"test"`, if there are splits.
         options: Further reset options.
         limit: Most problems; None is all that are known, else `DEFAULT_LIMIT`.
 
@@ -208,15 +208,15 @@ def has_published(name: str) -> bool:
 
 
 def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
-    """The benchmark that a recorded run was of.
+    """The benchmark of a recorded run.
 
     Args:
         head: Its `run.json`.
-        rows: Its rows, of which the problems are taken.
-        name: What it is called.
+        rows: Its rows, which give the problems.
+        name: Name of the run in error messages.
 
     Raises:
-        ValueError: It was no benchmark, or has not been played to its end.
+        ValueError: The run is not a benchmark, or is incomplete.
     """
     config = head["config"]
     if head["kind"] != "bench":
@@ -240,7 +240,7 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
 
 
 def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:
-    """A benchmark whose agents of a kind have these options."""
+    """A copy of a benchmark in which all agents of a kind have these options."""
     agents = {
         agent: replace(spec, options={**spec.options, **options}) if spec.kind == kind else spec
         for agent, spec in bench.agents.items()
@@ -262,10 +262,10 @@ def words_of(env: Any) -> str | None:
 
 
 def layers() -> Mapping[str, Any] | None:
-    """What holds programs on this machine, if the environment has loaded the sandbox; else None.
+    """How programs are isolated on this machine, if the environment has loaded the sandbox; else None.
 
     Raises:
-        ValueError: Nothing holds them.
+        ValueError: No isolation works.
     """
     if "pettingllms_envs.sandbox.sandbox" not in sys.modules:
         return None
@@ -278,7 +278,7 @@ def layers() -> Mapping[str, Any] | None:
 
 
 def _num_problems(env: Any, options: Mapping[str, Any]) -> int | None:
-    """How many problems a data set's environment has: the seed at which the first one comes again; None for others."""
+    """Number of problems of a data set's environment: the seed at which the first one repeats; None for others."""
 
     def problem(seed: int) -> str | None:
         env.reset(seed=seed, options=dict(options) or None)

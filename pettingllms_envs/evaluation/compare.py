@@ -1,9 +1,9 @@
-"""Which of several runs does better on the same problems, and whether that can be told at all. Pure.
+"""Compares several runs on the same problems, with tests and intervals. Pure.
 
-Each pair of runs is compared problem by problem, on those that every run has a result for. With one sample a problem
-the test is McNemar's, exact, and the interval Newcombe's for paired shares; with several, the exact test that flips
-the signs of the problems' differences, and a bootstrap over problems. The p are Holm's, the intervals Bonferroni's for
-the number of pairs. "Better" is said only where both agree.
+Each pair of runs is compared problem by problem, on those for which every run has a result. With one sample per
+problem the test is McNemar's exact test and the interval Newcombe's for paired shares; with several samples, the exact
+sign-flip test on the problems' differences, and a bootstrap over problems. P-values are corrected by Holm's method and
+intervals by Bonferroni's for the number of pairs. A run is called better only if test and interval agree.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Run:
     """A run to compare.
 
     Args:
-        name: What it is called in the tables.
+        name: Its name in tables.
         header: Its `run.json`.
         rows: Its rows.
     """
@@ -54,14 +54,14 @@ class Pair:
 
     Args:
         first, second: Their names.
-        difference: Mean over problems of the second's success less the first's, in [-1, 1].
-        low, high: Its interval; all pairs' hold together with 95% confidence.
-        only_first, only_second: Problems on which that one does better.
-        p: Two-sided, exact.
-        adjusted: The same for the number of pairs (Holm).
+        difference: Mean over problems of the second's success minus the first's, in [-1, 1].
+        low, high: Its interval; those of all pairs hold simultaneously with 95% confidence.
+        only_first, only_second: Number of problems on which that run does better.
+        p: Two-sided exact p-value.
+        adjusted: The p-value corrected for the number of pairs (Holm).
         test: `"McNemar"` or `"sign flips"`.
-        needed: Problems, played as these were, that would show a difference of this size four times in five
-            (`statistics.num_to_show`); None where there is none.
+        needed: Number of problems of this kind that would show a difference of this size with a power of 80%
+            (`statistics.num_to_show`); None if there is no difference.
     """
 
     first: str
@@ -78,7 +78,7 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """In words; "cannot tell" unless test and interval agree."""
+        """The conclusion as text; "cannot tell" unless test and interval agree."""
         if self.adjusted < ALPHA and self.low > 0:
             return f"{self.second} is better"
         if self.adjusted < ALPHA and self.high < 0:
@@ -91,11 +91,12 @@ class Comparison:
     """Runs on the same problems.
 
     Args:
-        num_problems: Those that every run has a result for.
-        left_out: How many more each run has, by name.
-        num_uneven: Problems of which two runs have different numbers of samples. Under equal chances such a difference
-            is 0 in the mean but not as likely above as below, so the tests are as exact as these are few.
-        success: Mean, low and high of each run on them.
+        num_problems: Number of problems for which every run has a result.
+        left_out: Number of further problems of each run, by name.
+        num_uneven: Problems of which two runs have different numbers of samples. With equal success rates the mean
+            of such a difference is 0, but its distribution is not symmetric, so the tests are exact only if these are
+            few.
+        success: Mean, low and high of each run on the common problems.
         pairs: Every two runs, in the order given.
         budgets: Success of each run within a number of tokens per episode, by that number; empty if a run's tokens
             were not counted.
@@ -115,14 +116,14 @@ class Comparison:
 
 
 def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
-    """Every two of the runs, on the problems that all have a result for.
+    """Compare all pairs of runs on the problems for which all have a result.
 
     Args:
-        runs: At least two.
-        against_first: Compare the others with the first run alone: fewer questions, so less is needed to tell.
+        runs: At least two runs.
+        against_first: Compare only with the first run: fewer comparisons need less correction.
 
     Raises:
-        ValueError: There are fewer than two, two have one name, or they are not of the same problems.
+        ValueError: There are fewer than two runs, two have the same name, or their problems differ.
     """
     _check(runs)
     scores = {run.name: _scores(run.rows) for run in runs}
@@ -189,7 +190,7 @@ def _problem_settings(run: Run) -> dict[str, Any]:
 
 
 def _workflow_settings(env: str | None, settings: Mapping[str, Any]) -> set[str]:
-    """Names of the settings that are the workflow's, which leave the problems as they are; none if it is not known."""
+    """Names of the workflow's settings, which do not change the problems; none if the environment is unknown."""
     if not settings.keys() - ANY_INSTANCE:
         return set()
     try:
@@ -201,7 +202,7 @@ def _workflow_settings(env: str | None, settings: Mapping[str, Any]) -> set[str]
 
 
 def _scores(rows: Sequence[Row]) -> dict[str, Fraction]:
-    """The share of successes of each problem that has a result."""
+    """The success rate of each problem that has a result."""
     counts: dict[str, list[bool]] = {}
     for row in rows:
         if row["success"] is not None:
@@ -210,7 +211,7 @@ def _scores(rows: Sequence[Row]) -> dict[str, Fraction]:
 
 
 def _pair(first: str, second: str, shares: Mapping[str, Sequence[Fraction]], confidence: float) -> dict[str, Any]:
-    """All of a `Pair` but its adjusted p."""
+    """The fields of a `Pair`, except the adjusted p-value."""
     one, other = shares[first], shares[second]
     differences = [b - a for a, b in zip(one, other, strict=True)]
     num = len(differences)
@@ -243,7 +244,7 @@ def _pair(first: str, second: str, shares: Mapping[str, Sequence[Fraction]], con
 def _budgets(runs: Sequence[Run], common: set[str]) -> dict[int, dict[str, float]]:
     """Success within N tokens per episode, for four values of N: the quartiles of what all episodes took.
 
-    An episode that took more is counted as a failure, whatever it came to: the run would not have got there.
+    An episode that took more tokens counts as a failure, whatever its outcome.
     """
     told = {
         run.name: [(problem(row), tokens(row), bool(row["success"])) for row in run.rows if row["success"] is not None]

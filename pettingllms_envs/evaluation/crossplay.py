@@ -1,4 +1,4 @@
-"""Questions about teams, as benchmarks on the same problems: who goes with whom, who is needed, is a team needed.
+"""Benchmarks that compare teams on the same problems: mixed teams, replaced roles, and a single agent.
 
 | question                                                | cells                                                  |
 |---------------------------------------------------------|--------------------------------------------------------|
@@ -21,7 +21,7 @@ SOLO = "single"
 
 
 def check_alike(benches: Mapping[str, Bench]) -> None:
-    """Raise ValueError unless the runs are of the same environment, settings, problems and rules."""
+    """Raise ValueError unless the runs have the same environment, settings, problems and limits."""
     (first, one), *others = benches.items()
     for name, other in others:
         for what in ("env", "settings", "chosen", "samples", "rules"):
@@ -33,17 +33,17 @@ def check_alike(benches: Mapping[str, Bench]) -> None:
 
 
 def matrix(benches: Mapping[str, Bench], role: str) -> dict[tuple[str, str], Bench]:
-    """By (whose agent plays the role, whose agents play all others), every two of the runs.
+    """The benchmarks of all mixed teams, by (run of the role's agent, run of all other agents).
 
     Raises:
-        ValueError: The runs are not alike, or there is no such role, or no other.
+        ValueError: The runs are not comparable, or there is no such role, or no other role.
     """
     check_alike(benches)
-    seats = _seats(next(iter(benches.values())), role)
+    of_role = _agents_of_role(next(iter(benches.values())), role)
     return {
         (row, column): replace(
             other,
-            agents={agent: (one if agent in seats else other).agents[agent] for agent in other.agents},
+            agents={agent: (one if agent in of_role else other).agents[agent] for agent in other.agents},
         )
         for row, one in benches.items()
         for column, other in benches.items()
@@ -51,16 +51,16 @@ def matrix(benches: Mapping[str, Bench], role: str) -> dict[tuple[str, str], Ben
 
 
 def ablation(bench: Bench, partners: Mapping[str, AgentSpec]) -> dict[tuple[str, str], Bench]:
-    """By (role, partner): the team with that role played by the partner.
+    """The benchmarks of the team with one role replaced, by (role, replacement).
 
-    A partner of the same kind as whom it replaces takes over the options that it does not name, such as the server.
+    A replacement of the same kind as the original agent inherits the options that it does not set, such as the server.
     """
     roles = roles_of(bench.make())
     found: dict[tuple[str, str], Bench] = {}
     for role in dict.fromkeys(roles.values()):
         for name, partner in partners.items():
             agents = dict(bench.agents)
-            for agent in _seats(bench, role):
+            for agent in _agents_of_role(bench, role):
                 there = agents[agent]
                 agents[agent] = partner.with_defaults(there.options) if partner.kind == there.kind else partner
             found[role, name] = replace(bench, agents=agents)
@@ -71,12 +71,13 @@ def solo(bench: Bench, role: str | None = None, *, episode_tokens: int | None = 
     """One agent alone, on the same problems, with as many calls as the team had, and a given number of tokens.
 
     Args:
-        bench: The team's.
-        role: Whose agent plays; by default that of the role that plays in the workflow `single`, too, or the last.
-        episode_tokens: The team's mean; None where nobody counted.
+        bench: The team's benchmark.
+        role: The role whose agent plays; by default the role of the workflow `single` or, if the team lacks it, the
+            last one.
+        episode_tokens: The team's mean number of tokens; None if unknown.
 
     Raises:
-        ValueError: The team is one agent already, or the environment has no workflow `single`.
+        ValueError: The team has only one agent, or the environment has no workflow `single`.
     """
     team = bench.make()
     roles = roles_of(team)
@@ -90,29 +91,29 @@ def solo(bench: Bench, role: str | None = None, *, episode_tokens: int | None = 
     alone = replace(
         bench, settings={**settings, "workflow": SOLO, "num_turns": workflow.num_turns * len(roles)}, agents={}
     )
-    seats = roles_of(alone.make())
+    agents = roles_of(alone.make())
     if role is None:
-        role = next((each for each in seats.values() if each in roles.values()), list(roles.values())[-1])
-    player = bench.agents[_seats(bench, role)[0]]
+        role = next((each for each in agents.values() if each in roles.values()), list(roles.values())[-1])
+    player = bench.agents[_agents_of_role(bench, role)[0]]
     rules = bench.rules if episode_tokens is None else replace(bench.rules, episode_tokens=episode_tokens)
-    return replace(alone, agents=dict.fromkeys(seats, player), rules=rules)
+    return replace(alone, agents=dict.fromkeys(agents, player), rules=rules)
 
 
 def last_role(bench: Bench) -> str:
-    """The role that acts last in a turn, which in our teams is the one that decides."""
+    """The role that acts last in a turn, which in this package's teams is the one that makes the move."""
     return list(roles_of(bench.make()).values())[-1]
 
 
-def _seats(bench: Bench, role: str) -> Sequence[str]:
+def _agents_of_role(bench: Bench, role: str) -> Sequence[str]:
     """The agents of a role.
 
     Raises:
         ValueError: There is no such role, or no other.
     """
     roles = roles_of(bench.make())
-    seats = [agent for agent, each in roles.items() if each == role]
-    if not seats or len(seats) == len(roles):
+    agents = [agent for agent, each in roles.items() if each == role]
+    if not agents or len(agents) == len(roles):
         raise ValueError(
             f"the role is {role!r}; expected one of several: {', '.join(dict.fromkeys(roles.values()))}. Choose one."
         )
-    return seats
+    return agents

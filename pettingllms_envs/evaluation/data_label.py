@@ -1,8 +1,7 @@
-"""What a report says of the problems behind its numbers: which data, and that rows of our own are no benchmark.
+"""Labels of a run's data, so that results on this package's own rows are not taken for benchmark results.
 
 A label is `{"name": "own:aime", "note": "8 problems written for this package, not AIME"}`, under the key `data` of
-`run.json` and `report.json`; the note is empty where the data are what their name says. There is none (null) where no
-data set is played.
+`run.json` and `report.json`; the note is empty if the data are what their name says. It is null without a data set.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ def of_env(env: Any, num: int | None = None) -> dict[str, str] | None:
     """The label of an environment's problems.
 
     Args:
-        env: The environment; only one whose `metadata` has `data` has a label.
-        num: How many of its problems are played, if that is known.
+        env: The environment; it has a label if its `metadata` has `data`.
+        num: How many of its problems are played, if known.
     """
     data = env.metadata.get("data")
     if data is None:
@@ -30,7 +29,7 @@ def of_env(env: Any, num: int | None = None) -> dict[str, str] | None:
 
 
 def labelled(header: Mapping[str, Any]) -> dict[str, Any]:
-    """A `run.json` with its label, which is found by making the environment where an earlier version wrote none."""
+    """A `run.json` with its label; if an earlier version wrote none, the environment is made to get it."""
     if "data" in header:
         return dict(header)
     config = header["config"]
@@ -42,12 +41,12 @@ def labelled(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def note_of(header: Mapping[str, Any]) -> str:
-    """What has to be said of a run's problems: `"8 problems written for this package, not AIME"`, or nothing."""
+    """The note about a run's problems, `"8 problems written for this package, not AIME"`, or an empty string."""
     return str((header.get("data") or {}).get("note", ""))
 
 
 def first_line(env: Any, num: int) -> str:
-    """What is said of the data before anything is played, with what to give for the benchmark itself; or nothing."""
+    """A line about the data to show before a run, with the option that selects the benchmark itself; may be empty."""
     label = of_env(env, num)
     if label is None:
         return ""
@@ -58,7 +57,7 @@ def first_line(env: Any, num: int) -> str:
 
 
 def run_name(env: str, note: str) -> str:
-    """What a run of an environment is called after: `"aime-own-v0"` for `"aime_v0"` on rows of this package."""
+    """Name of an environment in a run's name: `"aime-own-v0"` for `"aime_v0"` on rows of this package."""
     name, _, version = env.rpartition("_v")
     return f"{name}-own-v{version}" if note and name else env
 

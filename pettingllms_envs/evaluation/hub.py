@@ -1,4 +1,4 @@
-"""A run as a data set of the Hub: its episodes, its numbers, its page, and a card that says how they came about."""
+"""Uploads a run to the Hub as a data set: its episodes, numbers and page, with a card that describes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pettingllms_envs.evaluation.metrics import report
 
 
 PUSHED = (files.RUN, files.EPISODES, files.REPORT, "page.html")
-"""Of these, what is there. Nothing else that lies in the folder is uploaded."""
+"""Files that are uploaded if they exist; nothing else in the folder is."""
 
 EXTRA = (
     "pushing needs huggingface_hub, which is not installed; expected the extra `data`. pip install 'pettingllms[data]'"
@@ -21,21 +21,21 @@ EXTRA = (
 
 
 def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
-    """Upload a run, in one commit; the repository is made if there is none.
+    """Upload a run in one commit; the repository is created if it does not exist.
 
     Args:
-        run: Its folder.
-        repo: Of a data set on the Hub, `"name/of-it"`.
-        private: Whether a new repository is; one that is there stays as it is.
+        run: The run's folder.
+        repo: Id of a data set on the Hub, `"name/of-it"`.
+        private: Whether a new repository is private; an existing one is not changed.
         api: A `huggingface_hub.HfApi`; None is that of the user who is logged in.
 
     Returns:
         The commit's address.
 
     Raises:
-        ValueError: The folder holds no run, or one that has not ended.
+        ValueError: The folder has no run, or an incomplete one.
         ImportError: `huggingface_hub` is not installed.
-        OSError: A file cannot be read, or the Hub cannot be reached or refuses.
+        OSError: A file cannot be read, or the Hub cannot be reached or rejects the upload.
     """
     try:
         from huggingface_hub import CommitOperationAdd, HfApi
@@ -63,12 +63,12 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
 
 
 def pushed_files(run: Path) -> list[Path]:
-    """What of a run is uploaded, besides the card."""
+    """The files of a run that are uploaded, besides the card."""
     return [run / name for name in PUSHED if (run / name).is_file()]
 
 
 def paths_named(header: Mapping[str, Any]) -> list[str]:
-    """What a `run.json` says that looks like a path from the root of this machine, which may name its user."""
+    """Values in a `run.json` that look like absolute paths, which may contain a user name."""
     found: dict[str, None] = {}
 
     def look(value: Any) -> None:
@@ -88,7 +88,7 @@ def card(repo: str, header: Mapping[str, Any], figures: Mapping[str, Any]) -> st
     Args:
         repo: Its name.
         header: The run's `run.json`.
-        figures: Its numbers, as `evaluation.metrics.report` has them.
+        figures: Its numbers, see `evaluation.metrics.report`.
     """
     config = header["config"]
     success, episodes = figures["success"], figures["episodes"]

@@ -1,4 +1,4 @@
-"""How much a role's replies change the returns: recorded episodes are played again with one reply replaced."""
+"""Measures how much a role's replies change the returns, by replaying episodes with one reply replaced."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from pettingllms_envs.evaluation.statistics import Interval, bootstrap
 
 UNTIL_THE_END = RunLimits(max_steps=2**62)
 MOST_EPISODES = 1000
-"""Drawn from a run, in which replies are replaced."""
+"""Most episodes that are sampled from a run."""
 SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Influence:
-    """What replacing replies of one role did to the mean of all agents' returns.
+    """The effect of replacing replies of one role on the mean of all agents' returns.
 
     Args:
-        role: Whose.
-        silence: Mean change of the episode's result where a reply is replaced by the empty one.
-        silence_interval: Of that mean, 95%, problems being drawn.
-        other: The same where it is replaced by a reply of the role from another episode.
-        other_interval: Of that.
-        num: Replies that were replaced.
-        num_changed: Of these, those with a changed result in either way.
+        role: The role.
+        silence: Mean change of an episode's result if a reply is replaced by the empty one.
+        silence_interval: 95% interval of that mean, by resampling problems.
+        other: Mean change if it is replaced by a reply of the role from another episode.
+        other_interval: Interval of that mean.
+        num: Number of replaced replies.
+        num_changed: Number of those that changed the result in either way.
     """
 
     role: str
@@ -56,16 +56,17 @@ def of_roles(
 ) -> Mapping[str, Influence] | str:
     """The influence of each role of a run, on the mean of all agents' returns of an episode.
 
-    Everybody else replies as recorded, in their order, and with nothing once the record is used up.
+    All other replies are the recorded ones, in their order, and empty once the record is used up.
 
     Args:
         header: The run's `run.json`.
         rows: Reads its rows; called several times.
         num_replies: Most replies of each role that are replaced, one in an episode.
-        seed: Which ones.
+        seed: Seed of the sample.
 
     Returns:
-        By role; or why there is none: the environment cannot be made, or does not play as recorded.
+        The influence by role; or a message if it cannot be measured: the environment cannot be made, or does not play
+        as recorded.
     """
     rng = random.Random(seed)
     drawn = _sample(rows(), MOST_EPISODES, rng)
@@ -116,7 +117,7 @@ def _summary(role: str, changes: list[tuple[str, float, float]]) -> Influence:
 
 
 def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
-    """The returns of an episode that is played again, with the reply of one step replaced."""
+    """The returns of a replayed episode with the reply of one step replaced."""
     recorder = EpisodeRecorder(
         env, Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
     )
@@ -131,7 +132,7 @@ def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
         given = next(left.get(agent, iter(())), None)
         if given is None and at is None:
             break  # the record ends here
-        recorder.play(given or "", {**recorder.described(agent), "reply": given or ""})
+        recorder.play(given or "", {**recorder.prompt_fields(agent), "reply": given or ""})
     returns: dict[str, float] = recorder.row(row["sample"], "", None)["returns"]
     return returns
 

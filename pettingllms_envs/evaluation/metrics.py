@@ -1,10 +1,10 @@
-"""From rows to numbers: what `report.json` says, and the tables that are shown of it. Pure.
+"""Computes the numbers of a run from its rows: the content of `report.json`. Pure.
 
-Rows with an error are in no rate and no mean. How much they could matter is said by `least` and `most`: success if all
-of them had failed, and if all had succeeded.
+Rows with an error are excluded from all rates and means. `least` and `most` bound their effect: the success rate if
+all of them had failed, and if all had succeeded.
 
-A report says nothing that a second run of the same thing would find different, such as seconds: so a run that was
-killed and taken up again has the same report, byte for byte.
+A report contains nothing that would differ in a second run, such as seconds: so a run that was killed and resumed has
+the same report, byte for byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pettingllms_envs.evaluation.statistics import (
 
 
 MOST_GROUPS = 12
-"""An option with more values is not broken down."""
+"""Most values of an option for which success is reported by value."""
 
 Figures = dict[str, Any]
 
@@ -35,7 +35,7 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
     Args:
         header: Its `run.json`.
         rows: Its rows.
-        num_planned: Episodes that there were to be; those of the rows, if None.
+        num_planned: Number of planned episodes; None: that of the rows.
     """
     ended = [row for row in rows if row["error"] is None]
     errors = Counter(row["error"]["kind"] for row in rows if row["error"] is not None)
@@ -59,9 +59,9 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
 
 
 def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
-    """The share of successes, a problem counting once however many samples it has, with its interval.
+    """The success rate with its interval; each problem has the same weight, whatever its number of samples.
 
-    `method` is `wilson`, or `bootstrap` over problems where there are several samples of each.
+    `method` is `wilson`, or `bootstrap` over problems if they have several samples.
     """
     shares = by_problem(rows, lambda row: float(row["success"]))
     figures: Figures = {"mean": sum(shares) / len(shares), "problems": len(shares), "episodes": len(rows)}
@@ -76,9 +76,9 @@ def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
 
 
 def samples(rows: Sequence[Row]) -> Figures | None:
-    """avg@k, pass@j for j up to k, and majority@k where there are answers; None for one sample a problem.
+    """avg@k, pass@j for j up to k, and majority@k if there are answers; None with one sample per problem.
 
-    k is the least number of samples that a problem has; avg@k takes all that there are.
+    k is the least number of samples of a problem; avg@k uses all samples.
     """
     problems = _groups(rows)
     k = min(map(len, problems.values()), default=1)
@@ -101,7 +101,7 @@ def samples(rows: Sequence[Row]) -> Figures | None:
 
 
 def retries(rows: Iterable[Row]) -> dict[str, int]:
-    """How often each agent was asked again. In no report: a second run of the same thing may need others."""
+    """Number of retries of each agent. They are in no report, since they would differ in a second run."""
     found: Counter[str] = Counter()
     for row in rows:
         for step in row["steps"]:
@@ -115,14 +115,14 @@ def by_problem(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float
 
 
 def tokens(row: Row) -> int | None:
-    """Prompt and completion tokens of all agents in an episode; None where an agent's were not counted at all."""
+    """Prompt and completion tokens of all agents in an episode; None if those of an agent are unknown."""
     counts = [count for step in row["steps"] for count in step["tokens"].values()]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def parts(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
-    """Of each named part of the rewards, by scope: its mean sum over an episode, and how many episodes had it."""
+    """For each named part of the rewards, by scope: its mean sum over an episode, and how many episodes had it."""
     sums: dict[tuple[str, str], dict[int, float]] = {}
     for i, row in enumerate(rows):
         for step in row["steps"]:
@@ -138,7 +138,7 @@ def parts(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
 
 
 def by_options(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
-    """Success for each value of the options that have a few, such as `level`."""
+    """Success for each value of the options with few values, such as `level`."""
     found: dict[str, dict[str, Figures]] = {}
     for name in dict.fromkeys(name for row in rows for name in row["instance"]["options"]):
         groups: dict[str, list[Row]] = {}
@@ -150,7 +150,7 @@ def by_options(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
 
 
 def _agent(name: str, rows: Sequence[Row]) -> Figures:
-    """What an agent cost, over all rows, and what it earned, over those that ended."""
+    """An agent's costs, over all rows, and its returns, over rows without an error."""
     steps = [step for row in rows for step in row["steps"] if step["agent"] == name]
     ended = [row for row in rows if row["error"] is None and name in row["returns"]]
     own: Figures = {
@@ -176,7 +176,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _numeric(rows: Sequence[Row]) -> list[str]:
-    """The figures of an outcome that are numbers or yes and no, but for success."""
+    """Names of the outcome's values that are numbers or booleans, except `success`."""
     named = dict.fromkeys(
         name
         for row in rows
@@ -195,16 +195,16 @@ def _outcome(name: str) -> Callable[[Row], float | None]:
 
 
 def _is_share(rows: Sequence[Row], name: str) -> bool:
-    """Whether a figure of the outcome is yes or no."""
+    """Whether a value of the outcome is a boolean."""
     found = ((row["outcome"] or {}).get(name) for row in rows)
     return all(isinstance(value, bool) for value in found if value is not None)
 
 
 def _mean(rows: Sequence[Row], value: Callable[[Row], float | None], *, is_share: bool = False) -> Figures | None:
-    """The mean over problems of a figure, with its interval; rows without it are left out.
+    """The mean over problems of a value, with its interval; rows without it are left out.
 
-    Of a share (an outcome of yes or no) that of success; of other figures a studentized bootstrap, which holds for
-    heavy tails too.
+    For booleans the interval is computed as for success, for other values by a studentized bootstrap, which also holds
+    for heavy tails.
     """
     known = [row for row in rows if value(row) is not None]
     if not known:
@@ -219,7 +219,7 @@ def _figure(values: Sequence[float], interval: Callable[[Sequence[float]], Inter
 
 
 def _groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by problem, in the order of problems; two seeds of a data set may be one problem."""
+    """Rows by problem, in the order of problems; two seeds of a data set may be the same problem."""
     groups: dict[str, list[Row]] = {}
     for row in sorted(rows, key=place):
         groups.setdefault(problem(row), []).append(row)

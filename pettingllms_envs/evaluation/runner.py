@@ -1,8 +1,8 @@
-"""Many episodes at once, written down as they end, and taken up again where a run was killed.
+"""Plays many episodes concurrently, writes each row as its episode ends, and resumes runs that were killed.
 
-An episode is played on a thread, in an environment of that thread's own. The rows go through one queue to the caller's
-thread, which writes each as it comes; at the end they are sorted. What a row says depends on the plan alone and not on
-the number of threads, so that a run that was killed and taken up again leaves the same rows as one that was not.
+Each thread has its own environment. The rows go through one queue to the caller's thread, which writes them as they
+come; at the end they are sorted. A row depends on the plan alone and not on the number of threads, so a run that was
+killed and resumed has the same rows as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ its server is gone, or its environment is broken."""
 LOCK = ".lock"
 
 ERRORS_OF_ONE_PROMPT = ("refused", "diverged")
-"""Kinds of errors that say nothing of the next episode."""
+"""Kinds of errors that concern one prompt and do not suggest that the next episode will fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class Plan:
     Args:
         make_env: Makes an environment; called once for each thread.
         instances: The problems, by index.
-        samples: Episodes on each.
-        rules: What holds for every episode.
+        samples: Episodes on each problem.
+        rules: Limits of every episode.
     """
 
     make_env: Callable[[], Any]
@@ -53,20 +53,20 @@ class Plan:
 
     @property
     def num_episodes(self) -> int:
-        """All of them."""
+        """Total number of episodes."""
         return len(self.instances) * self.samples
 
 
 class Folder:
-    """The files of a run, which nobody else writes meanwhile.
+    """The locked folder of a run, so that no other process writes its files.
 
     Args:
-        path: Of the folder; made where there is none.
-        header: What `run.json` says of the run.
+        path: The folder; it is created if necessary.
+        header: The content of `run.json`.
 
     Raises:
-        ValueError: There is a run of another configuration in it, or one that is going on.
-        OSError: It cannot be made or written.
+        ValueError: The folder has a run of another configuration, or one that is in progress.
+        OSError: It cannot be created or written.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.is_new = not (path / RUN).exists()
-        """Whether the run begins here; otherwise it is one that goes on."""
+        """Whether the run is new; otherwise it is resumed."""
         self._file = path / EPISODES
         self._stream = open(path / LOCK, "a")  # noqa: SIM115  # held as long as the run goes on
         try:
@@ -97,18 +97,18 @@ class Folder:
             raise
 
     def taken_up(self) -> list[dict[str, Any]]:
-        """The rows that are done, light; those that ended with an error leave the file, to be played again."""
+        """The finished rows, light; rows that ended with an error are removed from the file, to be played again."""
         if not self._file.exists():
             return []
         return tidy(self._file, keep=lambda row: row["error"] is None)
 
     def put_in_order(self) -> list[dict[str, Any]]:
-        """All rows, light, as they are now in the file."""
+        """Sort the file. Returns all rows, light."""
         return tidy(self._file)
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-        """A function that adds a row; a kill loses none that was added."""
+        """Yield a function that appends a row; a kill loses no appended row."""
         with open(self._file, "ab", buffering=0) as stream:
 
             def write(row: Mapping[str, Any]) -> None:
@@ -122,7 +122,7 @@ class Folder:
             yield write
 
     def discard(self) -> None:
-        """Remove the run's files, and the folders that were made for them."""
+        """Remove the run's files, and the folders that were created for them."""
         for name in (EPISODES, RUN, REPORT, LOCK):
             (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):  # somebody else has put something there
@@ -130,21 +130,21 @@ class Folder:
                 folder.rmdir()
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         self._stream.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run left.
+    """The result of a run.
 
     Args:
-        rows: Of all episodes that ended, earlier ones of the same folder too, in order; without prompts and replies,
-            which are in the file.
-        num_missing: Episodes without a row.
+        rows: Rows of all finished episodes, including earlier ones of the same folder, in order; without prompts and
+            replies, which are in the file.
+        num_missing: Number of episodes without a row.
         why: Why some are missing; empty if none are.
-        interrupted: Whether by Ctrl-C.
-        refused: Whether because an agent cannot be had at all: a wrong key, an unknown model.
+        interrupted: Whether the run was stopped by Ctrl-C.
+        refused: Whether an agent can never reply: a wrong key, an unknown model.
     """
 
     rows: list[dict[str, Any]]
@@ -167,12 +167,12 @@ def run(
     Args:
         plan: What to play.
         agents: The player of each agent, by the agent's name.
-        folder: Where rows are kept.
-        concurrency: Episodes at once.
-        on_row: Told of each row, those that were there first.
+        folder: The run's folder.
+        concurrency: Number of concurrent episodes.
+        on_row: Called with each row; existing rows come first.
 
     Raises:
-        Exception: Whatever an agent raised that is no failure of its own kind, or an environment when it was made.
+        Exception: An agent raised something other than `AgentFailed`, or making an environment failed.
     """
     done = set()
     for earlier in folder.taken_up():
@@ -183,11 +183,11 @@ def run(
         for instance, sample in itertools.product(plan.instances, range(plan.samples))
         if (instance.index, sample) not in done
     ]
-    table = _Table(plan, agents, waiting, min(concurrency, len(waiting)))
+    threads = _EpisodeThreads(plan, agents, waiting, min(concurrency, len(waiting)))
     why, interrupted, hopeless, in_a_row = "", False, False, 0
     with folder.writing() as write:
         try:
-            for row in table.rows():
+            for row in threads.rows():
                 write(row)
                 on_row(row)
                 if (error := row["error"]) is None:
@@ -202,7 +202,7 @@ def run(
         except KeyboardInterrupt:
             why, interrupted = "interrupted", True
         finally:
-            table.stop()
+            threads.stop()
     rows = folder.put_in_order()
     return RunResult(
         rows=rows,
@@ -213,8 +213,8 @@ def run(
     )
 
 
-class _Table:
-    """Threads that play what is waiting. They are daemons: one that waits for a server holds up nobody's leaving."""
+class _EpisodeThreads:
+    """Threads that play the waiting episodes. They are daemons, so that one waiting for a server cannot block exit."""
 
     def __init__(
         self, plan: Plan, agents: Mapping[str, Agent], waiting: Sequence[tuple[Instance, int]], num_threads: int
@@ -229,7 +229,7 @@ class _Table:
             threading.Thread(target=self._work, name=f"episodes-{number}", daemon=True).start()
 
     def rows(self) -> Iterator[EpisodeRow]:
-        """Rows as episodes end; what a thread raised is raised here."""
+        """Yield rows as episodes end; errors of a thread are raised here."""
         for _ in range(self._num):
             done = self._done.get()
             if isinstance(done, BaseException):
@@ -237,7 +237,7 @@ class _Table:
             yield done
 
     def stop(self) -> None:
-        """Ask nobody any more."""
+        """Start no further episodes or requests."""
         self._stop.set()
 
     def _work(self) -> None:
@@ -265,7 +265,7 @@ def instances_digest(instances: Sequence[Instance]) -> str:
 
 
 def _check_same(there: Mapping[str, Any], header: Mapping[str, Any], path: Path) -> None:
-    """Raise ValueError unless a run that was begun is the one that is to be taken up."""
+    """Raise ValueError unless the existing run has the same configuration as the one to resume."""
     # As JSON has them, where a tuple is a list.
     wanted = json.loads(json.dumps(header))
     found = _told_apart(there["config"], wanted["config"])
@@ -280,7 +280,7 @@ def _check_same(there: Mapping[str, Any], header: Mapping[str, Any], path: Path)
 
 
 def _told_apart(was: Any, now: Any, name: str = "") -> list[str]:
-    """The fields in which two configurations differ, in words."""
+    """Descriptions of the fields in which two configurations differ."""
     if isinstance(was, dict) and isinstance(now, dict):
         names = list(dict.fromkeys([*was, *now]))
         return [

@@ -23,11 +23,11 @@ SKEWED = 1 / 6
 """Skewness of a mean (of the values, over the root of their number) at which `studentized_bootstrap` halves the share
 of intervals that may miss. Chosen by simulation, see docs/benchmarking.md."""
 MOST_ENUMERATED = 16
-"""Differences up to which all ways to give them signs are gone through."""
+"""Most differences for which all combinations of signs are enumerated."""
 
 
 def wilson(num_successes: float, num: int, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval of a share (Wilson 1927); (0, 1) where nothing was tried.
+    """Wilson's score interval of a share (Wilson 1927); (0, 1) if `num` is 0.
 
     Example:
         5 of 10 at 95%: 0.237 to 0.763.
@@ -43,9 +43,9 @@ def wilson(num_successes: float, num: int, confidence: float = 0.95) -> Interval
 
 
 def pass_at(k: int, num: int, num_right: int) -> float:
-    """Chance that at least one of k samples is right, drawn without replacement from `num` of which `num_right` are.
+    """Probability that one of k samples is right, drawn without replacement from `num` of which `num_right` are.
 
-    The unbiased estimate of pass@k (arXiv:2107.03374, section 2.1), by whole numbers.
+    The unbiased estimate of pass@k (arXiv:2107.03374, section 2.1), in exact arithmetic.
 
     Example:
         2 of 5 right, k = 2: 1 - C(3, 2) / C(5, 2) = 0.7.
@@ -59,9 +59,9 @@ def pass_at(k: int, num: int, num_right: int) -> float:
 
 
 def majority(answers: Sequence[Hashable], right: Sequence[bool]) -> float:
-    """Chance that the most frequent answer is right, one of several equally frequent being drawn.
+    """Probability that the most frequent answer is right; ties are broken at random.
 
-    An answer is right as often as its samples are: 1 or 0 where a grader is consistent. None is no answer.
+    An answer is right as often as its samples are: 1 or 0 if the grader is consistent. None is no answer.
 
     Example:
         Answers 7, 7, 3, 3, 5 of which 7 is right: 0.5.
@@ -80,9 +80,9 @@ def majority(answers: Sequence[Hashable], right: Sequence[bool]) -> float:
 def bootstrap(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
     """Percentile interval of the mean of values, one for each problem, resampled with replacement.
 
-    For values of a bounded range, such as differences of shares. With few problems it is somewhat narrow, as every
-    bootstrap is, and of means with heavy tails it holds far too seldom: see `studentized_bootstrap`. Where all values
-    are equal it knows nothing; see `mean_interval` and `difference_interval`.
+    For values of a bounded range, such as differences of shares. With few problems it is somewhat narrow, like every
+    bootstrap, and for heavy tails its coverage is far too low: see `studentized_bootstrap`. If all values are equal it
+    is degenerate: see `mean_interval` and `difference_interval`.
     """
     return _percentiles(np.asarray(values, dtype=np.float64), len(values), confidence, seed)
 
@@ -90,11 +90,11 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, *, seed: int = 
 def studentized_bootstrap(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
     """Interval of the mean of values that may have a heavy tail, such as tokens or regrets, one for each problem.
 
-    The bootstrap of `(mean - true mean) / standard error` (Efron 1981; "bootstrap-t"), which follows a tail to its
-    side. Of strongly skewed values it still holds too seldom (89% in place of 95% for 30 lognormal values with sigma
-    1.5), so the share that may miss is divided by `1 + (s / SKEWED)^2`, where s is the skewness of the mean. Symmetric
-    values are hardly touched by that. A draw whose values are nearly all equal is given a least standard error. Fewer
-    than ten values are too few for any interval of this kind. All equal: the value, twice.
+    The bootstrap of `(mean - true mean) / standard error` (Efron 1981; "bootstrap-t"), which is asymmetric for skewed
+    values. For strongly skewed ones its coverage is still too low (89% instead of 95% for 30 lognormal values with
+    sigma 1.5), so the miss rate is divided by `1 + (s / SKEWED)^2`, where s is the skewness of the mean, which hardly
+    affects symmetric values. A resample whose values are nearly all equal gets a minimum standard error. Fewer than
+    ten values are too few for any interval of this kind. If all are equal, both ends are that value.
     """
     array = np.asarray(values, dtype=np.float64)
     num, mean = len(array), float(array.mean())
@@ -117,15 +117,15 @@ def studentized_bootstrap(values: Sequence[float], confidence: float = 0.95, *, 
 
 
 def num_to_show(difference: float, deviation: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """How many paired values it takes to show that their mean is not 0; None if it is 0.
+    """How many paired values are needed to show that their mean is not 0; None if it is 0.
 
-    Values are problems played by two runs, or seeds trained with two methods: any differences that are drawn alike.
+    Values are problems played by two runs, or seeds trained with two methods: any independent differences.
 
     Args:
-        difference: Their mean, as far as it is known.
+        difference: Their estimated mean.
         deviation: Their standard deviation.
-        alpha: Of the two-sided test; of several tests that are to hold together, what is left for each.
-        power: How often the difference is to be found, if it is there.
+        alpha: Level of the two-sided test; with several simultaneous tests, the level of each.
+        power: Probability of finding a difference that exists.
 
     Returns:
         `((z_(1 - alpha/2) + z_power) * deviation / difference)^2 + z_(1 - alpha/2)^2 / 2`, rounded up: the normal
@@ -142,11 +142,11 @@ def num_to_show(difference: float, deviation: float, *, alpha: float = 0.05, pow
 
 
 def shares_bootstrap(shares: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
-    """The bootstrap of shares in [0, 1], one for each problem, with half a success and half a failure more.
+    """The bootstrap of shares in [0, 1], one for each problem, with half a success and half a failure added.
 
-    Those stand for the problems that chance left out (as in Jeffreys' interval of a single share): without them 50
-    problems whose pass@4 is 0.995 have intervals that hold 60 times in 100, for in most of them nothing but 1 was seen
-    but once or twice. tests/evaluation/test_statistics.py has how often they hold with them.
+    They represent the unseen problems (as in Jeffreys' interval of a single share): without them, intervals for 50
+    problems with a pass@4 of 0.995 have a coverage of 60%, since nearly all of their values are 1.
+    tests/evaluation/test_statistics.py has the coverage with them.
     """
     both = np.concatenate([np.repeat(np.asarray(shares, dtype=np.float64), 2), [0.0, 1.0]])
     return _percentiles(both, len(shares) + 1, confidence, seed)
@@ -155,8 +155,8 @@ def shares_bootstrap(shares: Sequence[float], confidence: float = 0.95, *, seed:
 def mean_interval(shares: Sequence[float], confidence: float = 0.95) -> Interval:
     """Interval of the mean of shares in [0, 1], one for each problem.
 
-    Wilson's where each is 0 or 1, else the bootstrap. Where all are equal, the bootstrap has nothing to draw; then
-    Wilson's, as if each problem had been tried once.
+    Wilson's interval if each is 0 or 1, else the bootstrap. If all are equal, the bootstrap is degenerate; then
+    Wilson's, as if each problem had one sample.
     """
     if not shares:
         return 0.0, 1.0
@@ -166,7 +166,7 @@ def mean_interval(shares: Sequence[float], confidence: float = 0.95) -> Interval
 
 
 def mcnemar(num_first: int, num_second: int) -> float:
-    """Two-sided exact p of McNemar's test: whether of the problems that one alone solves either has its half.
+    """Two-sided exact p-value of McNemar's test: whether each run alone solves equally many problems.
 
     Args:
         num_first: Problems that only the first solves.
@@ -182,13 +182,13 @@ def mcnemar(num_first: int, num_second: int) -> float:
 
 
 def sign_flips(values: Sequence[float], *, seed: int = 0) -> float:
-    """Share of the ways to give the differences signs whose sum is at least as far from 0 as the one seen.
+    """Two-sided p-value of the sign-flip test: the share of sign combinations with a sum at least as far from 0.
 
-    Exact for whole numbers, however many, and for up to `MOST_ENUMERATED` others; beyond, of 100,000 ways drawn by
-    chance, and the one seen.
+    Exact for any number of integers, and for up to `MOST_ENUMERATED` other values; beyond that, from 100,000 random
+    combinations and the observed one.
 
     Example:
-        1, 2, 3: of the eight sums only 6 and -6 are as far, so 0.25, the least that three can give.
+        1, 2, 3: of the eight sums only 6 and -6 are as far from 0, so 0.25, the least possible with three values.
     """
     values = [value for value in values if value]
     if all(float(value).is_integer() for value in values):
@@ -235,8 +235,8 @@ def paired_interval(both: int, first: int, second: int, neither: int, confidence
 def difference_interval(differences: Sequence[float], confidence: float = 0.95) -> Interval:
     """Interval of the mean of differences in [-1, 1], one for each problem, by the bootstrap.
 
-    Where all are 0 there is nothing to resample; then the number of problems that differ is bounded by Wilson's
-    interval of none of them, and each differs by at most 1.
+    If all are 0 the bootstrap is degenerate; then the share of problems that differ is bounded by Wilson's interval of
+    0, and each differs by at most 1.
     """
     if not any(differences):
         most = wilson(0, len(differences), confidence)[1]
@@ -245,7 +245,7 @@ def difference_interval(differences: Sequence[float], confidence: float = 0.95) 
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """The p of several tests, adjusted so that all verdicts hold together (Holm 1979), in the order given.
+    """The p-values of several tests, adjusted for multiple testing (Holm 1979), in the given order.
 
     Example:
         0.01, 0.04, 0.03: 0.03, 0.06, 0.06.
@@ -259,7 +259,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def _flips_of_integers(values: Sequence[int]) -> float:
-    """`sign_flips`, by the distribution of the sum of all signs, a value at a time."""
+    """`sign_flips` for integers, by convolving the distribution of the sum."""
     seen, most = abs(sum(values)), sum(map(abs, values))
     chances = np.zeros(2 * most + 1)  # of each sum, from -most to most
     chances[most] = 1.0

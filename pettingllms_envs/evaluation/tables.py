@@ -1,4 +1,4 @@
-"""Reports as a person reads them in a terminal."""
+"""Shows reports as tables in a terminal."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def percent(figure: Figures) -> str:
 
 
 def number(figure: Figures | None) -> str:
-    """A mean with its interval, or a dash."""
+    """A mean with its interval, or a dash if there is none."""
     return "-" if figure is None else f"{figure['mean']:.3g} [{figure['low']:.3g}, {figure['high']:.3g}]"
 
 
 def count(value: int | None) -> str:
-    """A whole number, or a dash where it is not known."""
+    """A whole number, or a dash if it is unknown."""
     return "-" if value is None else f"{value:,}"
 
 
 def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
-    """A run's numbers: success, then each agent's costs, then the parts of the rewards.
+    """Show a run's numbers: success, then each agent's costs, then the parts of the rewards.
 
     Args:
-        console: Where.
+        console: Where to print.
         report: The numbers.
-        retries: How often each agent was asked again.
+        retries: Number of retries of each agent.
     """
     table(console, ("", "mean [95% interval]"), main_figures(report))
     agents = report["agents"]
@@ -77,7 +77,7 @@ def empty_replies(agents: Mapping[str, Figures]) -> list[str]:
 
 
 def main_figures(report: Figures) -> list[tuple[str, str]]:
-    """Success and what belongs to it, a line each."""
+    """Success and related numbers, one line each."""
     success, samples = report["success"], report["samples"]
     rows: list[tuple[str, str]] = []
     if success is None:
@@ -101,13 +101,13 @@ def main_figures(report: Figures) -> list[tuple[str, str]]:
 
 
 def width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Characters of a line of a `table` that is not wrapped."""
+    """Width of a `table` in characters, without wrapping."""
     columns = zip(*(heads, *rows), strict=True)
     return sum(max(map(len, column)) for column in columns) + 2 * (len(heads) - 1)
 
 
 def table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table without lines, after an empty line; the first column left, the others right."""
+    """Print a table without borders, after an empty line; the first column is left-aligned, the others right."""
     made = Table(box=None, pad_edge=False)
     for i, head in enumerate(heads):
         made.add_column(head, justify="right" if i else "left", no_wrap=0 < i < len(heads) - 1, overflow="fold")

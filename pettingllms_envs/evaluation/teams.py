@@ -1,10 +1,10 @@
-"""A trained team as agents: the folder that `MultiAgentGRPOTrainer.save_model()` wrote, with its `team.json`.
+"""Uses a trained team as agents, from the folder with `team.json` that `MultiAgentGRPOTrainer.save_model()` wrote.
 
     team:plan-path-team                        every role that the team has
     planner=team:plan-path-team                one of them
     team:plan-path-team,engine=vllm,base=PATH  by vLLM, on another copy of the base model
 
-Each role becomes an agent of the kind `transformers` or `vllm`, sampled as in training where nothing else is said.
+Each role becomes an agent of the kind `transformers` or `vllm`, with the sampling options of training as defaults.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ADAPTER = "adapter_config.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """What a team's folder says of itself.
+    """The content of a team's `team.json`.
 
     Args:
-        folder: Where it is.
-        environment: Name of the environment that it was trained on; several with commas.
-        agents: What plays each agent: its `policy`, its `sampling` in training, its `history`.
-        policies: By name, each with its `kind` (`"adapter"`, `"model"` or `"api"`), the `folder` below the team's that
-            holds it or None, and the `base` model with its `revision`, of an adapter and of a model that is elsewhere.
+        folder: The team's folder.
+        environment: Name of the environment that it was trained on; several are separated by commas.
+        agents: For each agent its `policy`, its `sampling` in training, and its `history`.
+        policies: By name, each with its `kind` (`"adapter"`, `"model"` or `"api"`), its `folder` below the team's or
+            None, and, for an adapter or a model that is elsewhere, the `base` model with its `revision`.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ def read_team(folder: Path) -> Team:
     """The team of a folder.
 
     Raises:
-        ValueError: It is no team's folder, or one of another version.
+        ValueError: It is not a team's folder, or one of another version.
     """
     if not folder.is_dir():
         raise ValueError(
@@ -93,7 +93,7 @@ def read_team(folder: Path) -> Team:
 
 
 def _instead(folder: Path) -> str:
-    """What to do with a folder that says nothing: what it holds is looked for."""
+    """A hint on how to use a folder without `team.json`, depending on its files."""
     if checkpoints := sorted(file.parent for file in folder.glob(f"*/{TEAM}")):
         return f"There is one in {', '.join(map(str, checkpoints))}: name that."
     if adapters := sorted(file.parent for file in folder.glob(f"*/{ADAPTER}")):
@@ -115,14 +115,14 @@ def _base_of(adapter: Path) -> str:
 
 
 def check_roles(texts: Sequence[str], roles: Mapping[str, str]) -> None:
-    """Check that a team which is to play every role has none that the environment does not have.
+    """Check that a team that plays every role has no role that the environment lacks.
 
     Args:
-        texts: The agents, as they are written.
+        texts: The specifications of the agents.
         roles: The role of each agent of the environment.
 
     Raises:
-        ValueError: It has; without that role, its numbers would not be those of the team.
+        ValueError: It has one; without that role, the results would not be those of the team.
     """
     for role, spec in map(parse, texts):
         if role is not None or spec.kind != KIND or spec.target is None:
@@ -139,17 +139,17 @@ def check_roles(texts: Sequence[str], roles: Mapping[str, str]) -> None:
 
 
 def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) -> AgentSpec:
-    """The agent that a team's folder has for a role.
+    """The spec of the agent that a team has for a role.
 
     Args:
-        spec: Of the kind `team`.
-        agent: Of the environment.
-        role: Of the agent.
-        given: Options that hold for all models. They come before what was sampled with in training, and the spec's own
-            before them.
+        spec: A spec of the kind `team`.
+        agent: Name of the environment's agent.
+        role: The agent's role.
+        given: Options of all models. They override the sampling options of training, and the spec's own options
+            override them.
 
     Raises:
-        ValueError: The folder is no team's, or has nothing that can play the role.
+        ValueError: It is not a team's folder, or the team has no policy for the role.
     """
     options = dict(spec.options)
     engine, base = options.pop("engine", ENGINES[0]), options.pop("base", None)
@@ -161,7 +161,7 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
     who = team.agent_for(agent, role)
     do = f"Name an agent for it, such as {role}=oracle, or another team."
     if who is None:
-        raise ValueError(f"{team}; nobody in it plays the role {role!r}. {do}")
+        raise ValueError(f"{team}; no agent of it plays the role {role!r}. {do}")
     name = team.agents[who]["policy"]
     policy = team.policies[name]
     if policy["kind"] == "api":
@@ -182,7 +182,7 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
 
 
 def _weights(team: Team, policy: Mapping[str, Any], base: str | None) -> tuple[str, dict[str, Any]]:
-    """The model that plays a policy, and its options."""
+    """The model of a policy, and its options."""
     here = None if policy["folder"] is None else team.folder / policy["folder"]
     if here is not None:
         wanted = ADAPTER if policy["kind"] == "adapter" else "config.json"

@@ -57,7 +57,7 @@ class MathVerify:
 
         Raises:
             GraderFailed: The sandbox failed twice, or a question waited a minute for a core.
-            SandboxUnavailable: This machine cannot hold a program.
+            SandboxUnavailable: No isolation works on this machine.
         """
         findings: list[list[Finding]] = []
         for group in _portions(answers):

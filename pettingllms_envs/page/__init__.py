@@ -1,8 +1,8 @@
-"""The page of `pettingllms view`: a run's numbers and every episode of it, in one HTML file that loads nothing.
+"""The page of `pettingllms view`: a run's numbers and all of its episodes in one self-contained HTML file.
 
-`read.py` turns the rows of a run (docs/records.md) into what the page shows, `boards.py` plays them again for the
-boards, `summary.py` counts, `build.py` writes the file, `serve.py` shows it on this machine. `static/` is the page
-itself: Preact with htm draws it, Observable Plot the charts, jsdiff what changed in a text; all are in the file.
+`read.py` turns the rows of a run (docs/records.md) into what the page shows, `boards.py` replays them for the boards,
+`summary.py` computes the numbers, `build.py` writes the file, and `serve.py` serves it on this machine. `static/` is
+the page itself: it uses Preact with htm, Observable Plot for charts and jsdiff for differences of texts, all included.
 """
 
 from pettingllms_envs.page.build import build, page

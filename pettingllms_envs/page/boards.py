@@ -1,4 +1,4 @@
-"""The boards of an episode, found by playing its replies again, without a model; only for tasks that have boards."""
+"""Computes the boards of an episode by replaying it without a model; only for tasks that have boards."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pettingllms_envs.episodes.files import made_with
 
 
 Picture = list[list[int]]
-"""Rows of a board, each tile by its place in the palette."""
+"""Rows of a board, each tile by its index in the palette."""
 
 
 class Boards:
-    """Plays the episodes of one run again.
+    """Replays the episodes of one run.
 
     Args:
-        header: The run's `run.json`, which says what each environment was made with.
+        header: The run's `run.json`, with the settings of each environment.
     """
 
     def __init__(self, header: Mapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ class Boards:
         return [tile._asdict() for tile in self._tiles]
 
     def of(self, row: Mapping[str, Any]) -> list[Picture | None]:
-        """The board before each step, and the one at the end; None from where the replies lead elsewhere now."""
+        """The board before each step and at the end; None from the step on where the replay differs."""
         name, settings = made_with(self._header, row)
         key = json.dumps([name, settings])
         if key not in self._envs:
@@ -61,7 +61,7 @@ class Boards:
 
 
 def _made(env: str, settings: dict[str, Any]) -> TextEnv | None:
-    """The environment, if it is known here and has boards. Programs are not run: they change no board."""
+    """The environment, if it is known here and has boards. Programs are not run, since they change no board."""
     try:
         pettingllms_envs.find(env)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Writes the page: a run's summary, an index of its episodes, and the episodes in pieces that are unpacked when seen.
+"""Writes the page: a run's summary, an index of its episodes, and the episodes in chunks that are unpacked on demand.
 
-Each is gzipped JSON in base64, so that nothing that a model wrote is ever a part of the page's own source.
+Each is gzipped JSON in base64, so that nothing that a model wrote is part of the page's source.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def build(run: Path, output: Path | None = None) -> Path:
         The file.
 
     Raises:
-        ValueError: The folder holds no run, or one without an episode.
+        ValueError: The folder has no run, or one without episodes.
         OSError: A file cannot be read or written.
     """
     output = run / "page.html" if output is None else output

@@ -1,4 +1,4 @@
-"""From rows of a run (docs/records.md) to what the page shows of an episode. Pure."""
+"""Converts rows of a run (docs/records.md) to what the page shows of an episode. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ INDEX = (
     "step",
     "about",
 )
-"""What the list and the summary know of every episode, without unpacking it."""
+"""The fields of every episode that the list and the summary use without unpacking it."""
 
 
 def group_of(row: Row) -> str:
-    """The task that an episode is counted with: its environment, and the level where it has one."""
+    """The group in which an episode is counted: its environment, and its level if it has one."""
     instance = row["instance"]
     level = (instance["options"] or {}).get("level")
     return instance["env"] if level is None else f"{instance['env']}, level {level}"
@@ -64,7 +64,7 @@ def episode_of(row: Row, boards: Sequence[Any], systems: dict[str, int]) -> dict
 
     Args:
         row: The episode.
-        boards: Before each step, and at the end; None where there is none.
+        boards: Boards before each step and at the end; None where there is none.
         systems: System prompts by number; new ones are added.
     """
     instance = row["instance"]

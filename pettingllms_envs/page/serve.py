@@ -17,7 +17,7 @@ def server(file: Path, made: Callable[[], str], port: int = 0) -> ThreadingHTTPS
     Args:
         file: What the page is made from; the page is rebuilt when this file has changed.
         made: Makes the page.
-        port: 0 takes a free one, `server_address[1]`.
+        port: Port of the server; 0 takes a free one, `server_address[1]`.
 
     Raises:
         OSError: The port is taken.

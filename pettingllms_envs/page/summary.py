@@ -1,4 +1,4 @@
-"""What the page says of a whole run: numbers with intervals, by task, by part of the reward, and by training step."""
+"""Computes the page's numbers of a whole run, with intervals: by task, by reward part, and by training step."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Item = dict[str, Any]
 
 
 def summary(header: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """The run, in plain JSON data.
+    """The summary of a run, as plain JSON data.
 
     Args:
         header: Its `run.json`.
-        table: What the index says of its episodes.
+        table: The index of its episodes.
     """
     config = header["config"]
     roles: dict[str, str] = dict(config.get("roles") or {})
@@ -60,14 +60,14 @@ def _title(header: Mapping[str, Any], groups: Sequence[str]) -> str:
 
 
 def _rate(name: str, table: Table, places: Sequence[int]) -> Item:
-    """The share of successes, samples of one problem counted as one."""
+    """The success rate, with equal weight for each problem."""
     shares = _by_problem(table, {at: table["success"][at] for at in places})
     low, high = mean_interval(shares)
     return {"name": name, "value": sum(shares) / len(shares), "low": low, "high": high, "n": len(places)}
 
 
 def _mean(name: str, table: Table, values: Mapping[int, float]) -> Item:
-    """The mean of a figure of episodes, by their places in the table, samples of one problem counted as one."""
+    """The mean of a value of episodes, given by their index in the table, with equal weight for each problem."""
     means = _by_problem(table, values)
     mean = sum(means) / len(means)
     low: float | None = None
@@ -89,7 +89,7 @@ def _by_problem(table: Table, values: Mapping[int, float]) -> list[float]:
 
 
 def _returns(table: Table, agent: str, places: Iterable[int]) -> dict[int, float]:
-    """What an agent earned, where it played and the episode came to an end."""
+    """An agent's returns in the finished episodes in which it played."""
     return {
         at: table["returns"][at][agent]
         for at in places
@@ -127,7 +127,7 @@ def _parts(table: Table) -> Any:
 
 
 def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict[str, list[Item]]:
-    """Success and returns by training step; nothing where the run is no training."""
+    """Success and returns by training step; empty if the run is not a training."""
     of_step: dict[int, list[int]] = defaultdict(list)
     for at, step in enumerate(table["step"]):
         if step is not None and table["error"][at] is None:

@@ -1,7 +1,7 @@
-"""Read what a model wrote: its last line, lists of moves, boxed answers, fenced blocks. Total and linear.
+"""Parsers of model replies: the last line, lists of moves, boxed answers, fenced blocks. They run in linear time.
 
-Ambiguous means unreadable: a reader returns `pettingllms_envs.core.Unreadable` with a reason. It never raises, and
-nothing that a model wrote is evaluated.
+For an ambiguous reply a parser returns `pettingllms_envs.core.Unreadable` with a reason. It never raises, and nothing
+that a model wrote is evaluated.
 """
 
 from pettingllms_envs.replies.boxes import boxed

@@ -1,4 +1,4 @@
-r"""Where a reply, or a worked solution, says its answer: in the last `\boxed{...}` whose braces are balanced."""
+r"""Parses the answer of a reply or a worked solution: the last `\boxed{...}` with balanced braces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _BARE = re.compile(r"[^\s{}$\\]+")
 
 
 def boxed(reply: str) -> str | None:
-    r"""What the last box of a reply holds; None if it has none, or none that is closed.
+    r"""The content of the last box of a reply; None if it has no closed box.
 
     `\boxed{...}`, `\fbox{...}` and, without braces, `\boxed 7`. A brace after a backslash is a character, not a brace.
-    Of a box in a box, the inner one is the last. A box that is never closed is passed over: a reply that was cut off
-    keeps the answer that it gave before. Linear in the reply's length.
+    Of nested boxes, the inner one is the last. A box that is never closed is ignored: a truncated reply keeps the
+    answer that it gave before. Linear in the reply's length.
     """
     boxes = list(_BOX.finditer(reply))
     if not boxes:
@@ -33,7 +33,7 @@ def boxed(reply: str) -> str | None:
 
 
 def _closing_braces(reply: str, starts: set[int]) -> dict[int, int]:
-    """Where the braces that open at `starts` close, in one pass over the reply; those that never do are not in it."""
+    """The closing positions of the braces that open at `starts`, in one pass; unclosed braces are left out."""
     ends: dict[int, int] = {}
     if not starts:
         return ends

@@ -1,4 +1,4 @@
-"""Fenced blocks: what stands in a reply between a line such as "```python" and the next line "```"."""
+"""Parses fenced blocks: the text of a reply between a line such as "```python" and the next line "```"."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pettingllms_envs.core import Unreadable
 FENCE = "```"
 END_OF_THINKING = "</think>"
 PYTHON: Mapping[str, str] = {"python": "Python", "py": "Python", "python3": "Python"}
-"""The words that begin a block of Python."""
+"""The info strings of a block of Python."""
 
 MAX_PROGRAM = 20_000
-"""Characters of a program that is run for a role."""
+"""Most characters of a program that is run for a role."""
 
 
 class Blocks(NamedTuple):
@@ -34,13 +34,12 @@ class Blocks(NamedTuple):
 def read_blocks(reply: str, kinds: Mapping[str, str]) -> Blocks:
     r"""Find the fenced blocks of a reply, in time linear in its length.
 
-    Where a line is `</think>`, as models that think aloud write it when they are done, the blocks before it are not
-    looked at: drafts are no answer.
+    Blocks before a line `</think>`, with which reasoning models end their thinking, are ignored: drafts are no answer.
 
     Args:
         reply: The reply. Its lines end as `str.splitlines` has it; within a block `"\r\n"` becomes `"\n"`.
-        kinds: From the word after the three backticks, in small letters, to the kind of the block. Blocks that begin
-            with another word are not looked at.
+        kinds: From the word after the three backticks, in lower case, to the kind of the block. Blocks with another
+            word are ignored.
     """
     openings = {f"{FENCE}{word}": kind for word, kind in kinds.items()}
     found: list[tuple[str, str]] = []
@@ -77,7 +76,7 @@ def fenced_blocks(reply: str, kinds: Mapping[str, str]) -> list[tuple[str, str]]
 
 
 def only_program(reply: str) -> str | Unreadable:
-    """The text of the one block of Python in a reply; unreadable if there is none, another, or it is too long."""
+    """The text of the only block of Python in a reply; unreadable if there is none or a second one, or if too long."""
     blocks = fenced_blocks(reply, PYTHON)
     if isinstance(blocks, Unreadable):
         return blocks

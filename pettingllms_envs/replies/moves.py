@@ -1,4 +1,4 @@
-"""Lists of the moves U D L R: read from the last line of a reply, and written."""
+"""Parses lists of the moves U D L R from the last line of a reply, and writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANSWER = re.compile(rf"moves:[ \t]*(?:\[[ \t]*({_LIST})[ \t]*\]|\([ \t]*({_LIST
 
 
 def last_line(reply: str) -> str:
-    """The last line with anything on it, without the white space around it; empty if there is none."""
+    """The last line that is not blank, without surrounding white space; empty if there is none."""
     line = reply.strip()
     if "\n" in line or "\r" in line:
         line = line[max(line.rfind("\n"), line.rfind("\r")) + 1 :].lstrip()
@@ -46,14 +46,14 @@ def write_moves(moves: str) -> str:
 
 
 def blind_moves(limit: int) -> tuple[str, ...]:
-    """Lists of moves that know nothing of the board: each letter, each to the end, to and fro, rounds, every move."""
+    """Lists of moves that ignore the board: each letter, each to the end, to and fro, rounds, every move."""
     runs = [*LETTERS, *(letter * limit for letter in LETTERS), "UD", "LR", "UDLR", "URDL"]
     runs += [("UD" * limit)[:limit], ("LR" * limit)[:limit], ("URDL" * limit)[:limit], ("RRDD" * limit)[:limit]]
     return tuple(write_moves(run) for run in runs)
 
 
 def _why_unreadable(line: str) -> str:
-    """A reason in fixed words: a prompt must not carry text that a model made up."""
+    """The reason, in fixed words: a prompt must not contain text that a model made up."""
     if not line:
         return "it is empty"
     if line[:6].lower() != "moves:":

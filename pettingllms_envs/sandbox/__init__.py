@@ -1,4 +1,4 @@
-"""Runs Python that a model wrote, where it can do no harm, and says whether it is right.
+"""Runs Python programs that a model wrote in isolation, and judges their output.
 
     from pettingllms_envs import sandbox
 
@@ -7,13 +7,13 @@
     sandbox.run_tests("print(int(input()) ** 2)", tests).passed                  # True
     await sandbox.arun_tests("print(int(input()) ** 2)", tests)
 
-The functions here use one `Sandbox` for the process, started at the first call and ended with the process. Make your
-own for other settings. `describe()` says which layers hold; a machine that allows too few gets `SandboxUnavailable`
-with a table of what was tried. docs/sandbox.md says what is promised and what is not.
+The functions here share one `Sandbox` per process, started at the first call and ended with the process. Create your
+own for other settings. `describe()` reports the active layers; a machine that allows too few raises
+`SandboxUnavailable` with a table of what was tried. docs/sandbox.md lists what is guaranteed and what is not.
 
-From the outside in: `sandbox.py` (what a user calls), `pool.py` and `slot.py` (servers), `layers.py` (what holds, and
-whether it works here), `filters.py` and `syscalls.py` (the seccomp filter), `requests.py`, `compare.py` and
-`verdicts.py` (pure: from a caller's tests to verdicts), `inside/` (the other side, a program of its own).
+From the outside in: `sandbox.py` (the public API), `pool.py` and `slot.py` (servers), `layers.py` (isolation layers,
+and whether they work here), `filters.py` and `syscalls.py` (the seccomp filter), `requests.py`, `compare.py` and
+`verdicts.py` (pure: from a caller's tests to verdicts), `inside/` (the server, a separate program).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def describe() -> dict[str, Any]:
 
 
 def probe() -> list[Probed]:
-    """Try every confinement on this machine, and say which ones work. Takes a few seconds: each starts a server."""
+    """Try every confinement on this machine. Takes a few seconds, since each starts a server."""
     found: dict[str, Probed] = {}
     for confinement in CONFINEMENTS:
         with Sandbox(num_slots=1, confinement=confinement) as sandbox:

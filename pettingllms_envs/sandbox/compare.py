@@ -1,7 +1,7 @@
-"""Whether what a program printed or returned is what was expected. Pure, total, and never an object's own `__eq__`.
+"""Compares what a program printed or returned with what was expected. Pure; it never calls an object's own `__eq__`.
 
-The bytes come from a program that may have written them to break us: deep nesting, huge numbers, NaN, no UTF-8 at all.
-Whatever they are, the answer is True or False.
+The bytes come from an untrusted program and may be malicious: deep nesting, huge numbers, NaN, invalid UTF-8. Whatever
+they are, the result is True or False.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pettingllms_envs.sandbox.values import ToleranceKind
 MAX_DIGITS = 4300  # reading an integer takes time that grows with the square of its length
 _EXACT = 2**53
 _ROUNDING = 2**-50
-"""Of an expected number, for what reading two decimal numbers as floats and subtracting them may add to an error."""
+"""Relative rounding error of reading two decimal numbers as floats and subtracting them."""
 _WHOLE = re.compile(rb"[+-]?\d+", re.ASCII)
 _DECIMAL = re.compile(rb"[+-]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,4})?", re.ASCII)
 
@@ -34,8 +34,8 @@ def same_tokens(
 
     Args:
         printed: What the program printed.
-        expected: What it was to print.
-        tolerance: Numbers may differ by so much, unless both are written as whole numbers. None: not at all.
+        expected: The expected output.
+        tolerance: How far numbers may differ, unless both are written as whole numbers. None: not at all.
         kind: What the tolerance bounds; see `ToleranceKind`.
         ignore_case: Whether ASCII letters may be of any case: in all words, or in these, given in lower case.
     """
@@ -88,7 +88,7 @@ def read_value(written: bytes) -> Any:
     """The value of a JSON document.
 
     Raises:
-        ValueError: It is no JSON, has NaN, an infinity or an enormous number, or is nested too deeply.
+        ValueError: It is not JSON, has NaN, an infinity or an enormous number, or is nested too deeply.
     """
     try:
         return json.loads(written.decode(), parse_constant=_refuse, parse_int=_integer, parse_float=_float)

@@ -13,12 +13,12 @@ from pettingllms_envs.sandbox.values import Limits, Verdict
 
 
 class SandboxFailed(RuntimeError):
-    """The sandbox itself failed, twice: no fault of the program's, and no reason to punish whoever wrote it."""
+    """The sandbox itself failed, twice. This is not the program's fault, and must not be punished by a reward."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutor:
-    """Runs each program afresh: nothing is kept from one to the next. A copy or a pickle of it works like it.
+    """Runs each program in a new interpreter: no state is kept. Copies and pickles of it work the same way.
 
     Args:
         limits: Of time, memory and output.
@@ -35,7 +35,7 @@ class ToolExecutor:
 
         Raises:
             SandboxFailed: The sandbox failed.
-            SandboxUnavailable: This machine cannot hold a program.
+            SandboxUnavailable: No isolation works on this machine.
         """
         result = default(self.imports).run(program, limits=self.limits)
         if result.verdict == Verdict.SANDBOX_ERROR:
@@ -55,7 +55,7 @@ _WORDS = {
 
 
 def shorten(text: str, most: int) -> str:
-    """The text, or its beginning and its end with a line in between that says how much is missing."""
+    """The text or, if it is long, its beginning and end with a line in between that says how much is missing."""
     if len(text) <= most:
         return text
     half = most // 2

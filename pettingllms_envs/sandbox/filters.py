@@ -1,11 +1,11 @@
-"""The seccomp filter: from the table of calls (syscalls.py) to the bytes that the kernel takes. Pure.
+"""Compiles the seccomp filter from the table of system calls (syscalls.py) to the kernel's BPF bytes. Pure.
 
 Why not a binding: the one on PyPI (pyseccomp 0.1.2, of January 2021) needs the machine's libseccomp.so.2, which many
-images lack, and what it compiles to depends on the version found there. A filter must be the same everywhere or it is
-not tested. So the few lines that make one are here, and libseccomp is asked in the tests, where it is installed.
+images lack, and its output depends on the installed version. A filter that is not the same everywhere is not tested.
+So it is compiled here, and the tests compare it with libseccomp's, where that is installed.
 
-A filter is a binary search over runs of call numbers with the same answer; its leaves are the answers. It was measured
-to cost 1 ms of CPU to install, whatever its length, and nothing to inherit: a job installs it once.
+A filter is a binary search over ranges of call numbers with the same result. Installing it costs 1 ms of CPU time
+(measured), whatever its length, and inheriting it nothing: a job installs it once.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Code = list[Instruction]
 
 
 def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = False) -> bytes:
-    """The filter of a program's process; see `syscalls.checked` for the switches.
+    """The filter of a program's process; see `syscalls.checked` for the options.
 
     Raises:
-        ValueError: We have no numbers for the machine.
+        ValueError: The machine's call numbers are unknown.
     """
     answers: dict[int, Code] = {}
     allowed = dict(syscalls.ALLOWED)
@@ -63,7 +63,7 @@ def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = Fa
 
 
 def no_more_processes(machine: str) -> bytes:
-    """A second filter, on top of the first, for a test's process: threads yes, processes no."""
+    """A second filter, on top of the first, for a test's process: it allows threads, but no processes."""
     allow = [Instruction(_RETURN, _ALLOW)]
     answers: dict[int, Code] = {}
     _answer(answers, machine, syscalls.FORK, [_refuse(errno.EPERM)])
@@ -86,7 +86,7 @@ def _refuse(number: int) -> Instruction:
 
 
 def _check(call: Checked) -> Code:
-    """Go through the conditions; the first that fails jumps over the rest to the refusal."""
+    """Code that checks the conditions; the first that fails jumps to the refusal."""
     code: Code = []
     for condition in call.conditions:
         code += _condition(condition, call.refusal)
@@ -94,7 +94,7 @@ def _check(call: Checked) -> Code:
 
 
 def _condition(condition: Condition, refusal: int) -> Code:
-    """Code that runs on to its end if the condition holds, and returns the refusal if not."""
+    """Code that continues if the condition holds, and returns the refusal if not."""
     low = _ARGUMENTS + 8 * condition.argument
     refuse = _refuse(refusal)
     if condition.test == "in":

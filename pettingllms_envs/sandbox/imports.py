@@ -1,7 +1,7 @@
-"""Modules of the standard library that the server imports before the first program, so that programs need not.
+"""Modules of the standard library that the server imports before the first program, so that programs start faster.
 
-Each costs every process some memory to map, so by default only what solutions of programming contests use is here.
-Where no file may be opened at all, everything that a program could want must be.
+Each costs every process some memory to map, so by default only those used in programming contests are imported. Where
+no file may be opened at all, everything that a program could need must be imported before.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from pettingllms_envs.sandbox.inside.confine import Confinement, counts_processe
 
 
 CONFINEMENTS = ("namespaces", "user-namespaces", "landlock", "no-open")
-"""What hides the machine's files from a program, best first. seccomp, limits and dropped privileges come with each."""
+"""Ways to hide the machine's files from a program, best first; all include seccomp, limits, dropped privileges."""
 
 MEMORY_BOUNDS = ("cgroup", "polling")
-"""What bounds the memory of all of a program's processes: the kernel, or a look at it every few milliseconds."""
+"""Ways to limit the memory of all of a program's processes: by the kernel, or by polling every few milliseconds."""
 
 STRENGTH = {"namespaces": 3, "user-namespaces": 3, "landlock": 2, "no-open": 1}
 
@@ -40,7 +40,7 @@ HINTS = {
 
 
 class SandboxUnavailable(RuntimeError):
-    """This machine cannot hold a program safely enough; the message has what was tried and what to do."""
+    """No sufficient isolation works on this machine. The message lists what was tried and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,21 @@ class Probed:
 
 
 def table(probed: Sequence[Probed]) -> str:
-    """What was probed, a line each."""
+    """A table of what was probed, one line each."""
     return "\n".join(f"  {each}" for each in probed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A confinement with all that belongs to it.
+    """A confinement with all of its settings.
 
     Args:
         confinement: One of `CONFINEMENTS`.
-        landlock: Whether Landlock holds as well.
-        uid: The user that programs run as, or None if they stay who we are.
-        become_early: Whether the server, too, is to be that user, as if an unprivileged one had started it.
-        memory: What bounds the memory of all of a program's processes: `"cgroup"`, `"polling"`, or `""`: a cgroup
-            where one can be made.
+        landlock: Whether Landlock is used in addition.
+        uid: The user that programs run as; None: the current user.
+        become_early: Whether the server becomes that user, too, as if an unprivileged one had started it.
+        memory: How the memory of all of a program's processes is limited: `"cgroup"`, `"polling"`, or `""`: by a
+            cgroup, if one can be created.
     """
 
     confinement: str
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def level(self) -> str:
-        """The active layers in a word, for logs and results."""
+        """The active layers as one word, for logs and results."""
         hidden = "namespaces" if self.confinement.endswith("namespaces") else ""
         hidden = "no-open" if self.confinement == "no-open" else hidden
         parts = (hidden, "landlock" if self.landlock else "", "seccomp", "uid" if self.uid is not None else "")
@@ -92,7 +92,7 @@ class Plan:
 
 
 def check_platform() -> Probed:
-    """Whether this is a machine for which we know the numbers of the kernel's calls."""
+    """Whether the numbers of the kernel's calls are known for this machine."""
     if sys.platform != "linux":
         return Probed("linux", False, f"this is {sys.platform}")
     if platform.machine() not in kernel.MACHINES:
@@ -113,7 +113,7 @@ _CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7
 
 
 def can_become_others() -> Probed:
-    """Whether programs can run as a user of their own."""
+    """Whether programs can run as a separate user."""
     if os.geteuid() != 0:
         return Probed("uid", False, "we are not root; programs run as the user that we are")
     with open("/proc/self/status") as file:
@@ -125,13 +125,13 @@ def can_become_others() -> Probed:
 
 
 def plan(confinement: str, uid: bool, landlock: bool, as_other_user: bool, memory: str = "") -> Plan | Probed:
-    """How to build a confinement here, or why it cannot be built.
+    """The plan of a confinement on this machine, or why it cannot be used.
 
     Args:
         confinement: One of `CONFINEMENTS`.
-        uid: Whether programs can become a user of their own.
+        uid: Whether programs can run as a separate user.
         landlock: Whether the kernel has Landlock.
-        as_other_user: Whether even the server is to be unprivileged.
+        as_other_user: Whether the server must be unprivileged, too.
         memory: See `Plan`.
     """
     if as_other_user and not uid:
@@ -156,7 +156,7 @@ def interpreter() -> str:
 
 
 def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
-    """All that the server must know to hold programs as planned."""
+    """The server's settings for a plan."""
     machine = platform.machine()
     open_files = plan.confinement != "no-open"
     dirs = readable_dirs(imports)
@@ -194,9 +194,9 @@ def readable_dirs(imports: Sequence[str]) -> tuple[str, ...]:
 
 
 def hidden_dirs(dirs: Sequence[str], imports: Sequence[str]) -> tuple[str, ...]:
-    """Packages that lie below the readable directories: they are not the interpreter's, and may hold answers.
+    """Package folders below the readable directories, which programs must not read, since they may contain answers.
 
-    Where packages are imported theirs are not hidden, but ours is: a program could ask a task's oracle.
+    If packages are imported, theirs are not hidden, but this one is: a program could call a task's oracle.
     """
     places = [
         os.path.join(glob.escape(folder), between, name)
@@ -214,7 +214,7 @@ def hidden_dirs(dirs: Sequence[str], imports: Sequence[str]) -> tuple[str, ...]:
 
 
 def readable_files() -> tuple[str, ...]:
-    """The few files that programs may read besides."""
+    """Further files that programs may read."""
     names = ("/etc/ld.so.cache", "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
     return tuple(name for name in names if os.path.exists(name))
 

@@ -1,4 +1,4 @@
-"""The slots that a `Sandbox` lends to threads: started when needed and again when they die, ended with the process."""
+"""A pool of slots that a `Sandbox` lends to threads: started on demand, restarted when they die, ended at exit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pettingllms_envs.sandbox.slot import NotStarted, Slot
 
 
 class Pool:
-    """At most `num_slots` slots, each lent to one thread at a time. A fork of this process starts with an empty one.
+    """At most `num_slots` slots, each lent to one thread at a time. In a fork of this process the pool is empty.
 
     Args:
-        num_slots: The most slots at a time.
-        make: A new slot, not yet started.
+        num_slots: Largest number of slots.
+        make: Creates a slot, not yet started.
     """
 
     def __init__(self, num_slots: int, make: Callable[[], Slot]) -> None:
@@ -56,7 +56,7 @@ class Pool:
                     self._idle.append(slot)
 
     def close(self) -> None:
-        """End all slots. A later call of `lend` starts new ones."""
+        """Stop all slots. A later call of `lend` starts new ones."""
         with self._lock:
             slots = list(self._idle)
         for slot in slots:
@@ -68,7 +68,7 @@ class Pool:
             return [slot.pid for slot in self._slots if slot.running]
 
     def forget(self) -> None:
-        """After a fork, in the child: the slots are the parent's."""
+        """Forget all slots in the child of a fork, since they belong to the parent."""
         for slot in self._slots:
             slot.forget()
         self._slots.clear()

@@ -16,7 +16,7 @@ from pettingllms_envs.sandbox.verdicts import Compare, judge
 
 
 ISOLATIONS = ("per_test", "per_solution", "unsafe-subprocess")
-"""A process for each test; one for all tests, five times as fast, which share an interpreter; no sandbox at all."""
+"""A process for each test; one process for all tests, five times as fast; no sandbox at all."""
 
 
 KEPT_OUTPUT = 1 << 16
@@ -24,31 +24,31 @@ KEPT_OUTPUT = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A job, what it runs, and how each output is compared. The comparisons never leave this process."""
+    """A job, its program and inputs, and how each output is compared. The comparisons never leave this process."""
 
     job: Job
     work: Work
     compares: tuple[Compare | None, ...]
 
     def result(self, index: int, done: Done, isolation: str) -> Result:
-        """The verdict on a test, with as much of its output as is worth keeping."""
+        """The result of a test, with a part of its output."""
         compare = self.compares[index]
         result = judge(self.job, done.record, done.before, done.output, done.errors, compare, isolation)
         return result if compare is None else replace(result, stdout=result.stdout[:KEPT_OUTPUT])
 
 
 def request_run(program: str, stdin: str | bytes, limits: Limits) -> Request:
-    """A program with its standard input, and nothing to compare."""
+    """The request to run a program with a standard input, without comparing its output."""
     work = Work(_program(program), b"", None, [_bytes(stdin)])
     return Request(_job(limits, limits.output, 1, in_process=True, stop_at_timeout=True), work, (None,))
 
 
 def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: bool) -> Request:
-    """A program with its tests.
+    """The request to run a program on its tests.
 
     Raises:
         ValueError: There is no test, or an unknown isolation or kind of tolerance.
-        TypeError: Tests of both kinds, call tests without a function's name, or arguments that JSON does not have.
+        TypeError: Tests of both kinds, call tests without a function's name, or arguments that JSON cannot represent.
     """
     if isolation not in ISOLATIONS:
         raise ValueError(f"isolation is {isolation!r}; expected one of {', '.join(map(repr, ISOLATIONS))}.")

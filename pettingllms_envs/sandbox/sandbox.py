@@ -1,10 +1,10 @@
-"""`Sandbox`: runs programs that a model wrote, and says whether they are right. For threads and for asyncio.
+"""`Sandbox`: runs programs that a model wrote in isolation, and judges their output. For threads and asyncio.
 
     with Sandbox() as sandbox:
         sandbox.run("print(6 * 7)").stdout                                           # b"42\\n"
         sandbox.run_tests("print(int(input()) ** 2)", [StdinTest("3", "9")]).passed  # True
 
-Expected outputs stay here: what runs elsewhere gets a program and its inputs, and gives back bytes.
+Expected outputs never leave this process: the server gets only a program and its inputs, and returns bytes.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Sandbox:
     """A pool of fork servers. Started at the first call, with the best confinement that works on this machine.
 
     Args:
-        num_slots: Programs that run at a time; None is one for each core that this process may use (`num_cores`).
-        confinement: Insist on one of `layers.CONFINEMENTS`; None takes the best that works.
-        min_isolation: The weakest confinement that is good enough.
-        memory: Insist on what bounds the memory of a program's processes together, `"cgroup"` or `"polling"`; None is
-            a cgroup where one can be made.
-        imports: Packages that programs may import, such as `("numpy", "sympy")`; imported once, beforehand. The
-            `site-packages` that they are in can then be read.
-        resident: Source of a module of the caller's own, run once in each server, after the imports and before any
-            layer holds: never a model's. Programs find it as `import resident`, as warm as it has made itself.
-        as_other_user: Start the servers as an unprivileged user would; needs root, and is for tests.
+        num_slots: Number of concurrent programs; None is one for each core that this process may use (`num_cores`).
+        confinement: Require one of `layers.CONFINEMENTS`; None uses the best that works.
+        min_isolation: The weakest acceptable confinement.
+        memory: Require a way to limit the memory of a program's processes, `"cgroup"` or `"polling"`; None uses a
+            cgroup, if one can be created.
+        imports: Packages that programs may import, such as `("numpy", "sympy")`; imported once, beforehand. Their
+            `site-packages` folder is then readable.
+        resident: Source of a trusted module, run once in each server after the imports and before it is confined;
+            never a model's program. Programs use it by `import resident`.
+        as_other_user: Start the servers as an unprivileged user; needs root, and is for tests.
 
     Raises:
         ValueError: A name is unknown, or `num_slots` is below 1.
@@ -98,7 +98,7 @@ class Sandbox:
         """Run a program from its first line to its end; `Verdict.FINISHED` if it got there with exit code 0.
 
         Raises:
-            SandboxUnavailable: This machine cannot hold it.
+            SandboxUnavailable: No sufficient isolation works on this machine.
         """
         request = request_run(program, stdin, limits)
         return self._results(request, isolation)[0]
@@ -128,14 +128,14 @@ class Sandbox:
             tolerance_kind: `"absolute"`, `"relative"` to the expected number, or `"either"`, the larger of the two.
             ignore_case: Whether what is printed may have letters of any case, or the words, in lower case, that may.
                 What is returned may not.
-            limits: Of time, memory and output.
+            limits: Limits of time, memory and output.
             isolation: `"per_test"`: a process for each test. `"per_solution"`: one for all, five times as fast; the
-                same security and verdicts, but a test can see what the one before it left in the interpreter.
+                same security and verdicts, but a test can see the interpreter state that the previous one left.
                 `"unsafe-subprocess"`: no sandbox; every result says so.
             stop_at_timeout: Count the tests after the first timeout as timed out, without running them.
 
         Raises:
-            SandboxUnavailable: This machine cannot hold it.
+            SandboxUnavailable: No sufficient isolation works on this machine.
             ValueError, TypeError: The tests are not as they should be.
         """
         task = Task(

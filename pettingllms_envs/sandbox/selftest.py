@@ -1,6 +1,6 @@
-"""Five attacks and a sound program, run when a sandbox starts: whether the layers hold what their names promise.
+"""The self-test of a sandbox at its start: five attacks, which the layers must stop, and a harmless program.
 
-Less than a second, once for each `Sandbox`. The full corpus of attacks is in tests/sandbox.
+It takes less than a second, once for each `Sandbox`. The full corpus of attacks is in tests/sandbox.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIMITS = Limits(cpu=1.0, wall=3.0, memory=1 << 28)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A program, and whether its report is as it should be."""
+    """A program, and a function that checks its report."""
 
     name: str
     program: str
@@ -83,7 +83,7 @@ _BARRED = (Verdict.VIOLATION, Verdict.RUNTIME_ERROR)
 
 
 def failures(slot: Slot) -> list[str]:
-    """The names of the checks that failed on a running slot, each with what came out.
+    """The names of the checks that failed on a running slot, each with its result.
 
     Raises:
         Died: The server ended.

@@ -1,4 +1,4 @@
-"""The sandboxes that a process has for itself: one for each set of packages, started at the first use."""
+"""The sandboxes that a process shares: one for each set of packages, started at the first use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pettingllms_envs.sandbox.sandbox import Sandbox
 
 
 def default(imports: tuple[str, ...] = ()) -> Sandbox:
-    """The process's own sandbox whose programs may import these packages, with a slot for each core."""
+    """The process's shared sandbox whose programs may import these packages, with a slot for each core."""
     return _shared(tuple(imports))
 
 

@@ -1,4 +1,4 @@
-"""One fork server, seen from the trainer: start it, give it a job, read what came out, kill it.
+"""One fork server, seen from the trainer's process: start it, send it a job, read the results, stop it.
 
 Not thread-safe: the `Sandbox` lends a slot to one caller at a time.
 """
@@ -50,16 +50,16 @@ T = TypeVar("T")
 
 
 class NotStarted(Exception):
-    """The server could not be set up: which call failed, and why."""
+    """The server could not be started. The message names the call that failed."""
 
 
 class Died(Exception):
-    """The server is gone, or no longer answers."""
+    """The server has died, or no longer answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job runs, as bytes."""
+    """The program and inputs of a job, as bytes."""
 
     program: bytes
     prelude: bytes
@@ -69,7 +69,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a test ended, what the ones before it had used, and what it wrote."""
+    """How a test ended, what the tests before it had used, and its output."""
 
     record: Record
     before: Progress
@@ -94,7 +94,7 @@ class Slot:
         """Start the server and wait until it is ready.
 
         Raises:
-            NotStarted: A layer of the plan cannot be had, or the interpreter does not start.
+            NotStarted: A layer of the plan does not work, or the interpreter does not start.
         """
         try:
             answer = self._start()
@@ -138,7 +138,7 @@ class Slot:
 
     @property
     def memory(self) -> str:
-        """What bounds the memory of a program's processes together: `"cgroup v1"`, `"cgroup v2"` or `"polling"`."""
+        """How the memory of a program's processes is limited: `"cgroup v1"`, `"cgroup v2"` or `"polling"`."""
         return self._memory
 
     @property
@@ -160,10 +160,12 @@ class Slot:
         return os.pread(self._log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
 
     def run(self, job: Job, work: Work, judge: Callable[[int, Done], T]) -> list[T]:
-        """Run a job; what `judge` makes of each test, given its index and how it ended. One output is read at a time.
+        """Run a job. Returns the result of `judge` for each test, given its index and how it ended.
+
+        Only one output is in memory at a time.
 
         Raises:
-            Died: The server is gone. Its processes are, too; start it again.
+            Died: The server and all of its processes have died; start it again.
         """
         files: list[int] = []
         try:
@@ -174,7 +176,7 @@ class Slot:
                 os.close(fd)
 
     def _run(self, job: Job, work: Work, files: list[int]) -> list[Record]:
-        """The records of a job's tests; its files go into the list as they are made."""
+        """The records of a job's tests; its files are added to the list as they are created."""
         assert self._socket is not None
         try:
             for name, flags in (("payload", os.MFD_ALLOW_SEALING), ("results", 0), ("errors", 0)):
@@ -197,7 +199,7 @@ class Slot:
             raise
 
     def stop(self) -> None:
-        """End the server and all below it; what there is of one that never started, too."""
+        """Stop the server and all processes below it, also if it was started only in part."""
         if self._socket is not None:
             with contextlib.suppress(OSError):  # a daemon thread may still read: closing alone would not wake it
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -214,7 +216,7 @@ class Slot:
         self._close()
 
     def forget(self) -> None:
-        """Let go of a server that belongs to the process that this one was forked from."""
+        """Forget a server that belongs to the parent of a fork."""
         if self._process is not None:
             self._process.returncode = 0  # it is not our child: nothing to wait for
         if self._socket is not None:
@@ -235,10 +237,10 @@ FIRST_UID, LAST_UID = 20_000, 60_000
 
 
 def claim_uid() -> tuple[socket.socket, int]:
-    """A user id that no other slot on this machine has, for as long as the socket is open.
+    """A user id that no other slot on this machine uses, while the socket is open.
 
-    Slots that shared one would share its limit of processes. An abstract socket's name can be taken once, and is free
-    again when its process dies, however it dies.
+    Slots with the same id would share its limit of processes. The name of an abstract socket can be used only once,
+    and is released when its process dies, for whatever reason.
     """
     numbers = random.SystemRandom()  # other containers have their own names, so the choice must differ as well
     while True:
@@ -270,7 +272,7 @@ def _settings(confinement: Confinement, plan: Plan, imports: Sequence[str]) -> d
 
 
 def _write_payload(fd: int, work: Work) -> int:
-    """Write program and inputs; the length of the head, which says how long each piece is."""
+    """Write program and inputs. Returns the length of the header, which has the length of each piece."""
     meta = Meta(
         fn_name=work.fn_name,
         prelude=len(work.prelude),
@@ -288,7 +290,7 @@ def _write_payload(fd: int, work: Work) -> int:
 
 
 def _read_outputs(job: Job, records: Sequence[Record], results: int, errors: int) -> Iterator[Done]:
-    """Each test's part of the outputs, cut at the limit; where all tests share a process, the lengths may be lies."""
+    """Each test's part of the outputs, truncated at the limit; if all tests share a process, lengths may be false."""
     before = Progress()
     for record in records:
         sizes = os.fstat(results).st_size, os.fstat(errors).st_size

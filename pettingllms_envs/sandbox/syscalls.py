@@ -1,9 +1,8 @@
-"""Which calls a program may make of the kernel, with their numbers on the machines that we know.
+"""The system calls that a program may make, with their numbers on the supported machines.
 
-An allow-list: what is not here is refused with EPERM, and what is newer than the list with ENOSYS, so that the C
-library falls back to an older call. The numbers are the kernel's and never change; tests/sandbox compares them with
-libseccomp's. Each is (x86_64, aarch64); None where the machine has no such call. `filters.py` makes the filter out of
-this.
+This is an allow-list: other calls fail with EPERM, and calls newer than the list with ENOSYS, so that the C library
+falls back to an older call. The numbers are the kernel's and never change; tests/sandbox compares them with
+libseccomp's. Each is (x86_64, aarch64), with None if the machine has no such call. `filters.py` compiles the filter.
 """
 
 from __future__ import annotations
@@ -195,12 +194,12 @@ CLONE: Numbers = (56, 220)
 
 
 def checked(*, fork: bool, open_files: bool, set_filter: bool) -> dict[str, Checked]:
-    """The calls whose arguments are looked at.
+    """The calls whose arguments are checked.
 
     Args:
         fork: Processes may be made, not only threads.
         open_files: Files may be opened to be read; else no file may be opened at all.
-        set_filter: A further filter may be added, which can only take more away.
+        set_filter: A further filter may be added, which can only forbid more.
     """
     prctl = (*_PRCTL, _SET_SECCOMP) if set_filter else _PRCTL
     clone = [Condition(0, "clear", (_CLONE_NEW_ANYTHING | _CLONE_PARENT_OR_PTRACE,))]

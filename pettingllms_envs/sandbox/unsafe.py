@@ -1,6 +1,7 @@
-"""No sandbox: each test in a plain subprocess with nothing but time limits. For machines that have no layer, by wish.
+"""Runs tests without a sandbox, in plain subprocesses with only time limits; only on explicit request.
 
-A program can read and write whatever the user can, and use the network. Its verdict is still computed from bytes here.
+A program can read and write whatever the user can, and use the network. Its verdict is still computed here, from
+bytes.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _run(job: Job, work: Work, index: int, data: bytes) -> tuple[Record, bytes, 
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> tuple[int, int, float]:
-    """How it ended, its status and its CPU seconds; killed when the time is over."""
+    """Wait for a process, and kill it when the time is over. Returns how it ended, its status and its CPU seconds."""
     deadline = time.monotonic() + seconds
     kind = wire.ENDED
     while True:

@@ -1,4 +1,4 @@
-"""What goes into the sandbox and what comes out: limits, tests, verdicts. Frozen values, no behaviour."""
+"""The inputs and results of the sandbox: limits, tests, verdicts. Frozen values without behaviour."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 
 ToleranceKind = Literal["absolute", "relative", "either"]
-"""What a tolerance bounds: the difference, the difference over the expected number, or the smaller of the two."""
+"""What a tolerance limits: the difference, the difference over the expected number, or the smaller of the two."""
 
 
 class Verdict(StrEnum):
-    """How a run ended. Only `PASSED` is worth a reward; `SANDBOX_ERROR` is no fault of the program's: run it again.
+    """How a run ended. Only `PASSED` deserves a reward; `SANDBOX_ERROR` is not the program's fault: run it again.
 
-    A sandbox error must not become a reward of 0, which would train a policy away from programs that were right.
+    Never turn a sandbox error into a reward of 0, which would train a policy away from correct programs.
     """
 
     PASSED = "passed"
@@ -28,28 +28,29 @@ class Verdict(StrEnum):
     OUTPUT_LIMIT = "output_limit"
     RUNTIME_ERROR = "runtime_error"
     VIOLATION = "violation"
-    """It left a process behind, or broke a rule that no honest program breaks."""
+    """It left a process behind, or broke a rule that no legitimate program breaks."""
     SANDBOX_ERROR = "sandbox_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a program may use.
+    """The limits of a program.
 
-    The verdict is by CPU time, so that it is the same on a busy machine; the wall clock only ends programs that wait.
+    The verdict depends on CPU time, so that it is the same on a busy machine; wall-clock time only ends programs that
+    wait.
 
     Args:
         cpu: Seconds of CPU time for a test.
         wall: Seconds for a test by the clock on the wall; None is four times `cpu`. Those in which the program was
             ready to run and others on the machine kept it from a core, up to a minute, do not count.
-        total: Seconds of CPU time for all tests of a program together. What is left over counts as timed out.
+        total: Seconds of CPU time for all tests of a program together. The tests beyond it count as timed out.
         memory: Bytes of address space for each process, and of memory for all processes of a test together: where a
             cgroup can be made an eighth more or 32 MiB, else watched (`Sandbox.describe()`).
         output: Bytes of standard output for a test. (A test that expects more may print twice that.)
         processes: Processes and threads at one time. Where no cgroup can be made, at most four are processes.
 
     Raises:
-        ValueError: A limit is out of its range.
+        ValueError: A limit is out of range.
     """
 
     cpu: float = 2.0
@@ -73,13 +74,13 @@ class Limits:
 
     @property
     def wall_seconds(self) -> float:
-        """The limit by the clock on the wall."""
+        """The limit of wall-clock time."""
         return 4 * self.cpu if self.wall is None else self.wall
 
 
 @dataclass(frozen=True, slots=True)
 class StdinTest:
-    """A program reads `stdin` and is to print `expected`."""
+    """A program reads `stdin` and must print `expected`."""
 
     stdin: str | bytes
     expected: str | bytes
@@ -87,7 +88,7 @@ class StdinTest:
 
 @dataclass(frozen=True, slots=True)
 class CallTest:
-    """The function is called with `args`, and is to return `expected`; both of the kinds that JSON has."""
+    """The function is called with `args` and must return `expected`; both are JSON values."""
 
     args: Sequence[Any]
     expected: Any
@@ -105,10 +106,10 @@ class Result:
         exit_code: The exit code, or minus the number of the signal that ended it; None if it was stopped or not run.
         cpu: Seconds of CPU time.
         wall: Seconds by the clock on the wall.
-        waited: Those of them in which it was ready to run and had no core. Measured only if the clock would otherwise
-            have ended it, else 0.
-        detail: A few words on why, for a log; never a part of the verdict.
-        isolation: The layers that held it, such as `"namespaces+landlock+seccomp+uid"`; `"none"` in unsafe mode.
+        waited: Seconds of `wall` in which it was ready to run and had no core. Measured only if it would otherwise
+            have timed out, else 0.
+        detail: A short explanation for a log; never a part of the verdict.
+        isolation: The active layers, such as `"namespaces+landlock+seccomp+uid"`; `"none"` in unsafe mode.
     """
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""From how a process ended, by the kernel's account, and the bytes that it wrote, to a verdict. Pure."""
+"""Computes the verdict on a test from how its process ended, as reported by the kernel, and from its output. Pure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def judge(
         job: The job with its limits.
         record: How the test ended.
         before: What the tests before it used.
-        output: What it wrote.
+        output: Its output.
         errors: The end of its standard error.
-        compare: Whether an output is the right one; None if there is nothing to compare with.
+        compare: Returns whether an output is correct; None if there is nothing to compare with.
         isolation: See `Result`.
     """
     verdict, detail = _ending(job, record, before, output, errors)
@@ -81,7 +81,7 @@ def _fault(number: int) -> str:
 
 
 def _exception(line: bytes) -> str:
-    """The name of the exception that a traceback ends with; only Python's own names, for a program wrote the line."""
+    """The name of the exception at the end of a traceback; only built-in ones, since an untrusted program wrote it."""
     name = line.partition(b":")[0].decode("ascii", "replace")
     kind = getattr(builtins, name, None)
     known = isinstance(kind, type) and issubclass(kind, BaseException)

@@ -7,12 +7,12 @@
     >>> report.ok
     True
 
-`print(report)` shows a line for each check: what was played, with figures; for a failed one the seed and the replies
-that lead to it, what was expected and what was seen. An environment that cannot be made and reset has one line only.
-In a test, `conforms(make)` raises with the report instead.
+`print(report)` shows a line for each check: what was played, with numbers; for a failed one the seed and the replies
+that reproduce it, and the expected and actual values. An environment that cannot be made and reset has one line only.
+In a test, `conforms(make)` raises an error with the report instead.
 
-What an environment need not have is skipped with the reason. It is asked for, where there is such a thing:
-`snapshot()` and `restore()` (else it is copied), `unwrapped.oracle()` (a reply of the agent that is to act),
+Checks of optional features are skipped with a reason. The optional features are:
+`snapshot()` and `restore()` (else it is copied), `unwrapped.oracle()` (a reply of the acting agent),
 `metadata["max_return"]`, `["reward_ranges"]`, `["reset_options"]` and `["delayed_roles"]`, `infos[agent]["rewards"]`
 (parts by name) and `infos[agent]["outcome"]["success"]`, `unwrapped.workflow.task.blind_replies`. See
 `pettingllms_envs.aec.TextEnv`.
@@ -91,14 +91,13 @@ def check(
     """Run the conformance suite on an environment.
 
     Args:
-        make: Makes a new environment. If it also takes `max_cycles` or `render_mode`, PettingZoo's tests of those are
-            run; if it can be pickled, an episode is compared with another process's.
+        make: Makes a new environment. If it accepts `max_cycles` or `render_mode`, PettingZoo's tests of those are
+            run; if it can be pickled, an episode is compared with one in another process.
         make_parallel: Makes its parallel form, for PettingZoo's parallel tests.
         options: Reset options to play with; every seed is played with each of them.
         seeds: The seeds to play.
-        floor: Most success, and greatest share of the oracle's return, in [0, 1], that a policy which knows nothing
-            may have on average.
-        blind: Replies written without a look at the state, beside those that the task declares itself.
+        floor: Greatest mean success, and share of the oracle's return, in [0, 1], of a policy that ignores the state.
+        blind: Replies that ignore the state, in addition to those that the task declares.
         max_steps: Most steps for which an episode is followed.
         only: Names of `CHECKS` to run, by default all.
 
@@ -136,7 +135,7 @@ def conforms(make: Callable[..., AECEnv[Any, Any, Any]], **settings: Any) -> Non
 
 
 def _result(name: str, case: Case) -> Result:
-    """Run one check. Whatever the environment raises is its failure, and none of ours."""
+    """Run one check. Whatever the environment raises counts as its failure."""
     status: Status = "passed"
     try:
         with _quietly():
@@ -150,14 +149,14 @@ def _result(name: str, case: Case) -> Result:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Swallow what the environment and PettingZoo's tests print and warn of; those tests count warnings themselves."""
+    """Suppress output and warnings of the environment and PettingZoo's tests, which count warnings themselves."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
 
 
 def _words(error: BaseException) -> str:
-    """What went wrong, where, and the play that leads there."""
+    """The error message, its location, and the play that reproduces it."""
     words = str(error)
     if not isinstance(error, Failed):
         innermost = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,4 +1,4 @@
-"""Checks that an episode repeats: from its start, from its middle, in another process, and beside its siblings."""
+"""Checks that an episode repeats: from its start, from its middle, in another process, and among branches."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def check_another_process(case: Case) -> str:
 
 
 def answer() -> None:
-    """What the other process does: play the episodes that come in, send out what was seen."""
+    """Run in the other process: play the received episodes, and send back what was observed."""
     out, sys.stdout = sys.stdout.buffer, sys.stderr  # what the environment prints must not mix with the answer
     try:
         make = pickle.loads(pickle.load(sys.stdin.buffer))
@@ -98,7 +98,7 @@ def answer() -> None:
 
 
 def check_snapshots(case: Case) -> str:
-    """An episode taken up again at any point goes on exactly as it went, and in another instance too."""
+    """An episode that is restored at any point continues exactly as before, also in another environment object."""
     points = 0
     by_snapshot = has_snapshots(case.make())
     for start in case.starts[:5]:
@@ -125,7 +125,7 @@ def check_snapshots(case: Case) -> str:
 
 
 def check_branches(case: Case) -> str:
-    """Branches from one moment with different replies, in any order, are what each would be alone."""
+    """Branches from one state with different replies, in any order, do not affect each other."""
     count = 0
     for start in case.starts[:3]:
         whole = _played(case, start, case.make())
@@ -140,7 +140,7 @@ def check_branches(case: Case) -> str:
 
 
 def _branch(case: Case, whole: Episode, depth: int, replies: list[str]) -> None:
-    """Branch out from one moment, then visit the branches in the opposite order and go one step further."""
+    """Branch from one state, then visit the branches in the opposite order and go one step further."""
     follow = replies[::-1]
 
     def at_root(env: Any) -> Any:
@@ -205,7 +205,7 @@ def _played(case: Case, start: Start, env: Any) -> Episode:
 
 
 def _drawing(case: Case) -> Callable[[], Any]:
-    """`make`, with a render mode that opens no window where the environment has one."""
+    """`make`, with a render mode that opens no window, if the environment has one."""
     modes = [mode for mode in case.make().metadata.get("render_modes", ()) if mode != "human"]
     if modes and made_with(case.make, render_mode=modes[0]) is not None:
         return partial(case.make, render_mode=modes[0])

@@ -1,8 +1,8 @@
-"""Whether each role can be told apart by the reward of its own step, or the environment says that it is paid later.
+"""Checks that the reward of a role's own step depends on its reply, or that the role is declared as paid later.
 
-AT-GRPO compares an agent's replies by the reward of the step in which they are played. A role whose own steps are
-paid alike whatever it says gets no advantage at any decision and never learns, unless it is trained with a credit
-scheme that looks further.
+AT-GRPO compares an agent's replies by the reward of the step in which they are played. A role whose own steps pay the
+same for every reply gets no advantage at any decision and never learns, unless it is trained with a credit scheme that
+uses later rewards.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from pettingllms_envs.testing.play import (
 
 NUM_STARTS = 10
 NUM_DECISIONS = 6
-"""Of each agent in an episode, spread from its first to its last."""
+"""Decisions of each agent that are tested in an episode, spread from its first to its last."""
 NUM_KNOWN = 4
-"""Latest replies of the agent that are tried again in another state."""
+"""Latest replies of the agent that are tried in another state."""
 TOLERANCE = 1e-9
 REMEDIES = (
     "pay the role for its own step, or declare metadata['delayed_roles'] and train with credit={'at_grpo': {'value': "
@@ -42,15 +42,15 @@ REMEDIES = (
 
 @dataclass(slots=True)
 class Trial:
-    """What came of changing one agent's replies.
+    """The result of changing one agent's replies.
 
     Args:
         num_decisions: Decisions at which its reply was changed.
-        num_replies: Replies tried at them, together.
+        num_replies: Total number of replies tried at them.
         pays: Whether the reward of its own step changed.
-        later: Whether what it was paid after that step changed.
+        later: Whether its rewards after that step changed.
         known: Its replies so far, the oracle's first.
-        example: A play that leads to one of the decisions, in words.
+        example: Description of a play that leads to one of the decisions.
     """
 
     num_decisions: int = 0
@@ -62,11 +62,11 @@ class Trial:
 
 
 def check_learning_signal(case: Case) -> str:
-    """Some reward of each role's own step changes when only its reply changes, or the role is declared as paid later.
+    """The reward of each role's own step changes with its reply, or the role is declared as paid later.
 
-    At decisions of several instances the agent's reply is replaced: by the oracle's, by its replies elsewhere, and by
-    those of random play; all that came before stays. Replies that the environment calls unreadable (a negative part
-    `format`) are left out, for to be readable is not all that a role has to learn.
+    At decisions of several instances the agent's reply is replaced by the oracle's, by its replies in other states,
+    and by those of random play; everything before stays the same. Replies that the environment calls unreadable (a
+    negative part `format`) are ignored, since a role must learn more than to be readable.
 
     `metadata["delayed_roles"]` names the roles that are paid at later steps, by role or by agent.
     """
@@ -108,7 +108,7 @@ def _declared(env: Any) -> set[str]:
 
 
 def _course(env: Any, case: Case, start: Start) -> Episode:
-    """Random play with some of the oracle's replies; at each moment who is to act and what the oracle would say."""
+    """Random play with some of the oracle's replies, with the acting agent and the oracle's reply at each step."""
 
     def look(env: Any) -> tuple[str, str | None] | None:
         if not env.agents or over(env):
@@ -132,7 +132,7 @@ def _decisions(course: Episode) -> Iterator[tuple[int, str]]:
 
 
 def _vary(env: Any, case: Case, course: Episode, i: int, trial: Trial) -> None:
-    """Replace the i-th reply of an episode, until two replies are paid differently at their own step."""
+    """Replace the i-th reply of an episode, until two replies have different rewards at their own step."""
     _, oracle = course.seen[i]
     given = [*([] if oracle is None else [oracle]), *filter(None, [course.replies[i]])]
     readable: list[str] = []
@@ -154,7 +154,7 @@ def _vary(env: Any, case: Case, course: Episode, i: int, trial: Trial) -> None:
 
 
 def _own_step(env: Any, course: Episode, i: int, reply: str) -> tuple[float, bool]:
-    """The reward of the acting agent's own step, and whether the environment could read the reply."""
+    """The reward of the acting agent's own step, and whether the reply was readable."""
     agent, _ = course.seen[i]
     episode(env, course.start, scripted([*course.replies[:i], reply]), max_steps=i + 1)
     parts = env.infos[agent].get("rewards", {}) if agent in env.infos else {}
@@ -162,7 +162,7 @@ def _own_step(env: Any, course: Episode, i: int, reply: str) -> tuple[float, boo
 
 
 def _later_steps(env: Any, case: Case, course: Episode, i: int, reply: str) -> float:
-    """What the agent is paid after its own step, while all later replies are as they were."""
+    """The agent's rewards after its own step, with all later replies unchanged."""
     agent, _ = course.seen[i]
     replies = [*course.replies[:i], reply, *course.replies[i + 1 :]]
     rewards: list[float] = []
@@ -181,7 +181,7 @@ def _differ(values: Sequence[float]) -> bool:
 
 
 def _account(agent: str, trial: Trial) -> str:
-    """What was tried in vain, in words."""
+    """A description of what was tried without effect."""
     later = (
         "what it is paid at later steps does change"
         if trial.later

@@ -1,4 +1,4 @@
-"""Checks of what an environment shows: observations, infos, reset options, and that no solution is among them."""
+"""Checks of observations, infos and reset options, and that no observation contains the solution."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ ROLES = ("system", "user", "assistant")  # of the messages of an observation
 
 
 def check_observations(case: Case) -> str:
-    """Observations are texts, anyone's at any time; looking changes nothing, nor does what a caller writes into one.
+    """Observations are text, for any agent at any time, and observing or modifying one changes nothing.
 
-    A text is a `str`; an observation is one, a dictionary of them with at least the key `"text"`, or a dictionary with
-    the key `"messages"` alone: a list of `{"role": ..., "content": ...}`, the last one the user's.
+    An observation is a `str`, a dictionary of them with at least the key `"text"`, or a dictionary with the key
+    `"messages"` alone: a list of `{"role": ..., "content": ...}`, the last one the user's.
     """
     count = 0
     env, tampered = case.make(), case.make()
@@ -72,7 +72,7 @@ def check_observations(case: Case) -> str:
 
 
 def check_infos(case: Case) -> str:
-    """Infos are plain data that repeats, goes through JSON and pickle, and has no key `action_mask`."""
+    """Infos are reproducible plain data that JSON and pickle preserve, without the key `action_mask`."""
     count = 0
 
     def look(env: Any) -> Any:
@@ -121,12 +121,12 @@ def check_options(case: Case) -> str:
 
 
 def check_no_solution_shown(case: Case) -> str:
-    """What the oracle would reply is in nobody's observation, at any decision of random and of blind play.
+    """The oracle's reply is in no agent's observation, at any decision of random and of blind play.
 
-    Sought are the whole reply, its last line, and what follows the first colon of that line (`"Moves: R R D"` is also
-    sought as `"R R D"`), all without white space and commas. What is then shorter than 8 characters, or 16 for one
-    line of several, may be there by chance and is not sought; nor is what a reply played in the episode said itself,
-    for that is what a workflow may pass on to others. The oracle itself is not played here.
+    The check searches for the whole reply, its last line, and what follows the first colon of that line (`"Moves: R R
+    D"` also as `"R R D"`), all without white space and commas. Texts shorter than 8 characters, or 16 for one line of
+    several, may occur by chance and are ignored; so is text of a reply that was played in the episode, which a
+    workflow may pass on to others. The oracle itself is not played here.
     """
     env = case.make()
     if oracle_of(env) is None:
@@ -186,7 +186,7 @@ def _expect_messages(agent: str, observation: Mapping[str, Any]) -> None:
 
 
 def telling(reply: str) -> Iterator[str]:
-    """The texts that would give a reply away, bare; see `check_no_solution_shown`."""
+    """The texts that would reveal a reply, without white space; see `check_no_solution_shown`."""
     lines = reply.strip().splitlines() or [""]
     least = TELLING if len(lines) == 1 else LINE_TELLING
     whole, last, answer = bare(reply), bare(lines[-1]), bare(lines[-1].partition(":")[2])

@@ -1,8 +1,8 @@
-"""Check that sabotage and collusion do not pay: who cheats, alone or with the others, is paid no more than the oracle.
+"""Checks that sabotage and collusion do not pay: cheating agents never get more than with the oracle.
 
-A cheating agent says something other than the oracle at some of its turns; what it says is one of `contents`, and when
+A cheating agent replies differently from the oracle at some of its turns: what it says is one of `contents`, and when
 is one of `TIMES`. One agent cheats while the oracle plays the others, or all of them cheat, at the same turns or one
-after the other. Those who do not cheat reply as the oracle does in the state that they are in.
+after the other. Agents that do not cheat give the oracle's reply in their current state.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ MOST_STARTS = 2  # on which it plays them, each on one of them
 ENDLESS = "and so on " * 5_000
 
 Content = Callable[[Any, str, Sequence[str]], str]
-"""What a cheating agent says: the environment, the agent, and the agent's replies in this episode so far."""
+"""Returns a cheating agent's reply, given the environment, the agent, and its replies in this episode so far."""
 
 Times = Callable[[int], bool]
-"""Whether an agent cheats in its reply of this number, from 0."""
+"""Returns whether an agent cheats in its n-th reply, counted from 0."""
 
 TIMES: Mapping[str, Times] = {
     "always": lambda n: True,
@@ -55,8 +55,8 @@ class Cheat(NamedTuple):
     """A way of cheating.
 
     Args:
-        name: Who cheats when, and how.
-        agents: Those who cheat.
+        name: Which agents cheat, when and how.
+        agents: The cheating agents.
         make: Makes the policy that plays all agents in one episode.
     """
 
@@ -66,7 +66,7 @@ class Cheat(NamedTuple):
 
 
 class Margin(NamedTuple):
-    """What came of a cheat in an episode.
+    """The result of a cheat in an episode.
 
     Args:
         cheat: The cheat.
@@ -113,7 +113,7 @@ def check_pairs(case: Case) -> str:
 
 
 def margins(env: Any, start: Start, ways: Iterable[Cheat], max_steps: int) -> Iterator[Margin]:
-    """What comes of each way of cheating on an instance; the oracle plays it first."""
+    """The margin of each way of cheating on an instance; the oracle plays it first."""
     due = episode(env, start, best, max_steps=max_steps)
     for cheat in ways:
         played = episode(env, start, cheat.make(), max_steps=max_steps)
@@ -128,7 +128,7 @@ def cheats(agents: Sequence[str], said: Mapping[str, Content]) -> Iterator[Cheat
 
 
 def _times(agents: Sequence[str]) -> Iterator[tuple[str, dict[str, Times]]]:
-    """Who cheats when, in words and by agent."""
+    """The possible times of cheating: a description, and the times of each agent."""
     for when, times in TIMES.items():
         for agent in agents:
             yield f"{agent} {when}", {agent: times}
@@ -153,10 +153,10 @@ def cheating(content: Content, times: Mapping[str, Times]) -> Policy:
 
 
 def contents(blind: Sequence[str], elsewhere: Mapping[str, str]) -> dict[str, Content]:
-    """What a cheating agent may say, by name.
+    """The replies of a cheating agent, by name.
 
     Args:
-        blind: Replies written without a look at the state.
+        blind: Replies that ignore the state.
         elsewhere: Each agent's right reply in another instance.
     """
     few = blind[:: max(1, -(-len(blind) // MOST_BLIND))]
@@ -215,7 +215,7 @@ _CHANGES: Mapping[str, Callable[[str], str]] = {
 
 
 def _expect_no_gain(margin: Margin, team: bool) -> None:
-    """Raise `Failed` if somebody gained."""
+    """Raise `Failed` if an agent gained."""
     (name, cheaters, _), played = margin.cheat, margin.episode
     with blaming(partial(told, played.start, played.replies)):
         for agent, gain in margin.returns.items():

@@ -1,4 +1,4 @@
-"""PettingZoo's own tests, with its warnings counted as failures."""
+"""Runs PettingZoo's own tests and counts their warnings as failures."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_parallel(case: Case) -> str:
 
 @contextmanager
 def _counting(test: str, known: tuple[str, ...] = ()) -> Iterator[None]:
-    """Run one of the tests; a warning that is not of text or known fails it."""
+    """Run one of the tests; any warning fails it, except known ones and those about text spaces."""
     with warnings.catch_warnings(record=True) as caught, blaming(lambda: f"in PettingZoo's {test}"):
         warnings.simplefilter("always")
         yield
@@ -78,7 +78,7 @@ def _counting(test: str, known: tuple[str, ...] = ()) -> Iterator[None]:
 
 
 def _about_options(env: Any) -> tuple[str, ...]:
-    """What the environment says to `options={"options": 1}`, with which PettingZoo resets it."""
+    """The environment's warning about `options={"options": 1}`, with which PettingZoo resets it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         env.reset(seed=0, options={"options": 1})
@@ -86,7 +86,7 @@ def _about_options(env: Any) -> tuple[str, ...]:
 
 
 def _of_render(env: Any) -> tuple[str, ...]:
-    """What PettingZoo says of an environment without `render()`, which one that declares no render mode needs not."""
+    """PettingZoo's warning about a missing `render()`, which an environment without render modes does not need."""
     return () if env.metadata.get("render_modes") else ("Environment has not defined a render() method",)
 
 
@@ -99,7 +99,7 @@ def _seeded(env: Any, seed: int = 0) -> Any:
 
 
 class _Worded(BaseWrapper):  # type: ignore[misc]
-    """An environment whose observations are `str`s as one with dictionaries: `api_test` asks a `str` for its dtype."""
+    """Wraps `str` observations in dictionaries, since `api_test` reads the dtype of anything else."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)

@@ -1,4 +1,4 @@
-"""Playing an episode of any AEC environment with text observations, and telling two episodes apart."""
+"""Plays an episode of any AEC environment with text observations, and compares two episodes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Case:
         make: Makes a new environment.
         make_parallel: Makes its parallel form, or None.
         starts: How episodes are reset, each seed with each of the options.
-        floor: Most success, and share of the best return, that a floor policy may have on average.
-        blind: Replies written without a look at the state, the caller's and the task's.
+        floor: Greatest mean success, and share of the best return, of a floor policy.
+        blind: Replies that ignore the state, the caller's and the task's.
         pool: Replies for random play.
         max_steps: Longest episode that is played.
     """
@@ -67,8 +67,8 @@ class Episode(NamedTuple):
         team: The sum of the team's parts of the rewards (before alpha) where the environment's snapshots have them;
             else the mean over the agents of their rewards' sum.
         totals: The sum of each agent's rewards.
-        success: What `infos[agent]["outcome"]["success"]` last said; None where there is no such thing.
-        over: Whether the last agent has left.
+        success: The last value of `infos[agent]["outcome"]["success"]`; None if there is none.
+        over: Whether the last agent was removed.
     """
 
     start: Start
@@ -83,7 +83,7 @@ class Episode(NamedTuple):
 def episode(
     env: Any, start: Start, policy: Policy, *, max_steps: int, look: Callable[[Any], Any] = lambda env: None
 ) -> Episode:
-    """Play until the last agent has left, or for `max_steps` steps. An error of the environment says how it came."""
+    """Play until no agents are left, or for `max_steps` steps. Errors of the environment get a note with the play."""
     replies: list[str | None] = []
     totals: dict[str, float] = {}
     team, success = 0.0, None
@@ -121,7 +121,7 @@ def advance(env: Any, reply: str) -> None:
 
 
 def view(env: Any) -> dict[str, Any]:
-    """All that an environment shows now, copied."""
+    """A copy of everything observable of an environment."""
     agents = list(env.agents)
     shown = {
         "agents": agents,
@@ -139,9 +139,9 @@ def view(env: Any) -> dict[str, Any]:
 
 
 def saver(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
-    """How to save an episode (environment: token) and to take it up again (environment, token: environment).
+    """Functions that save an episode (environment: token) and resume it (environment, token: environment).
 
-    By `snapshot` and `restore`, or for an environment without them by copies, as the trainer makes them.
+    They use `snapshot` and `restore` or, for an environment without them, copies like the trainer's.
     """
 
     def restored(env: Any, token: Any) -> Any:
@@ -175,7 +175,7 @@ def has_snapshots(env: Any) -> bool:
 
 
 def scoped_parts(env: Any) -> Mapping[str, Mapping[str, float]] | None:
-    """The parts of the last step's reward as `pettingllms_envs.core.Parts`, where a snapshot has them."""
+    """The parts of the last step's reward as `pettingllms_envs.core.Parts`, if a snapshot has them."""
     if not has_snapshots(env):
         return None
     parts: Mapping[str, Mapping[str, float]] | None = getattr(env.snapshot(), "parts", None)
@@ -197,7 +197,7 @@ def task_of(env: Any) -> Any:
 
 
 def made_with(make: Callable[..., Any], **settings: Any) -> Any | None:
-    """The environment with these settings, or None where `make` does not take them."""
+    """The environment with these settings, or None if `make` does not accept them."""
     try:
         inspect.signature(make).bind(**settings)
         return make(**settings)
@@ -212,7 +212,7 @@ def oracle_of(env: Any) -> Callable[[], str] | None:
 
 
 def always(reply: str) -> Policy:
-    """The same reply whatever happens."""
+    """A policy that always gives the same reply."""
     return lambda env, agent: reply
 
 
@@ -222,13 +222,13 @@ def best(env: Any, agent: str) -> str:
 
 
 def scripted(replies: Iterable[str | None]) -> Policy:
-    """The replies one after the other, and empty ones after the last; farewells are left out."""
+    """A policy that gives the replies in order, without those of dead steps, and empty ones after the last."""
     waiting = itertools.chain((reply for reply in replies if reply is not None), itertools.repeat(""))
     return lambda env, agent: next(waiting)
 
 
 def random_replies(pool: Sequence[str], seed: int, oracle: float = 0.0) -> Policy:
-    """Replies from the pool, or the oracle's with a probability of `oracle` where there is one."""
+    """A policy of random replies from the pool, or the oracle's with probability `oracle`, if there is one."""
     rng = random.Random(f"random replies {seed}")
 
     def policy(env: Any, agent: str) -> str:
@@ -250,7 +250,7 @@ def reply_pool(env: Any, blind: Iterable[str]) -> tuple[str, ...]:
 
 
 def mixed_play(case: Case, start: Start) -> Policy:
-    """Random replies, two of five the oracle's, so that both blunders and the end of the game are reached."""
+    """A policy of random replies, 40% of them the oracle's, so that both mistakes and the end of the game occur."""
     return random_replies(case.pool, start.seed, oracle=0.4)
 
 
@@ -262,7 +262,7 @@ def same(expected: Any, got: Any, what: str) -> None:
 
 
 def same_course(expected: Episode, seen: Sequence[Any], what: str, offset: int = 0) -> None:
-    """Raise `Failed` with the first reply after which two episodes look different."""
+    """Raise `Failed` with the first reply after which two episodes differ."""
     for i, (one, other) in enumerate(zip(expected.seen[offset:], seen, strict=False), offset):
         with blaming(lambda i=i: told(expected.start, expected.replies[:i])):  # type: ignore[misc]
             same(one, other, what)
@@ -271,14 +271,14 @@ def same_course(expected: Episode, seen: Sequence[Any], what: str, offset: int =
 
 
 def told(start: Start, replies: Iterable[str | None]) -> str:
-    """The play that leads to a failure: how to reset, and the replies so far without the farewells."""
+    """The play that leads to a failure: how to reset, and the replies so far without dead steps."""
     options = f", options {dict(start.options)}" if start.options else ""
     return f"seed {start.seed}{options}, replies so far: [{', '.join(short(r) for r in replies if r is not None)}]"
 
 
 @contextmanager
 def blaming(words: Callable[[], str]) -> Iterator[None]:
-    """Add to an error that passes through where it came from, unless it was said further in."""
+    """Add a note on its origin to an error raised inside, unless it has one."""
     try:
         yield
     except Skipped:

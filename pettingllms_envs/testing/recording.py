@@ -1,6 +1,6 @@
-"""A game as a text file: states, prompts, replies and rewards of a few episodes, to compare on every test run.
+"""Records a game as a text file: states, prompts, replies and rewards of a few episodes, compared on every test run.
 
-A change of play shows as a difference; it needs a new version of the environment, and so a new file.
+A change of the game shows as a difference; it needs a new version of the environment, and so a new file.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _JUNK = "I am not sure."
 
 
 def record(make: Callable[[], TextEnv]) -> str:
-    """Play a few episodes of the test split and write down all that was seen.
+    """Play a few episodes of the test split and record everything observable.
 
-    The replies are the oracle's, well-formed ones that know nothing of the state, and an unreadable one, drawn with a
-    fixed seed; the last episode is the oracle's alone, so that one is solved.
+    The replies are the oracle's, well-formed ones that ignore the state, and an unreadable one, chosen with a fixed
+    seed; the last episode has only the oracle's, so that one is solved.
 
     Args:
-        make: Makes the environment; nothing that it prints or shows may depend on the machine.
+        make: Makes the environment; its output must not depend on the machine.
     """
     env = make()
     rng = random.Random(0)
@@ -46,7 +46,7 @@ def record(make: Callable[[], TextEnv]) -> str:
 
 
 def _paid(env: TextEnv) -> list[str]:
-    """Per agent the reward and its parts, to six digits."""
+    """The reward of each agent and its parts, to six digits."""
     infos, rewards = env.infos, env.rewards
     return [
         f"{agent} {rewards[agent]:+.6f}: " + ", ".join(f"{k} {v:+.6f}" for k, v in infos[agent]["rewards"].items())

@@ -1,4 +1,4 @@
-"""Checks of what may be written to an environment: any text at all, of any length, is an ordinary step."""
+"""Checks that any reply, of any content and length, is a legal action."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ODD = (" ", "\n", "\u00b2", "\uff11", "\u0130", "\u200b", "\u2028", "-", "0", "9
 
 
 def check_fuzzed_replies(case: Case) -> str:
-    """No reply raises, changes a space, or makes an observation anything but text: Unicode, empty, nearly legal."""
+    """No reply raises, changes a space, or leads to an observation that is not text: Unicode, empty, nearly legal."""
     try:
         from hypothesis import HealthCheck, Phase, given, settings
         from hypothesis import strategies as st
@@ -54,9 +54,9 @@ def check_fuzzed_replies(case: Case) -> str:
 
 
 def check_long_replies(case: Case) -> str:
-    """A reply of 2**20 characters takes less than a second of CPU time, whatever it is made of.
+    """A reply of 2**20 characters takes less than a second of CPU time, whatever its content.
 
-    The length doubles from 2**12, so that a parser that is worse than linear fails before it takes minutes.
+    The length doubles from 2**12, so that a superlinear parser fails before it takes minutes.
     """
     env = case.make()
     spaces = _spaces(env)
@@ -79,7 +79,7 @@ def check_long_replies(case: Case) -> str:
 
 
 def _legal_replies(case: Case) -> list[str]:
-    """Replies to spoil: the oracle's on some instances and blind ones; without those, the ones of random play."""
+    """Replies to corrupt: the oracle's on some instances and blind ones or, without those, random ones."""
     env = case.make()
     known = []
     for start in case.starts[:3]:
@@ -96,7 +96,7 @@ def _spliced(reply: str, place: int, cut: int, piece: str) -> str:
 
 
 def _shapes(known: list[str]) -> list[tuple[str, str, str]]:
-    """Head, unit that is repeated, and tail of long replies; the known ones are spun out in several ways."""
+    """Head, repeated unit, and tail of long replies, in several variants of the known ones."""
     plain = [
         ("", unit, "") for unit in ("a", " ", "\n", "9", "[", "(", "\t, ", "\N{GRINNING FACE}", "\ud800", "\r\n ")
     ]
@@ -107,7 +107,7 @@ def _shapes(known: list[str]) -> list[tuple[str, str, str]]:
 
 
 def _seconds(env: Any, start: Start, reply: str, spaces: dict[str, tuple[Any, str, Any, str]]) -> float:
-    """The most CPU time that any agent's step with the reply took, with the observations that follow."""
+    """The longest CPU time of any agent's step with the reply, including the observations after it."""
     slowest = 0.0
     env.reset(seed=start.seed, options=dict(start.options) or None)
     for _ in env.possible_agents:
@@ -121,13 +121,13 @@ def _seconds(env: Any, start: Start, reply: str, spaces: dict[str, tuple[Any, st
 
 
 def _spaces(env: Any) -> dict[str, tuple[Any, str, Any, str]]:
-    """Each agent's spaces, with how they look."""
+    """Each agent's spaces, with their `repr`."""
     pairs = {agent: (env.observation_space(agent), env.action_space(agent)) for agent in env.possible_agents}
     return {agent: (seen, repr(seen), act, repr(act)) for agent, (seen, act) in pairs.items()}
 
 
 def _sound(env: Any, spaces: dict[str, tuple[Any, str, Any, str]]) -> None:
-    """Raise `Failed` unless the observations are texts of the space that they always had."""
+    """Raise `Failed` unless the observations are texts in the original spaces."""
     for agent in env.agents:
         observation = env.observe(agent)
         expect_texts(agent, observation)

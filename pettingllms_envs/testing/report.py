@@ -1,4 +1,4 @@
-"""The report of a conformance check: one line for each check, and for a failed one the example that shows it."""
+"""The report of the conformance suite: one line for each check, and an example for each failed one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Status = Literal["passed", "failed", "skipped"]
 
 
 class Result(NamedTuple):
-    """What came of one check.
+    """The result of one check.
 
     Args:
-        name: The check.
+        name: Name of the check.
         status: `"passed"`, `"failed"` or `"skipped"`.
-        detail: What was played, with figures; or what was expected and seen, and the play that leads there; or why
-            the check does not apply.
+        detail: What was played, with numbers; or the expected and actual values and the play that reproduces them; or
+            why the check does not apply.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Report:
 
     Args:
         env: The environment's name.
-        results: One for each check, in the order in which they ran.
+        results: One result for each check, in the order in which they ran.
     """
 
     env: str
@@ -48,7 +48,7 @@ class Report:
         return tuple(result for result in self.results if result.status == "failed")
 
     def raise_if_failed(self) -> None:
-        """Raise AssertionError, the report its message, if a check failed."""
+        """Raise AssertionError with the report as its message if a check failed."""
         if not self.ok:
             raise AssertionError(f"the environment does not conform.\n{self}")
 

@@ -1,4 +1,4 @@
-"""Checks of what play is worth: the oracle reaches the most, policies that know nothing next to nothing."""
+"""Checks of rewards: the oracle reaches the maximum, and policies that ignore the state next to nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LABEL = re.compile(r"\w+:\s*")
 
 
 def check_oracle(case: Case) -> str:
-    """The oracle, which asking does not change, reaches the declared maximum and success on every seed."""
+    """The oracle, which must not change the environment, reaches the declared maximum and success on every seed."""
     env = case.make()
     if oracle_of(env) is None:
         raise Skipped("it has no oracle()")
@@ -68,13 +68,13 @@ def check_oracle(case: Case) -> str:
 
 
 def check_floors(case: Case) -> str:
-    """Policies that know nothing stay at the floor.
+    """Policies that ignore the state stay at the floor.
 
     They are: the empty reply; the prompt echoed; every piece of the system prompt copied (lines, blocks of lines,
-    quotations, what follows a colon; of the whole prompt where there is no system prompt); one constant, the oracle's
-    first replies in another instance; each blind reply, and all of them in turn.
+    quotations, text after a colon; of the whole prompt if there is no system prompt); the oracle's first replies in
+    another instance as constants; each blind reply, and all of them in turn.
 
-    * On no seed is one's return greater than the oracle's, nor on average any agent's own sum of rewards.
+    * On no seed is their return greater than the oracle's, nor on average any agent's own sum of rewards.
     * Its mean success is at most `floor`, and its mean return at most `floor` times the oracle's (or the declared
       maximum's, without an oracle). Empty, echoed and copied replies never succeed.
     """
@@ -96,7 +96,7 @@ def check_floors(case: Case) -> str:
 
 
 def _enough(starts: tuple[Start, ...]) -> tuple[Start, ...]:
-    """The starts, and as many further seeds as a mean needs to say anything about luck."""
+    """The starts, with as many further seeds as a mean needs to be significant."""
     further = itertools.count(max(start.seed for start in starts) + 1)
     more = zip(range(LEAST_STARTS - len(starts)), itertools.cycle(starts), further, strict=False)
     return (*starts, *[Start(seed, start.options) for _, start, seed in more])
@@ -105,7 +105,7 @@ def _enough(starts: tuple[Start, ...]) -> tuple[Start, ...]:
 def check_rewards(case: Case) -> str:
     """Rewards are finite; parts are declared and in their ranges; an agent is paid alpha * team + local.
 
-    What an environment does not tell, its ranges, its maximum or its parts with their scopes, is not checked.
+    What an environment does not declare (its ranges, its maximum, its parts with their scopes) is not checked.
     """
     env = case.make()
     ranges, most = env.metadata.get("reward_ranges"), env.metadata.get("max_return")
@@ -134,7 +134,7 @@ def check_rewards(case: Case) -> str:
 
 
 def floor_policies(case: Case, env: Any) -> Iterator[tuple[str, Callable[[int], Policy]]]:
-    """Name of each floor policy, and how it is made for the episode of a number."""
+    """The name of each floor policy, and a function that makes it for the n-th episode."""
     yield "empty", lambda i: always("")
     yield "echo of the prompt", lambda i: _echo
     yield "echo of the situation", lambda i: _echo_situation
@@ -157,7 +157,7 @@ def floor_policies(case: Case, env: Any) -> Iterator[tuple[str, Callable[[int], 
 
 @lru_cache(maxsize=1024)
 def pieces(prompt: str) -> tuple[str, ...]:
-    """What may pass for an example in a prompt: quotations, what follows a colon, lines, and blocks of lines."""
+    """Parts of a prompt that may be example replies: quotations, text after a colon, lines, and blocks of lines."""
     lines = [line.strip() for line in prompt.splitlines() if line.strip()]
     found = ["".join(quoted).strip() for quoted in _QUOTED.findall(prompt)]
     for line in reversed(lines):
@@ -221,7 +221,7 @@ def _first_replies(case: Case, i: int) -> dict[str, str]:
 
 
 def _expect_floor(case: Case, name: str, played: list[Episode], bound: float | None) -> tuple[float, float]:
-    """Mean success and return of a floor policy; raise `Failed` if they are too high."""
+    """Mean success and return of a floor policy. Raises `Failed` if they are too high."""
     success, returned = fmean(bool(each.success) for each in played), fmean(each.team for each in played)
     lucky = next((each for each in played if each.success), played[0])
     with blaming(partial(told, lucky.start, lucky.replies)):
@@ -240,7 +240,7 @@ def _expect_floor(case: Case, name: str, played: list[Episode], bound: float | N
 
 
 def _expect_no_more(name: str, played: list[Episode], oracles: list[Episode]) -> None:
-    """Raise `Failed` if a policy is paid more than the oracle."""
+    """Raise `Failed` if a policy has a higher return than the oracle."""
     for one, best_one in zip(played, oracles, strict=bool(oracles)):
         with blaming(partial(told, one.start, one.replies)):
             if one.team > best_one.team + TOLERANCE:
@@ -254,7 +254,7 @@ def _expect_no_more(name: str, played: list[Episode], oracles: list[Episode]) ->
 
 
 def _expect_sound_pay(env: Any) -> None:
-    """Rewards are finite, and the scalar of their parts where those and alpha are known."""
+    """Raise `Failed` unless rewards are finite and, if parts and alpha are known, the weighted sum of their parts."""
     parts, alpha = scoped_parts(env), getattr(env.unwrapped, "alpha", None)
     for agent, reward in env.rewards.items():
         if not math.isfinite(reward):

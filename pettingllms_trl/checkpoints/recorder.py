@@ -1,4 +1,4 @@
-"""A training's rollouts on disk, with every candidate, its reward and its advantage: what `pettingllms view` shows.
+"""Writes a training's rollouts, with all candidates, rewards and advantages, for `pettingllms view`.
 
 The format is that of `docs/records.md`; the package that has its reader is not imported here.
 """
@@ -35,12 +35,13 @@ def rows(
     """A generation's episodes, as rows of the record.
 
     Args:
-        episodes: All that was played.
-        advantages: Of a decision's candidates, by the `id` of the decision; missing for what is not trained on.
-        instances: The rows of data that were played; an episode's `instance` is an index into it.
-        environments: Names of the environments as they call themselves, by the names that episodes have.
+        episodes: All episodes.
+        advantages: Advantages of each decision's candidates, by the `id` of the decision; missing for decisions that
+            are not trained on.
+        instances: The rows of data that were played; an episode's `instance` is an index into them.
+        environments: The environments' own names, by the names that episodes have.
         policies: Names of the policies by agent.
-        step: The optimizer step that the generation is for, from 1.
+        step: The optimizer step of the generation, from 1.
         first: Number of instances that the training had played before.
     """
     return [
@@ -62,16 +63,16 @@ def header(
     roles: Mapping[str, str],
     config: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What `run.json` says.
+    """The content of `run.json`.
 
     Args:
-        environment: Name of the environment, or several with commas.
-        metadata: Of the environments, by the names that episodes have; of `settings` and `data` what there is.
-        roles: Of the agents.
-        config: Settings of the training, in plain values.
+        environment: Name of the environment, or several separated by commas.
+        metadata: Metadata of the environments, by the names that episodes have; `settings` and `data` are used.
+        roles: Roles of the agents.
+        config: Settings of the training, as plain values.
 
     Raises:
-        ValueError: An environment was made with a setting that JSON cannot hold, so that no file could make it again.
+        ValueError: JSON cannot represent a setting of an environment, so that it could not be made again.
     """
     made_with = {name: _settings_of(each) for name, each in metadata.items()}
     several = {name: {"env": str(metadata[name].get("name", name)), "settings": made_with[name]} for name in metadata}
@@ -94,8 +95,8 @@ def header(
 
 
 def data_label(metadata: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
-    """What has to be said of the problems that are trained on: name of the data, and a note where they are not what
-    the environment is called after; None where no environment says what its data are."""
+    """The label of the training problems: the name of the data, and a note if they are not those of the benchmark that
+    the environment is named after. None if no environment declares its data."""
     found = [each["data"] for each in metadata if each.get("data") is not None]
     if not found:
         return None
@@ -104,10 +105,10 @@ def data_label(metadata: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
 
 
 class RolloutRecorder:
-    """The files of a training run, `run.json` and `episodes.jsonl`. One process writes.
+    """Writes the files of a training run, `run.json` and `episodes.jsonl`. Used by one process only.
 
     Args:
-        folder: Where they are.
+        folder: Folder of the files.
         about: See `header`.
     """
 
@@ -119,8 +120,8 @@ class RolloutRecorder:
     def write(self, made: Iterable[Mapping[str, Any]], step: int) -> None:
         """Append the rows of a generation for this optimizer step.
 
-        The first call leaves out what an earlier run in this folder wrote for this step and later ones: a resumed run
-        plays them again, and a new one starts with an empty log.
+        The first call removes the rows that an earlier run in this folder wrote for this step and later ones: a
+        resumed run plays them again, and a new one starts with an empty log.
         """
         file = self._folder / "episodes.jsonl"
         if not self._is_open:
@@ -133,7 +134,7 @@ class RolloutRecorder:
 
 
 def _settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What an environment was made with, as JSON has it."""
+    """The settings that an environment was made with, as JSON data."""
     settings = dict(metadata.get("settings") or {})
     for name, value in settings.items():
         try:
@@ -148,7 +149,7 @@ def _settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _before(file: Path, step: int) -> Iterable[str]:
-    """The lines of a file that are of earlier steps; a last one that a kill left half written is not."""
+    """The lines of earlier steps in a file, without an incomplete last line."""
     if not file.exists():
         return
     with open(file, encoding="ascii") as stream:
@@ -238,12 +239,12 @@ def _step(decision: Decision, advantages: Sequence[float] | None, policies: Mapp
 
 
 def _digest_of_ids(ids: Sequence[int]) -> str:
-    """16 hex digits, equal where the token ids are."""
+    """A digest of token ids: 16 hex digits."""
     return hashlib.sha256(array("q", ids).tobytes()).hexdigest()[:16]
 
 
 def _parts(candidate: Candidate, agent: str) -> dict[str, dict[str, float]] | None:
-    """The parts by scope: the team's, and those of the agent that acted."""
+    """A candidate's reward parts by scope: the team's, and those of the agent that acted."""
     if not candidate.parts:
         return None
     scopes: dict[str, dict[str, float]] = {}
@@ -253,7 +254,7 @@ def _parts(candidate: Candidate, agent: str) -> dict[str, dict[str, float]] | No
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python; what JSON does not have as text."""
+    """A value as JSON data: NumPy numbers become Python numbers, other objects text."""
     if hasattr(value, "item"):
         value = value.item()
     return value if isinstance(value, str | int | float | bool | list | dict | None) else str(value)

@@ -1,4 +1,5 @@
-"""What `pettingllms train` and `pettingllms sft` do, a file each as in `trl.scripts`, and their arguments.
+"""The commands `pettingllms train` and `pettingllms sft`, one file each as in `trl.scripts`, and their arguments.
 
-A script offers `prepare(argv)`, which refuses what is wrong before any model is trained, and returns the work itself.
+Each has a function `prepare(argv)`, which validates the arguments before any model is trained, and returns a function
+that does the work.
 """

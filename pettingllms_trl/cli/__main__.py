@@ -1,4 +1,4 @@
-"""`train` and `sft`: the commands that `pettingllms` gets from this package, and that `accelerate launch` starts.
+"""Entry points of the commands `train` and `sft`, for `pettingllms` and for `accelerate launch`.
 
     pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml --learning_rate 1e-5
     accelerate launch -m pettingllms_trl.cli train --config examples/configs/sokoban_L2_1.7B.yaml
@@ -28,12 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train(argv: Sequence[str]) -> int:
-    """`pettingllms train`: a team, by reinforcement learning. Returns the exit status."""
+    """`pettingllms train`: train a team by reinforcement learning. Returns the exit status."""
     return _run("train", argv)
 
 
 def sft(argv: Sequence[str]) -> int:
-    """`pettingllms sft`: a team's warm-up, by supervised fine-tuning. Returns the exit status."""
+    """`pettingllms sft`: warm up a team by supervised fine-tuning. Returns the exit status."""
     return _run("sft", argv)
 
 

@@ -38,11 +38,11 @@ class TeamArguments:
             A name as `pettingllms list` shows it, such as `"sokoban"`, or an id of PettingZoo's AEC registry, such as
             `"pettingllms/sokoban-v0"`.
         env_kwargs (`dict`, *optional*):
-            What the environment is made with, such as `{"size": 6}`.
+            Settings of the environment, such as `{"size": 6}`.
         environments (`dict`, *optional*):
             Instead of those two, several environments by name: each an id, or a mapping with `env_id`, and perhaps
-            `env_kwargs`, `train_levels`, `eval_levels`. Their instances take turns, or a data set says in its column
-            `environment` which is whose.
+            `env_kwargs`, `train_levels`, `eval_levels`. They are played in turn, or a data set names the environment
+            of each row in its column `environment`.
         imports (`list[str]`, *optional*):
             Installed packages to import first, because they register an environment with PettingZoo:
             `["my_package"]`. What `pettingllms list` shows needs none. This runs their code. Nothing else that a
@@ -89,8 +89,8 @@ class TeamArguments:
 
 @dataclass
 class TeamModelConfig(ModelConfig):
-    """TRL's `ModelConfig` with the defaults of [`MultiAgentGRPOTrainer`]'s adapters: every linear layer, no dropout,
-    which TRL would leave on while it samples."""
+    """TRL's `ModelConfig` with the defaults of [`MultiAgentGRPOTrainer`]'s adapters: every linear layer, and no
+    dropout, which TRL would not disable while sampling."""
 
     lora_dropout: float = field(default=0.0, metadata={"help": "LoRA dropout."})
     lora_target_modules: list[str] | None = field(
@@ -99,10 +99,10 @@ class TeamModelConfig(ModelConfig):
 
 
 def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description: str | None = None) -> tuple[Any, ...]:
-    """The arguments as one object of each kind.
+    """Parse the arguments into one object of each kind.
 
     Raises:
-        ValueError: A field is unknown or has a value that it cannot have, or the YAML file is none.
+        ValueError: A field is unknown or has an invalid value, or the file is not YAML.
         OSError: The YAML file cannot be read.
     """
     argv = [part for given in argv for part in _apart(given)]
@@ -119,7 +119,7 @@ def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description:
 
 
 def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
-    """A field whose value is a mapping, in YAML or as JSON on the command line."""
+    """The value of a field that is a mapping, given in YAML or as JSON on the command line."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
@@ -131,7 +131,7 @@ def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] 
 
 
 def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
-    """Names of adapters as they are, the fields of a policy as a `Policy`."""
+    """The policies, with the fields of each policy as a `Policy`; names of adapters are kept."""
     known = [f.name for f in dataclasses.fields(Policy)]
     made: dict[str, str | Policy] = {}
     for who, what in given.items():
@@ -159,12 +159,12 @@ def has_adapters(given: str | Mapping[str, str | Policy]) -> bool:
 
 
 def peft_config(config: ModelConfig, given: str | Mapping[str, str | Policy]) -> PeftConfig | None:
-    """The configuration of the adapters; where the policies have none, as `use_peft` says."""
+    """The configuration of the adapters or, if the policies have none, that of `use_peft`."""
     return get_peft_config(dataclasses.replace(config, use_peft=True) if has_adapters(given) else config)
 
 
 def model_init_kwargs(config: ModelConfig, args: Any) -> dict[str, Any]:
-    """What the model is loaded with, as TRL's scripts put it together."""
+    """The arguments for loading the model, assembled as in TRL's scripts."""
     return {
         "revision": config.model_revision,
         "trust_remote_code": args.trust_remote_code,
@@ -175,7 +175,7 @@ def model_init_kwargs(config: ModelConfig, args: Any) -> dict[str, Any]:
 
 
 def check_model(config: ModelConfig) -> None:
-    """Raises `ValueError` where no model is named."""
+    """Raise `ValueError` if no model is given."""
     if config.model_name_or_path is None:
         raise ValueError(
             "no model_name_or_path; expected a model of the Hub or a folder. Add model_name_or_path: Qwen/Qwen3-1.7B."
@@ -184,7 +184,7 @@ def check_model(config: ModelConfig) -> None:
 
 @contextmanager
 def naming_models(model: str | None, given: str | Mapping[str, str | Policy]) -> Iterator[None]:
-    """Raises `OSError` with the names of the models where the Hub cannot be reached, which transformers leaves out."""
+    """Add the names of the models to the `OSError` that transformers raises if the Hub cannot be reached."""
     try:
         yield
     except OSError as error:
@@ -197,7 +197,7 @@ def naming_models(model: str | None, given: str | Mapping[str, str | Policy]) ->
 
 
 def check_reports(args: Any) -> None:
-    """Raises `ValueError` where logs are to go somewhere whose package is not installed."""
+    """Raise `ValueError` if the package of a logging integration is not installed."""
     available = get_available_reporting_integrations()
     for name in args.report_to:
         if name not in available:
@@ -208,7 +208,7 @@ def check_reports(args: Any) -> None:
 
 
 def import_packages(names: Sequence[str]) -> None:
-    """Import what the user named. Raises `ImportError` in three parts."""
+    """Import the packages that the user named. Raises `ImportError` with what to do."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -220,10 +220,10 @@ def import_packages(names: Sequence[str]) -> None:
 
 
 def function(field_name: str, path: str) -> Any:
-    """The function at a dotted path, as TRL's scripts take reward functions; the working directory is searched, too.
+    """Import the function at a dotted path, as TRL's scripts do; the working directory is searched, too.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no such function.
     """
     module, dot, name = path.replace(":", ".").rpartition(".")  # `my_module:function`, as entry points write it
     if os.getcwd() not in sys.path:
@@ -244,10 +244,10 @@ def function(field_name: str, path: str) -> Any:
 
 
 def choice(field_name: str, given: Any) -> Any:
-    """A name of ours as it is; a dotted path as the function there; `{either: options}` with its options.
+    """A built-in name unchanged; a dotted path as the function there; `{either: options}` with its options.
 
     Raises:
-        ValueError: There is no such function, or the options are none. Whether a name is known, is seen later.
+        ValueError: There is no such function, or the options are not a mapping. Built-in names are checked later.
     """
     if isinstance(given, str) and given.lstrip().startswith("{"):
         given = mapping(field_name, given)
@@ -267,7 +267,7 @@ def _is_path(name: str) -> bool:
 
 
 class _Parser(TrlParser):
-    """TRL's, which would print a usage of some hundred lines before every error."""
+    """TRL's parser with one-line errors; TRL's would print a usage of about a hundred lines before each."""
 
     def error(self, message: str) -> NoReturn:
         expected = "" if "expected" in message else "; expected a value of that kind"
@@ -275,7 +275,7 @@ class _Parser(TrlParser):
 
 
 def _apart(given: str) -> list[str]:
-    """TRL looks for `--config` as an argument of its own."""
+    """Split `--name=value` into two arguments, since TRL expects `--config` to be a separate one."""
     return given.split("=", 1) if given.startswith("--config=") else [given]
 
 

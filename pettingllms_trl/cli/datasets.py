@@ -1,4 +1,4 @@
-"""From arguments to what is played: functions that make the environments, and the rows of the data sets."""
+"""Makes the environments and the rows of data sets that the arguments describe."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Rows: TypeAlias = Dataset | IterableDataset
 
 
 def makers(team: TeamArguments) -> MakeEnv | dict[str, MakeEnv]:
-    """A function that makes the environment, or one for each by name; each tried once.
+    """A function that makes the environment, or one for each by name; each is called once as a check.
 
     Raises:
-        ValueError: There is no such environment, or a setting has a value that it cannot have.
+        ValueError: There is no such environment, or a setting is out of range.
         TypeError: The environment has no such setting.
     """
     assert isinstance(team.env_kwargs, dict)
@@ -55,7 +55,7 @@ def _maker(env_id: str, env_kwargs: Mapping[str, Any]) -> MakeEnv:
 def seeds_and_levels(
     name: str, seeds: Sequence[int] | None, levels: Sequence[int] | None, split: str | None
 ) -> Dataset | None:
-    """A row for each seed of a range; levels take turns. `None` without seeds.
+    """A row for each seed of a range, with the levels in turn. `None` without seeds.
 
     `[0, 4]` with levels `[1, 2]` and split `"train"` gives the seeds 0, 1, 2, 3 with the levels 1, 2, 1, 2.
 
@@ -88,7 +88,7 @@ def seeds_and_levels(
 def in_turns(
     name: str, seeds: Sequence[int] | None, levels: Mapping[str, Sequence[int] | None], split: str | None
 ) -> Dataset | None:
-    """A row for each seed of a range; environments take turns, and so do the levels of each. `None` without seeds.
+    """A row for each seed of a range, with the environments, and the levels of each, in turn. `None` without seeds.
 
     `[0, 4]` with levels `{"a": [1, 2], "b": None}` gives the seeds 0, 1, 2, 3 to a, b, a, b; a's have the levels 1
     and 2, b's have none.
@@ -116,10 +116,10 @@ def in_turns(
 def check_apart(
     train: Sequence[int] | None, evaluation: Sequence[int] | None, *, splits: Sequence[str | None]
 ) -> None:
-    """Refuse an evaluation on instances that are trained on: the same seeds in the same split.
+    """Validate that no evaluation instance is a training instance: the same seed in the same split.
 
     Raises:
-        ValueError: They meet.
+        ValueError: They overlap.
     """
     if train is None or evaluation is None or splits[0] != splits[1]:
         return
@@ -131,7 +131,7 @@ def check_apart(
 
 
 def loaded(given: ScriptArguments, split: str) -> Rows:
-    """A split of a data set of the Hub or of a folder, whose rows are instances.
+    """Load a split of a data set of the Hub or of a folder, whose rows are instances.
 
     Raises:
         ValueError: It cannot be loaded, or has no such split.

@@ -1,4 +1,4 @@
-"""Mappings in a configuration, and the values that they mean: environments, curricula, partners behind an API."""
+"""Converts mappings in a configuration to values: environments, curricula, models behind an API."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pettingllms_trl.rollout.curriculum import Curriculum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """One of several environments, as `environments` has it by name.
+    """One of several environments in the field `environments`.
 
     Args:
         env_id: An id of PettingZoo's AEC registry.
-        env_kwargs: What it is made with.
-        train_levels: Values of its reset option `level` in training, which take turns. `None` leaves it out.
-        eval_levels: The same in evaluations.
+        env_kwargs: Its settings.
+        train_levels: Values of its reset option `level` in training, used in turn. `None` leaves it out.
+        eval_levels: The same for evaluations.
     """
 
     env_id: str
@@ -30,7 +30,7 @@ class Environment:
 
 
 def curricula(given: Mapping[str, Any] | None, names: Sequence[str]) -> Curriculum | dict[str, Curriculum] | None:
-    """The fields of a curriculum as a `Curriculum`; of several environments, of those that have one, by name."""
+    """The fields of a curriculum as a `Curriculum`; with several environments, one for each that has one, by name."""
     if given is None:
         return None
     if not names:
@@ -85,7 +85,7 @@ def chat_api(name: str, given: Any) -> ChatApi:
 
 
 def refuse(given: str, known: Sequence[str], where: str) -> NoReturn:
-    """Raises `ValueError` for a name that is none of the known ones, with the nearest of them."""
+    """Raise `ValueError` for an unknown name, with the nearest known one."""
     near = difflib.get_close_matches(given, known, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else "Remove it; --help shows every field."
     raise ValueError(f"{where} has {given!r}; expected a field that is known. {hint}")

@@ -1,4 +1,4 @@
-"""Fields that are lists of integers, such as ranges of seeds: `0 100`, or a JSON list, on the command line."""
+"""Parses fields that are lists of integers, such as ranges of seeds: `0 100`, or a JSON list, on the command line."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, get_type_hints
 
 
 def names_of_lists(kinds: Sequence[type]) -> list[str]:
-    """The fields of dataclasses that are lists of integers."""
+    """Names of the dataclasses' fields that are lists of integers."""
     types = (list[int], list[int] | None)
     return [name for kind in kinds for name, hint in get_type_hints(kind).items() if hint in types]
 
 
 def with_lists_apart(argv: Sequence[str], lists: Sequence[str]) -> list[str]:
-    """The arguments with JSON lists of integers, `--train_seeds "[0, 100]"`, as argparse takes them.
+    """The arguments with JSON lists of integers, `--train_seeds "[0, 100]"`, in the form that argparse accepts.
 
     Args:
         argv: The command line.
         lists: Names of the fields that are lists of integers.
 
     Raises:
-        ValueError: The value of such a field is anything else than integers.
+        ValueError: The value of such a field is not a list of integers.
     """
     parts: list[str] = []
     place = 0
@@ -57,7 +57,7 @@ def _integers(name: str, text: str) -> list[int]:
 
 
 def check_integers(name: str, given: Any, where: str) -> None:
-    """Raises `ValueError` where a YAML file has anything else than a list of integers, or nothing."""
+    """Raise `ValueError` if a field of a YAML file is neither a list of integers nor empty."""
     if given is not None and not _is_integers(given):
         raise ValueError(
             f"{where} has {name}: {given!r}; expected a list of integers. Write {name}: [{', '.join(_example(name))}]."

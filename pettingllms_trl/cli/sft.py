@@ -1,11 +1,11 @@
-"""Warm a team up by supervised fine-tuning: on what an oracle plays, or on successes that a model collected itself.
+"""Warm up a team by supervised fine-tuning: on an oracle's replies, or on successes that a model collected itself.
 
     pettingllms sft --env pettingllms/sokoban-v0 --model_name_or_path Qwen/Qwen3-1.7B \
         --policies lora --from oracle --output_dir outputs/warm
 
-`pettingllms train ... --adapters outputs/warm` goes on from there. The oracle plays the train split only, with seeds
-far from those of reinforcement learning. It says what to do without a word on why: on a model that thinks, collect its
-own successes instead (`examples/collect_successes.py`).
+`pettingllms train ... --adapters outputs/warm` continues from there. The oracle plays only the train split, with seeds
+far from those of reinforcement learning. Its replies contain no reasoning: for a reasoning model, collect its own
+successes instead (`examples/collect_successes.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ORACLE = "oracle"
 @dataclass
 class SFTArguments(arguments.TeamArguments):
     r"""
-    The team, and whom it imitates.
+    The team, and the source of its demonstrations.
 
     Args:
         source (`str`, *optional*, defaults to `"oracle"`):
@@ -43,11 +43,11 @@ class SFTArguments(arguments.TeamArguments):
         roles (`list[str]`, *optional*):
             Train the policies of these roles only. On the command line also `--role`.
         num_episodes (`int`, *optional*, defaults to `1000`):
-            How many the oracle plays, of each environment.
+            Number of the oracle's episodes in each environment.
         levels (`list[int]`, *optional*):
-            Values of the reset option `level` for the oracle's instances, which take turns.
+            Values of the reset option `level` for the oracle's instances, used in turn.
         first_seed (`int`, *optional*, defaults to `10000000`):
-            Of the oracle's instances.
+            First seed of the oracle's instances.
         chat_template_kwargs (`dict`, *optional*):
             As in [`MultiAgentGRPOConfig`]: give the same in both.
     """
@@ -78,10 +78,10 @@ KINDS = (SFTArguments, SFTConfig, arguments.TeamModelConfig)
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], object]:
-    """The demonstrations, and what will train on them.
+    """Collect the demonstrations, and return a function that trains on them.
 
     Raises:
-        ValueError, TypeError, OSError, ImportError: Before any model is loaded, for whatever a user got wrong.
+        ValueError, TypeError, OSError, ImportError: A user's mistake, found before any model is loaded.
     """
     given, args, config = arguments.parse(argv, KINDS, prog="pettingllms sft", description=__doc__)
     arguments.check_model(config)
@@ -112,7 +112,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
 
 
 def run(model: str, demonstrations: Sequence[Demonstration], routing: Routing, args: SFTConfig, **more: Any) -> None:
-    """`warm_up`, and a word on where everything is and how to go on from there."""
+    """Run `warm_up`, then print where the results are and how to continue."""
     say = PartialState().print
     folders = warm_up(model, demonstrations, routing, args, **more, say=say)
     for name, folder in folders.items():
@@ -124,7 +124,7 @@ def run(model: str, demonstrations: Sequence[Demonstration], routing: Routing, a
 
 
 def by_oracles(given: SFTArguments, make_env: MakeEnv | Mapping[str, MakeEnv]) -> Iterator[Demonstration]:
-    """What the oracle of the environment plays; of several, each the whole number of episodes, on its own levels."""
+    """The oracle's demonstrations; with several environments, the full number of episodes in each, on its levels."""
     seeds = range(given.first_seed, given.first_seed + given.num_episodes)
     if not isinstance(make_env, Mapping):
         yield from by_oracle(make_env(), seeds, given.levels)
@@ -137,7 +137,7 @@ def by_oracles(given: SFTArguments, make_env: MakeEnv | Mapping[str, MakeEnv]) -
 def only(
     roles: Sequence[str], routing: Routing, demonstrations: Sequence[Demonstration]
 ) -> tuple[Routing, list[Demonstration]]:
-    """What is left of the team and of the demonstrations when only these roles are to be trained.
+    """The policies and demonstrations of these roles.
 
     Raises:
         ValueError: There is no such role.

@@ -1,8 +1,8 @@
-"""Train a team by reinforcement learning: TRL's script for GRPO, with an environment in place of a data set's answers.
+"""Train a team by reinforcement learning: like TRL's GRPO script, with an environment instead of a data set's answers.
 
     pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml [--any_field value]
 
-Ends with `save_model`, an evaluation on the rows for it (`eval_results.json`), and `push_to_hub` if asked for.
+It ends with `save_model`, an evaluation (`eval_results.json`), and `push_to_hub` if requested.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class TrainArguments(arguments.TeamArguments):
         filters (`list`, *optional*):
             Group filters, one after another, each a name or a dotted path, with options as `credit` has them.
         curriculum (`dict`, *optional*):
-            Fields of a [`Curriculum`], such as `{"levels": [1, 2, 3], "advance_at": 0.7}`; of several environments
-            those of each that shall have one, by its name.
+            Fields of a [`Curriculum`], such as `{"levels": [1, 2, 3], "advance_at": 0.7}`; with several environments,
+            one for each that needs one, by its name.
         schedule (`str`, *optional*):
-            Dotted path of a function from a generation's number to the policies that learn from it. For plain turns
-            there is `alternate_every`.
+            Dotted path of a function from a generation's number to the policies that are trained on it. To train
+            policies in turn, use `alternate_every`.
         reward_funcs (`list[str]`, *optional*):
             Dotted paths of reward functions, added to the environment's rewards.
         adapters (`str`, *optional*):
@@ -52,10 +52,10 @@ class TrainArguments(arguments.TeamArguments):
         train_split (`str`, *optional*):
             Value of the reset option `split`. `None` leaves it out.
         train_levels (`list[int]`, *optional*):
-            Values of the reset option `level`, which take turns. `None` leaves it out. Of several environments each
-            has its own, in `environments`.
+            Values of the reset option `level`, used in turn. `None` leaves it out. With several environments each has
+            its own, in `environments`.
         eval_seeds, eval_split, eval_levels:
-            The same for the evaluations: during training as `eval_strategy` says, and once in the end.
+            The same for evaluations: during training according to `eval_strategy`, and once at the end.
     """
 
     credit: dict[str, Any] | str | None = field(
@@ -96,11 +96,11 @@ KINDS = (TrainArguments, ScriptArguments, MultiAgentGRPOConfig, arguments.TeamMo
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
-    """A trainer, ready to run.
+    """Create the trainer, and return a function that runs it.
 
     Raises:
-        ValueError, TypeError, OSError, ImportError: Before any model is loaded, for whatever a user got wrong; of
-            those, only a model that cannot be loaded is noticed later.
+        ValueError, TypeError, OSError, ImportError: A user's mistake, found before any model is loaded, except for a
+            model that cannot be loaded.
     """
     given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=__doc__)
     trainer = make_trainer(given, data, args, config)
@@ -168,10 +168,10 @@ def make_trainer(
 
 
 def datasets(given: TrainArguments, data: ScriptArguments, *, evaluated: bool) -> tuple[Rows, Rows | None]:
-    """Rows to train and to evaluate on; of a data set, as in TRL's scripts, its test split if anything is evaluated.
+    """The rows for training and evaluation; for a data set, as in TRL's scripts, its test split is for evaluation.
 
     Raises:
-        ValueError: There are none, or two kinds of them, or the evaluation's are trained on.
+        ValueError: There are no rows, or two sources of rows, or evaluation rows are trained on.
     """
     train: Rows | None = _rows(given, "train")
     evaluation: Rows | None = _rows(given, "eval")
@@ -204,7 +204,7 @@ def _rows(given: TrainArguments, purpose: str) -> Rows | None:
 
 
 def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> None:
-    """Train, save, evaluate, push, and let the trackers finish. A run that a signal stopped has its checkpoint."""
+    """Train, save, evaluate, push, and finish the trackers. A run stopped by a signal only has its checkpoint."""
     trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
     if trainer.stopped_by is not None:
         step = trainer.state.global_step

@@ -1,7 +1,7 @@
-"""Sampled trees to look at: an episode, its decisions, and at each the candidates with their rewards and advantages.
+"""Prints sampled trees: an episode, its decisions, and the candidates of each with their rewards and advantages.
 
-They are drawn from the table that TRL writes with `log_completions=True` (`completions/completions_<step>.parquet`),
-so one from long ago can be looked at, too:
+They are made from the table that TRL writes with `log_completions=True` (`completions/completions_<step>.parquet`), so
+those of earlier steps can be shown, too:
 
     for tree in trees(pandas.read_parquet("outputs/run/completions/completions_00010.parquet")):
         rich.print(tree)
@@ -29,8 +29,8 @@ WIDTH = 100  # characters of a reply
 def trees(table: pandas.DataFrame) -> Iterator[Tree]:
     """A tree for each episode of a completions table, in the order of the instances.
 
-    Agents that decide in the same turn come in the order in which the table names them first. What filters dropped is
-    not in the table; where they dropped all, it has no columns of ours, and there is no tree.
+    Agents that decide in the same turn are ordered as in the table. Decisions that filters dropped are not in the
+    table; if they dropped all, there is no tree.
     """
     if table.empty:
         return
@@ -46,11 +46,11 @@ def trees(table: pandas.DataFrame) -> Iterator[Tree]:
 
 
 class PrintTrees(TrainerCallback):
-    """Prints the first trees of a training's completions table each time that a new one is there.
+    """Prints the first trees of each new completions table of a training.
 
     Args:
-        number: How many.
-        console: Where to. `None`: the standard output.
+        number: How many trees.
+        console: Where to print. `None`: the standard output.
     """
 
     def __init__(self, number: int, console: Console | None = None) -> None:
@@ -59,11 +59,11 @@ class PrintTrees(TrainerCallback):
         self._printed: Path | None = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The table of the step before: TRL writes it after its callbacks have seen the log."""
+        """Print the table of the previous step, which TRL writes after its callbacks were called."""
         self._print(args, state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The last one."""
+        """Print the last table."""
         self._print(args, state)
 
     def _print(self, args: Any, state: Any) -> None:

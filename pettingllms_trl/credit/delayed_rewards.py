@@ -1,4 +1,4 @@
-"""Roles that an environment declares to be paid at later steps, and the credit schemes that would not teach them.
+"""Warns if a role that an environment declares as paid at later steps is trained with an unsuitable credit scheme.
 
 metadata = {"name": "my_game_v0", "delayed_roles": ["adviser"]}
 """
@@ -25,7 +25,7 @@ def delayed_agents(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
     """The agents whose roles `metadata["delayed_roles"]` names, by role or by agent, of all environments.
 
     Raises:
-        ValueError: It names a role that there is none of.
+        ValueError: It names an unknown role.
     """
     found: dict[str, None] = {}
     for pool in envs.values():
@@ -49,14 +49,15 @@ def check_delayed_roles(
     *,
     reward_functions: Sequence[str] = (),
 ) -> None:
-    """Warn where a role that is paid later would be trained by the reward of its own steps.
+    """Warn if a role that is paid later would be trained by the reward of its own steps.
 
     Args:
         envs: One or more environments of each name.
         trained: Agents whose policies are trained.
-        credit: As `credit.resolve` gave it.
-        args: How instances are played; the main process warns.
-        reward_functions: Names of the user's. They may reward a step at once, so with any nothing is said.
+        credit: The resolved credit scheme.
+        args: The trainer's; the main process warns.
+        reward_functions: Names of the user's reward functions. They may reward a step immediately, so there is no
+            warning if there are any.
 
     Raises:
         ValueError: See `delayed_agents`.

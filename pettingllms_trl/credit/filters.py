@@ -1,4 +1,4 @@
-"""Which groups are worth training on, and how many more rows to play for those that were not.
+"""Group filters: select the groups worth training on, and count how many more rows to play for those dropped.
 
 A filter is a function from decisions to `Kept`:
 
@@ -6,8 +6,8 @@ A filter is a function from decisions to `Kept`:
         return Kept.of(decisions, [i for i, d in enumerate(decisions) if d.episode_return > 0])
 
 A scheme that looks beyond one group (running means, discounts, the deviation of a batch) should see all decisions, so
-advantages are given first and selected by `Kept.indices` after. Mind what a filter takes for noise: a group whose
-rewards are all equal teaches nothing by a mean of the group, but something by `rae`'s running one.
+advantages are computed first and then selected by `Kept.indices`. Note what a filter drops: a group whose rewards are
+all equal gives no signal relative to its own mean, but it does relative to the running mean of `rae`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pettingllms_trl.records import Decision
 
 
 class Kept(NamedTuple):
-    """What a filter left.
+    """The decisions that a filter kept.
 
     Args:
-        decisions: Those that stay, in their order.
-        indices: Their places among the decisions that were given.
-        dropped: How many of its decisions each agent lost, 0 included.
+        decisions: The kept decisions, in their order.
+        indices: Their indices among the given decisions.
+        dropped: Number of dropped decisions of each agent, 0 included.
     """
 
     decisions: tuple[Decision, ...]
@@ -37,7 +37,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def of(cls, decisions: Sequence[Decision], indices: Iterable[int]) -> Kept:
-        """The decisions at these places, and the count of the others."""
+        """Keep the decisions at these indices, and count the others."""
         chosen = tuple(indices)
         dropped = Counter(d.agent for d in decisions)
         dropped.subtract(decisions[i].agent for i in chosen)
@@ -45,7 +45,7 @@ class Kept(NamedTuple):
 
 
 class Filter(Protocol):
-    """A group filter: decisions to those worth training on."""
+    """A group filter: selects the decisions worth training on."""
 
     def __call__(self, decisions: Sequence[Decision], /) -> Kept: ...
 
@@ -53,15 +53,15 @@ class Filter(Protocol):
 def nonzero_variance(
     decisions: Sequence[Decision], /, *, value: Value = "reward", peers: Peers = siblings, gamma: float = 1.0
 ) -> Kept:
-    """Drop the groups whose numbers are all equal: their advantages are 0, and no scheme of the mean learns from them.
+    """Drop the groups whose numbers are all equal: relative to the group's mean their advantages are 0.
 
-    DAPO's dynamic sampling (arXiv:2503.14476, section 3.2) drops the prompts that are always or never solved; the same
-    for rewards that are not only 0 and 1. As in its code, but that a group of one is dropped, too.
+    DAPO's dynamic sampling (arXiv:2503.14476, section 3.2) drops the prompts that are always or never solved; this is
+    the same for rewards other than 0 and 1. As in its code, except that a group of one is dropped, too.
 
     Args:
-        decisions: Of any agents.
-        value: The number that the groups are compared in, best that of the credit scheme.
-        peers: What a group is: `peers.siblings` in a tree, `peers.episodes` for whole episodes, ...
+        decisions: Decisions of any agents.
+        value: The number that is compared within a group, usually that of the credit scheme.
+        peers: Defines the groups: `grouping.siblings` in a tree, `grouping.episodes` for whole episodes, ...
         gamma: Discount of `value="return_to_go"`.
 
     Example:
@@ -82,17 +82,17 @@ def signal_to_noise(
 ) -> Kept:
     r"""Keep the groups that carry the signal: the fewest that hold a share `threshold` of the variance of rewards.
 
-    With `v_g` the (unbiased) variance of group g's numbers and groups ranked by it, the first n stay, where n is the
-    least with `v_1 + ... + v_n >= threshold * (v_1 + ... + v_G)`. The variance stands for the signal, since the part
+    With `v_g` the (unbiased) variance of group g's numbers and groups ranked by it, the first n are kept, where n is
+    the least with `v_1 + ... + v_n >= threshold * (v_1 + ... + v_G)`. The variance measures the signal, since the part
     of the gradient that comes from rewards grows with it, while that of KL and entropy terms, the noise, does not
     (SNR-aware filtering of RAGEN-2, arXiv:2604.06268, in the top-p form of its code, mode "linear").
 
-    Adapted: ranked for each agent by itself, since the rewards of two roles need not have the same units. Groups
-    without variance are always dropped. What is summed up is the variance, as the paper says; its code ranks in the
-    same order, but sums deviations (less 0.01), so that the same threshold keeps more groups there.
+    Adapted: groups are ranked separately for each agent, since the rewards of two roles need not have the same units.
+    Groups without variance are always dropped. Variances are summed, as in the paper; its code ranks in the same
+    order, but sums deviations (less 0.01), so that the same threshold keeps more groups there.
 
     Args:
-        decisions: Of any agents.
+        decisions: Decisions of any agents.
         threshold: Share of the variance that is kept, above 0 to 1. 1 is `nonzero_variance`.
         value: As in [`nonzero_variance`].
         peers: As in [`nonzero_variance`].
@@ -102,7 +102,7 @@ def signal_to_noise(
         ValueError: `threshold` is out of range.
 
     Example:
-        Groups 4, 0 and 2, 0 and 1, 0 have variances 8, 2, 0.5: with 0.7 the first alone stays (8 / 10.5 = 0.76), with
+        Groups 4, 0 and 2, 0 and 1, 0 have variances 8, 2, 0.5: with 0.7 only the first is kept (8 / 10.5 = 0.76), with
         0.9 the first two (0.95).
     """
     if not 0.0 < threshold <= 1.0:
@@ -121,19 +121,19 @@ def signal_to_noise(
 
 
 def rows_to_play(decisions: Sequence[Decision], kept: Kept, *, num_played: int, num_wanted: int) -> int:
-    """How many more rows of the data set to play, so that as much is left as `num_wanted` rows hold, unfiltered.
+    """How many more rows of the data set to play, to keep as many decisions as `num_wanted` rows have, unfiltered.
 
-    DAPO's dynamic sampling (arXiv:2503.14476) fills the batch with prompts that teach something. It has one group a
+    DAPO's dynamic sampling (arXiv:2503.14476) fills the batch with prompts that give a signal. It has one group a
     prompt; here a row has one for each decision of its episode, some of which are kept. So a row counts by the share
-    of its decisions that stay: if r rows have n decisions and k were kept, `f = r k / n` rows are filled, and at the
-    same rate `(num_wanted - f) * num_played / f` more are needed, rounded up; at most `num_wanted` at a time, which is
-    also the answer if none was kept. Call it again after they are played, until it returns 0.
+    of its decisions that are kept: if r rows have n decisions and k were kept, `f = r k / n` rows are filled, and at
+    the same rate `(num_wanted - f) * num_played / f` more are needed, rounded up; at most `num_wanted` at a time,
+    which is also the answer if none was kept. Call it again after they are played, until it returns 0.
 
     Args:
-        decisions: Of all rows played so far for this batch. Rows count by `Decision.instance`, which must tell the
-            rows of one call of the rollout from those of the next.
-        kept: Those of them that stay.
-        num_played: Rows played so far, with those that left no decision, since their environment failed.
+        decisions: Decisions of all rows played so far for this batch. Rows are identified by `Decision.instance`,
+            which must differ between the rows of one call of the rollout and those of the next.
+        kept: The decisions that were kept.
+        num_played: Rows played so far, including those without decisions because their environment failed.
         num_wanted: Rows of a full batch.
 
     Example:
@@ -148,9 +148,9 @@ def rows_to_play(decisions: Sequence[Decision], kept: Kept, *, num_played: int, 
 
 
 def first_rows(decisions: Sequence[Decision], kept: Kept, num_wanted: int) -> Kept:
-    """What the first rows kept, as few as hold as much as `num_wanted` rows do unfiltered; all, where that is less.
+    """Keep only the first rows that together have as many kept decisions as `num_wanted` unfiltered rows.
 
-    DAPO cuts its surplus as well: it is of the rows that were played last, whatever they were paid.
+    Like DAPO, this drops the surplus of the rows that were played last, whatever their rewards.
     """
     enough = num_wanted * len(decisions)
     of_row = Counter(decision.instance for decision in kept.decisions)
@@ -165,12 +165,12 @@ def first_rows(decisions: Sequence[Decision], kept: Kept, num_wanted: int) -> Ke
 
 
 def check_kept(kept: Kept, decisions: Sequence[Decision], *, name: str) -> None:
-    """Refuse anything but some of the decisions, in their order.
+    """Validate the result of a filter: some of the decisions, in their order.
 
     Raises:
-        TypeError: It is no `Kept`.
-        ValueError: Its indices are not places of the decisions, each at most once and in order, or its decisions are
-            not those at these places.
+        TypeError: It is not a `Kept`.
+        ValueError: Its indices are out of range, repeated or out of order, or its decisions are not those at these
+            indices.
     """
     if not isinstance(kept, Kept):
         raise TypeError(
@@ -198,7 +198,7 @@ def _num_rows(decisions: Sequence[Decision]) -> int:
 _SAME = 1e-6  # returns are sums, and equal ones may differ by a rounding error
 
 Groups = dict[str, dict[Hashable, list[float]]]
-"""agent -> group -> the numbers of its members. A group bears its agent's name, so it is the only one of that name."""
+"""agent -> group -> the numbers of its members. A group's key contains its agent, so it is unique."""
 
 
 def _groups(decisions: Sequence[Decision], value: Value, peers: Peers, gamma: float) -> Groups:

@@ -1,8 +1,8 @@
-"""From rewards to advantages: the number of each candidate, its peers, a baseline and a scale.
+"""Computes advantages from rewards: the number of each candidate, its peers, a baseline and a scale.
 
 `numbers_of` gives the number by which a candidate is judged: its step's reward, its return to go, or its whole return.
-`compare` puts the numbers of peers into a row each and hands the rows to a baseline and a scale, which are functions
-of them. An agent is compared with itself alone: no other agent's reward moves its advantages.
+`compare` puts the numbers of each group of peers into a row and passes the rows to a baseline and a scale function. An
+agent is compared only with itself: no other agent's reward changes its advantages.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
     r"""The number of each candidate, `r_k` its reward and `G` the return to go of the branch that was played:
 
     - `"reward"`: `r_k`.
-    - `"return_to_go"`: the played one's is `G`, and so is that of a sibling whose branch reached the very same state,
-      but for its own reward: `r_k + (G - r_played)`. What would have followed any other sibling was not played, and
-      counts 0: `r_k`. So where what follows is mostly positive, this favours the played one; the remedy is to play
-      the others on, too (`credit="counterfactual"`).
-    - `"outcome"`: the episode's return if the candidate had been played, with the same reservation: the return to go
+    - `"return_to_go"`: `G` for the played candidate, and `r_k + (G - r_played)` for a sibling whose branch reached the
+      same state. What would have followed any other sibling was not played and counts as 0: `r_k`. So if later rewards
+      are mostly positive, this favours the played candidate; to avoid that, continue the others, too
+      (`credit="counterfactual"`).
+    - `"outcome"`: the episode's return if the candidate had been played, with the same limitation: the return to go
       plus what the agent had been paid before.
 
     Args:
-        decisions: Whole episodes; with `gamma` below 1, none of an agent's decisions may be left out.
+        decisions: Decisions of whole episodes; with `gamma` below 1, none of an agent's decisions may be missing.
         value: Which of the three.
         gamma: Discount, 0 to 1, of `"return_to_go"` alone: `G_t = u_t + gamma G_{t+1}`, where `u_t` is all that the
             agent was paid from its decision t up to its next one, t + 1.
 
     Raises:
         ValueError: `value` is none of the three; `gamma` is out of range, or given for another value; or the returns
-            are unknown, because the decisions were re-weighed after they had been played.
+            are unknown, because the rewards were reweighed after the decisions had been played.
 
     Example:
         An agent is paid 1 at its first decision (the candidates' rewards are 1, 0) and 2 at its second and last one:
@@ -88,7 +88,7 @@ def returns_to_go(decisions: Sequence[Decision], gamma: float = 1.0) -> list[flo
 
 
 def _of_branches(decision: Decision, to_go: float) -> list[float]:
-    """The candidates' returns to go, given that of the played one."""
+    """The returns to go of all candidates, given that of the played one."""
     played = decision.played
     return [
         to_go
@@ -107,20 +107,20 @@ Advantages = Sequence[Sequence[float]]
 EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
 
 
-ROUNDING = 1e-4  # of advantages, relative above 1: single precision is not used where it is further off
+ROUNDING = 1e-4  # largest error of advantages in single precision, relative above 1; beyond it double is used
 
 
 class Place(NamedTuple):
-    """Where a candidate stands: the group of its peers, and which member of it. Equal members are counted once."""
+    """The group of a candidate's peers, and which member of it the candidate is. Equal members are counted once."""
 
     group: Hashable
     member: Hashable
 
 
 Peers = Callable[[int, Decision, int], Place]
-"""The place of candidate k of the i-th decision, among those of the same agent."""
+"""Returns the place of candidate k of the i-th decision, among those of the same agent."""
 Rows = Callable[[torch.Tensor], torch.Tensor]
-"""A function of an agent's groups, (num_groups, size) with NaN where a group is smaller; it broadcasts with them."""
+"""A function of an agent's groups, (num_groups, size) padded with NaN; its result broadcasts with them."""
 
 
 def siblings(i: int, decision: Decision, k: int) -> Place:
@@ -134,7 +134,7 @@ def same_turn(i: int, decision: Decision, k: int) -> Place:
 
 
 def same_state(i: int, decision: Decision, k: int) -> Place:
-    """The candidates of an instance's decisions in one state; where the environment names none, at one prompt."""
+    """The candidates of an instance's decisions in one state or, without a `state_hash`, with one prompt."""
     return Place((decision.instance, decision.prompt_ids if decision.state is None else decision.state), (i, k))
 
 
@@ -154,7 +154,7 @@ def mean_of_peers(rows: torch.Tensor) -> torch.Tensor:
 
 
 def mean_of_others(rows: torch.Tensor) -> torch.Tensor:
-    """For each number the mean of the others in its row; itself, where it has none. (G, n) -> (G, n)."""
+    """For each number the mean of the others in its row, or itself if there are none. (G, n) -> (G, n)."""
     size = (~rows.isnan()).sum(dim=1, keepdim=True)
     others = (rows.nansum(dim=1, keepdim=True) - rows) / (size - 1).clamp(min=1)
     return torch.where(size > 1, others, rows)
@@ -164,7 +164,7 @@ def deviation(rows: torch.Tensor, scale: Scale) -> torch.Tensor:
     """TRL's `scale_rewards`: unbiased deviation of the row or of all of the agent's rows, plus 1e-4; or 1.
 
     Raises:
-        ValueError: It is none of TRL's.
+        ValueError: `scale` is not one of TRL's.
     """
     if scale not in get_args(Scale):
         raise ValueError(f"scale={scale!r}, expected one of {', '.join(get_args(Scale))}. Set one of them.")
@@ -184,18 +184,18 @@ def compare(
 ) -> Advantages:
     """`(number - baseline) / scale` among the peers, agent by agent.
 
-    In single precision, as in TRL, wherever that is good to 1e-4; groups whose numbers are too large or too close for
-    it, such as 1,000,000.04 and 1,000,000.06, in double precision.
+    Computed in single precision, as in TRL, where that is accurate to 1e-4; groups whose numbers are too large or too
+    close for it, such as 1,000,000.04 and 1,000,000.06, in double precision.
 
     Args:
-        decisions: Of any agents, in any order.
-        numbers: What each candidate is judged by.
-        peers: Which candidates stand in a group.
-        baseline: Of the rows of peers.
+        decisions: Decisions of any agents, in any order.
+        numbers: The number by which each candidate is judged.
+        peers: Defines the groups.
+        baseline: A function of the rows of peers.
         scale: TRL's name of a deviation, or a function of the rows.
 
     Returns:
-        One number for each candidate; 0 where it has no peers and the baseline is a mean.
+        One number for each candidate; 0 if it has no peers and the baseline is a mean.
     """
     divisor: Rows = partial(deviation, scale=scale) if isinstance(scale, str) else scale
     advantages: list[Sequence[float]] = [()] * len(decisions)
@@ -208,7 +208,7 @@ def compare(
                 groups.setdefault(place.group, {})[place.member] = number
         width = max(map(len, groups.values()))
         padded = [[*members.values(), *[math.nan] * (width - len(members))] for members in groups.values()]
-        result = _judged(torch.tensor(padded, dtype=torch.float64), baseline, divisor).tolist()
+        result = _advantages(torch.tensor(padded, dtype=torch.float64), baseline, divisor).tolist()
         found = {
             (group, member): value
             for (group, members), values in zip(groups.items(), result, strict=True)
@@ -219,7 +219,7 @@ def compare(
     return advantages
 
 
-def _judged(rows: torch.Tensor, baseline: Rows, divisor: Rows) -> torch.Tensor:
+def _advantages(rows: torch.Tensor, baseline: Rows, divisor: Rows) -> torch.Tensor:
     """The advantages of each row, see `compare`. (G, n) -> (G, n)."""
     exact = (rows - baseline(rows)) / divisor(rows)
     single = rows.float()

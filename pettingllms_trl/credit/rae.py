@@ -1,4 +1,4 @@
-"""Role-conditioned advantages: the baseline is the role's past. The one scheme with a state for checkpoints."""
+"""Role-conditioned advantage estimation: the baseline is a role's running mean, which checkpoints save."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ def rae(
     r"""Advantages over each role's running mean, `A = R - b`, and the means after, `b <- decay b + (1 - decay) R`.
 
     Role-conditioned advantage estimation of SPIRAL (arXiv:2506.24119). As in its code, the baseline is read before it
-    takes in the sample that it is subtracted from, so that the gradient stays unbiased, it starts at 0, and episodes
-    are taken in one after another. (There an advantage of exactly 0 is left out of the batch; here it stays in it.)
-    With `value="outcome"` and one candidate for each decision, `R` is the agent's return of the episode, taken in
-    once, and all of the agent's decisions in it get the same advantage, as there.
+    is updated with the sample from which it is subtracted, so that the gradient stays unbiased; it starts at 0, and
+    episodes are processed one after another. (There an advantage of exactly 0 is removed from the batch; here it stays
+    in it.) With `value="outcome"` and one candidate for each decision, `R` is the agent's return of the episode,
+    counted once, and all of the agent's decisions in it get the same advantage, as there.
 
-    Adapted: the paper's games are between two players. With other values, or several candidates, each decision is
-    taken in once, with the mean of its candidates, all of which are compared with the same baseline. Rows of a data
-    set that are different games share a role's baseline, where the paper keeps one for each game.
+    Adapted: the paper's games are between two players. With other values, or several candidates, each decision updates
+    the baseline once, with the mean of its candidates, all of which are compared with the same baseline. Rows of a
+    data set that are different games share a role's baseline, while the paper has one for each game.
 
     Args:
-        decisions: In the order in which the baselines shall take them in.
-        baselines: The roles' running means so far; 0 where there is none yet.
-        decay: 0 to 1, exclusive: about `1 / (1 - decay)` samples are remembered. 0.95 in the paper.
-        value: What stands for `R`.
+        decisions: Decisions in the order in which they update the baselines.
+        baselines: The roles' running means so far; 0 for a role without one.
+        decay: 0 to 1, exclusive: about `1 / (1 - decay)` samples are averaged. 0.95 in the paper.
+        value: The number used as `R`.
 
     Returns:
-        Advantages, and the roles' running means after.
+        Advantages, and the updated running means of the roles.
 
     Example:
         A role at baseline 0 returns 1, then 1 again: advantages 1, then 1 - 0.05 = 0.95; its baseline is then
@@ -53,11 +53,11 @@ def rae(
 
 
 class RunningBaseline:
-    """[`rae`] as a credit scheme: it keeps the roles' running means from one rollout to the next.
+    """[`rae`] as a credit scheme that keeps the roles' running means from one rollout to the next.
 
     Args:
         decay: As in [`rae`].
-        value: As in [`rae`]. `credit="rae"` has `"reward"` in a tree and `"outcome"` with `sampling="parallel"`.
+        value: As in [`rae`]. `credit="rae"` uses `"reward"` in a tree and `"outcome"` with `sampling="parallel"`.
 
     Raises:
         ValueError: `decay` is out of range.
@@ -73,14 +73,14 @@ class RunningBaseline:
         self.baselines: Mapping[str, float] = {}
 
     def __call__(self, decisions: Sequence[Decision], /) -> Advantages:
-        """Advantages of a rollout; the baselines go on from there."""
+        """Advantages of a rollout; updates the baselines."""
         advantages, self.baselines = rae(decisions, self.baselines, decay=self.decay, value=self.value)
         return advantages
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint must hold: numbers by role, fit for JSON, which keeps every bit of them."""
+        """The running means by role, as numbers that JSON represents exactly."""
         return {"baselines": dict(self.baselines)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self.baselines = {str(role): float(baseline) for role, baseline in state["baselines"].items()}

@@ -1,4 +1,4 @@
-"""The door: a name or a function to a scheme that works with the sampling at hand, tried before any training."""
+"""Resolves a user's `credit=` and `filters=` to functions, and validates them on a synthetic rollout."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Sampling = Literal["tree", "parallel"]
 
 
 class Credit(Protocol):
-    """A credit scheme: advantages in the order of the decisions, one for each candidate."""
+    """A credit scheme: computes advantages in the order of the decisions, one for each candidate."""
 
     def __call__(self, decisions: Sequence[Decision], /) -> Advantages: ...
 
 
 class _Scheme(NamedTuple):
-    """A scheme with a name: the kinds of sampling that it works with, and its options with each."""
+    """A built-in scheme: the kinds of sampling that it supports, and its default options with each."""
 
     function: Callable[..., Any]
     options: Mapping[Sampling, Mapping[str, Any]]
-    scaled: bool = False  # whether `scale_rewards` chooses its scale; the others' sources say themselves
+    scaled: bool = False  # whether `scale_rewards` sets its scale; the others use that of their papers
 
 
 _EITHER: Mapping[Sampling, Mapping[str, Any]] = {"tree": {}, "parallel": {"value": "outcome"}}
@@ -53,7 +53,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 
 
 Named = Mapping[str, Mapping[str, Any]]
-"""A scheme or filter of ours with options, as a configuration file has it: `{"at_grpo": {"value": "outcome"}}`."""
+"""A built-in scheme or filter with options, as in a configuration file: `{"at_grpo": {"value": "outcome"}}`."""
 
 
 def resolve(
@@ -64,28 +64,29 @@ def resolve(
     num_candidates: int,
     num_continuations: int = 0,
 ) -> Credit:
-    """The scheme that a user named or gave, tried once on a made-up rollout before any training starts.
+    """The user's credit scheme, validated on a synthetic rollout before any training starts.
 
-    That call has two instances, two agents (`first_0`, `second_0`) and two turns. A scheme with a memory does not keep
-    it: a `Stateful` one has its state put back, and of another object a copy is tried. A plain function is called
-    itself: one that writes into a variable outside (a running statistic, a log) sees the made-up rollout. Make such a
+    That rollout has two instances, two agents (`first_0`, `second_0`) and two turns. It leaves no trace in a scheme
+    with a state: that of a `Stateful` scheme is restored, and of another object a copy is called. A plain function is
+    called
+    itself: one that writes into an outer variable (a running statistic, a log) sees the synthetic rollout. Make such a
     function an object.
 
-    One of ours may be given by name, by name with options, as a function, or as a `partial` of it with options; the
-    rest is filled in as for its name. Any other function is taken as it is.
+    A built-in scheme may be given by name, by name with options, as a function, or as a `partial` of it with options;
+    the remaining options have the defaults of its name. Any other function is used unchanged.
 
     Args:
         credit: A name, `{name: options}`, or a function of the decisions.
         sampling: How instances are played.
         scale: TRL's `scale_rewards`, for the schemes that normalise by a deviation (`at_grpo`, `counterfactual`,
-            `grpo`, `dr_mas`, `gigpo`). The others do not divide, or by what their source says, unless given otherwise.
+            `grpo`, `dr_mas`, `gigpo`). The others scale as in their papers, unless given otherwise.
         num_candidates: K.
-        num_continuations: How often the rollout plays each candidate's branch on.
+        num_continuations: How often the rollout continues each candidate's branch to its end.
 
     Raises:
-        TypeError: It is neither a name nor a function.
+        TypeError: `credit` is neither a name nor a function.
         ValueError: The name is unknown, the scheme needs the other kind of sampling or continuations, an option is out
-            of range, or what it returned on the made-up rollout is not one finite number per candidate.
+            of range, or it did not return one finite number per candidate on the synthetic rollout.
     """
     name: str | None
     if callable(credit):
@@ -109,16 +110,16 @@ def resolve(
     tried: Any = scheme if isinstance(scheme, Stateful) else _copy(scheme)
     check_advantages(tried(probe), probe)
     if isinstance(scheme, Stateful) and before is not None:
-        scheme.load_state_dict(before)  # what it made of the made-up rollout must not go into training
+        scheme.load_state_dict(before)  # the synthetic rollout must not influence training
     return scheme
 
 
 def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """To be tried in its place: a copy of an object that can be called. A plain function has none, nor has an object
-    that holds a lock, an open file or a tensor with a graph."""
+    """A copy to call instead of a callable object. Plain functions, and objects with a lock, an open file or a tensor
+    with a graph, cannot be copied and are returned themselves."""
     try:
         return copy.deepcopy(function)
-    except (TypeError, RuntimeError):  # the second of torch and of what processes share
+    except (TypeError, RuntimeError):  # the latter from torch and multiprocessing
         return function
 
 
@@ -128,7 +129,7 @@ AnyFilter = str | Named | Filter
 def resolve_filters(
     filters: AnyFilter | list[AnyFilter] | None, *, sampling: Sampling, num_candidates: int, num_continuations: int = 0
 ) -> list[Filter]:
-    """The group filters that a user named or gave: none, one, or a list of them. Raises as `resolve_filter` does."""
+    """The user's group filters: none, one, or a list of them. Raises the same errors as `resolve_filter`."""
     given = filters if isinstance(filters, list) else [] if filters is None else [filters]
     return [
         resolve_filter(one, sampling=sampling, num_candidates=num_candidates, num_continuations=num_continuations)
@@ -139,12 +140,14 @@ def resolve_filters(
 def resolve_filter(
     group_filter: AnyFilter, *, sampling: Sampling, num_candidates: int = 2, num_continuations: int = 0
 ) -> Filter:
-    """The group filter that a user named or gave, tried once on a made-up rollout: by name it compares a decision's
-    candidates by their rewards in a tree, and an agent's episodes by their returns with `sampling="parallel"`.
+    """The user's group filter, validated on a synthetic rollout.
+
+    A filter given by name compares a decision's candidates by their rewards in a tree, and an agent's episodes by
+    their returns with `sampling="parallel"`.
 
     Raises:
-        TypeError: It is neither a name nor a function, or it returned anything but a `Kept`.
-        ValueError: The name or an option is unknown or out of range, or it kept what it was not given.
+        TypeError: It is neither a name nor a function, or it did not return a `Kept`.
+        ValueError: The name or an option is unknown or out of range, or it kept decisions that it was not given.
     """
     if callable(group_filter):
         base, given = _taken_apart(group_filter)
@@ -162,15 +165,15 @@ def resolve_filter(
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What a scheme or filter is called in logs and errors."""
+    """Name of a scheme or filter in logs and errors."""
     base, _ = _taken_apart(function)
     return base.__name__ if inspect.isroutine(base) or inspect.isclass(base) else type(base).__name__
 
 
 def judges_own_step_alone(credit: Credit, sampling: Sampling) -> bool:
-    """Whether a scheme that `resolve` gave is one of ours which compares candidates by the reward of their own step.
+    """Whether a resolved scheme is a built-in one that compares candidates by the reward of their own step.
 
-    Of a user's own function it is not known, and the answer is no.
+    For a user's own function this is unknown, and the answer is no.
     """
     if isinstance(credit, RunningBaseline):
         return sampling == "tree" and credit.value == "reward"
@@ -185,12 +188,12 @@ Sums = Literal["siblings", "turn", "episodes", "instance"]
 
 
 def sums_to_zero(credit: Credit, sampling: Sampling) -> Sums | None:
-    """Over which of an agent's candidates the advantages of a scheme that `resolve` gave sum to zero.
+    """The group of an agent's candidates over which the advantages of a resolved scheme sum to zero.
 
     Returns:
-        `"siblings"`, the candidates of a decision; of an instance's decisions with one candidate, those of one
-        `"turn"`, of all `"episodes"` (one decision of each), or all of the `"instance"`. `None`: the scheme has no
-        group's mean for its baseline, or it is a user's own function.
+        `"siblings"`, the candidates of a decision; for decisions with one candidate, those of an instance at one
+        `"turn"`, in all `"episodes"` (one decision of each), or all of the `"instance"`. `None`: the baseline is not a
+        group's mean, or the scheme is a user's own function.
     """
     function, options = _taken_apart(credit)
     if sampling == "tree":
@@ -203,11 +206,11 @@ def sums_to_zero(credit: Credit, sampling: Sampling) -> Sums | None:
 
 
 def scale_of(credit: Credit) -> str | None:
-    """What a scheme that `resolve` gave divides by.
+    """The number by which a resolved scheme divides.
 
     Returns:
-        `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"`, the group's. `None`: it has no such option,
-        or it is a user's own function.
+        `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's mean. `None`: the scheme has
+        no such option, or it is a user's own function.
     """
     function, options = _taken_apart(credit)
     if function is max_rl:
@@ -220,10 +223,10 @@ def scale_of(credit: Credit) -> str | None:
 
 
 def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
-    """Refuse anything but one finite number for each candidate of each decision.
+    """Validate that there is one finite number for each candidate of each decision.
 
     Raises:
-        ValueError: Saying which decision got what.
+        ValueError: There is not. The message names the decision.
     """
     if len(advantages) != len(decisions):
         raise ValueError(
@@ -271,14 +274,14 @@ def _check_options(what: str, function: Callable[..., Any], given: Mapping[str, 
 
 
 def _taken_apart(given: Callable[..., Any]) -> tuple[Callable[..., Any], Mapping[str, Any]]:
-    """A function and the options that a `partial` sets of it."""
+    """A function, and the options that a `partial` sets."""
     if isinstance(given, partial) and not given.args:
         return given.func, given.keywords
     return given, {}
 
 
 def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Scale) -> Credit:
-    """One of our schemes, with the options given and for the rest those of its name."""
+    """A built-in scheme with the given options, and the defaults of its name for the rest."""
     function, options, scaled = _SCHEMES[name]
     if sampling not in options:
         needs = next(iter(options))

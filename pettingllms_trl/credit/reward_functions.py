@@ -1,10 +1,10 @@
-"""The user's reward functions, by TRL's interface, for one decision at a time.
+"""Calls the user's reward functions, which have TRL's interface, for one decision at a time.
 
-| given                              | what happens                                                               |
-|------------------------------------|----------------------------------------------------------------------------|
-| a function                         | called with the candidates of a decision; never two at once                |
-| an `async` function                | awaited beside the others, and beside other decisions' (`num_threads`)     |
-| a sequence classifier, or its name | scores prompt and completion, written with its own chat template           |
+| given                              | what happens                                                                |
+|------------------------------------|-----------------------------------------------------------------------------|
+| a function                         | called with the candidates of a decision; calls are never concurrent        |
+| an `async` function                | awaited concurrently with others and with other decisions' (`num_threads`)  |
+| a sequence classifier, or its name | scores prompt and completion, formatted with its own chat template          |
 
 Prompts and completions have the format that TRL gives them for a data set of the same kind:
 
@@ -13,7 +13,7 @@ Prompts and completions have the format that TRL gives them for a data set of th
 | a `str`            | strings (TRL's standard format)    | strings                                                  |
 | a dict             | lists of messages (conversational) | one message each: `completion[0]["content"]` is the text |
 
-An agent that remembers (`history="conversation"`) has lists of messages from its second turn on.
+An agent with `history="conversation"` has lists of messages from its second turn on.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from pettingllms_trl.records import PendingDecision
 
 
 RewardFunction: TypeAlias = Callable[..., Any] | nn.Module | str
-"""`f(prompts, completions, completion_ids, **columns)` to a number or `None` for each; a model, or the name of one."""
+"""`f(prompts, completions, completion_ids, **columns)` returning a number or `None` for each; a model, or its name."""
 LogMetric = Callable[[str, float], None]
 OWN_COLUMNS = (
     *("step", "prompt", "completion", "environment", "advantage"),
     *("agent", "instance", "episode", "turn", "chosen"),
 )
-"""Of the completions table."""
+"""Columns of the completions table that a reward function may not write."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewardScores:
-    """What the reward functions said of one candidate.
+    """The rewards of one candidate from all reward functions.
 
     Args:
-        parts: Reward times weight, by function, of those that apply.
-        rewards: Reward by function, not weighted; NaN where it does not apply.
-        columns: What they wrote into the completions table.
+        parts: Reward times weight, by function, for the functions that apply.
+        rewards: Unweighted reward by function; NaN if a function does not apply.
+        columns: What the functions wrote into the completions table.
     """
 
     parts: Mapping[str, float]
@@ -68,16 +68,16 @@ class RewardScores:
 
 
 class RewardFunctions:
-    """Functions with their names and weights.
+    """The user's reward functions with their names and weights.
 
     Args:
-        functions: One or several, or `None`.
-        weights: As many; `None`: 1 each.
-        tokenizers: Of models among them, as many as functions; `None`: their own.
+        functions: One or several functions, or `None`.
+        weights: A weight for each; `None`: 1 each.
+        tokenizers: A tokenizer for each, used for models; `None`: the models' own.
 
     Raises:
         TypeError: One of them is a class, or cannot be called.
-        ValueError: There are not as many weights or tokenizers as functions.
+        ValueError: The number of weights or tokenizers is not that of functions.
     """
 
     def __init__(
@@ -114,25 +114,25 @@ class RewardFunctions:
         return len(self._functions)
 
     def load(self, load: Callable[[str | nn.Module, PreTrainedTokenizerBase | None], Callable[..., Any]]) -> None:
-        """Have models and names of models made into functions."""
+        """Turn models and names of models into functions."""
         for i, function in enumerate(self._functions):
             if isinstance(function, str | nn.Module):
                 self._functions[i] = load(function, self.tokenizers[i])
 
-    def judge(self, choice: PendingDecision, *, trainer_state: Any, log_metric: LogMetric) -> list[RewardScores]:
-        """What they say of a decision's candidates. May be called on several threads at once.
+    def score(self, decision: PendingDecision, *, trainer_state: Any, log_metric: LogMetric) -> list[RewardScores]:
+        """Score a decision's candidates. May be called on several threads concurrently.
 
         Raises:
-            ValueError: A function returned anything but a finite number or `None` for each, or wrote a column that is
-                not its to write, or not as long.
-            TypeError: A function returned no list.
+            ValueError: A function did not return a finite number or `None` for each, or wrote a reserved column or one
+                of another length.
+            TypeError: A function did not return a list.
         """
-        width = len(choice.completions)
+        width = len(decision.completions)
         columns: dict[str, list[Any]] = {}
-        row = {**choice.row, "agent": choice.agent, "turn": choice.turn}
+        row = {**decision.row, "agent": decision.agent, "turn": decision.turn}
         arguments = {
-            **_texts(choice),
-            "completion_ids": [list(c.ids) for c in choice.completions],
+            **_texts(decision),
+            "completion_ids": [list(c.ids) for c in decision.completions],
             "trainer_state": trainer_state,
             "log_metric": log_metric,
             "log_extra": partial(_write, columns, width),
@@ -149,7 +149,7 @@ class RewardFunctions:
                 if i not in awaited:
                     found[i] = function(**arguments)  # type: ignore[operator]  # names are loaded by now
         found |= {i: future.result() for i, future in awaited.items()}
-        rewards = [_checked(found[i], name, choice) for i, name in enumerate(self.names)]
+        rewards = [_checked(found[i], name, decision) for i, name in enumerate(self.names)]
         return [
             RewardScores(
                 parts={
@@ -164,24 +164,24 @@ class RewardFunctions:
         ]
 
 
-def of_no_use(judgements: Collection[Sequence[RewardScores]]) -> list[str]:
-    """Warnings for functions that tell no candidate of a generation from another: of one value, or of none at all.
+def warnings_of_constant_rewards(groups: Collection[Sequence[RewardScores]]) -> list[str]:
+    """Warnings for functions that do not distinguish the candidates of a generation: all rewards equal, or all `None`.
 
     Args:
-        judgements: Of the candidates of each agent and turn. A function that gives 1 to some of these and `None` to
-            others tells them apart, for `None` adds 0.
+        groups: Scores of the candidates of each agent and turn. A function that gives 1 to some of a group and `None`
+            to others does distinguish them, since `None` adds 0.
     """
     found = []
-    every = [judged for own in judgements for judged in own]
+    every = [scores for group in groups for scores in group]
     for name in every[0].rewards if every else ():
-        given = [judged.rewards[name] for judged in every if not math.isnan(judged.rewards[name])]
-        tells = any(len({math.isnan(judged.rewards[name]) for judged in own}) > 1 for own in judgements)
+        given = [scores.rewards[name] for scores in every if not math.isnan(scores.rewards[name])]
+        differs = any(len({math.isnan(scores.rewards[name]) for scores in group}) > 1 for group in groups)
         if not given:
             found.append(
                 f"the reward function {name!r} returned None for every candidate of the first generation, so it adds "
                 "nothing. Return a number where it applies."
             )
-        elif len(set(given)) == 1 and not (given[0] and tells):
+        elif len(set(given)) == 1 and not (given[0] and differs):
             found.append(
                 f"the reward function {name!r} gave {given[0]} to all {len(given)} candidates that it judged in the "
                 "first generation, so nothing is learnt from it. If that is no rare success, look at what it reads: "
@@ -191,13 +191,13 @@ def of_no_use(judgements: Collection[Sequence[RewardScores]]) -> list[str]:
     return found
 
 
-def _texts(choice: PendingDecision) -> dict[str, list[Any]]:
-    """Prompts and completions, in the format that the top of this file says."""
-    texts = [completion.text for completion in choice.completions]
-    if choice.is_text:
-        return {"prompts": [choice.prompt[0]["content"]] * len(texts), "completions": texts}
+def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
+    """Prompts and completions, in the format described at the top of this file."""
+    texts = [completion.text for completion in decision.completions]
+    if decision.is_text:
+        return {"prompts": [decision.prompt[0]["content"]] * len(texts), "completions": texts}
     return {
-        "prompts": [list(choice.prompt)] * len(texts),
+        "prompts": [list(decision.prompt)] * len(texts),
         "completions": [[{"role": "assistant", "content": text}] for text in texts],
     }
 
@@ -215,18 +215,19 @@ def _is_async(function: Any) -> bool:
     return not isinstance(function, str | nn.Module) and is_async_callable(function)
 
 
-def _checked(given: Any, name: str, choice: PendingDecision) -> list[float]:
-    width = len(choice.completions)
+def _checked(given: Any, name: str, decision: PendingDecision) -> list[float]:
+    width = len(decision.completions)
     try:
         values = list(given)
     except TypeError:
         raise TypeError(
-            f"the reward function {name!r} returned {given!r} for {width} candidates of {choice.agent!r}, expected a "
+            f"the reward function {name!r} returned {given!r} for {width} candidates of {decision.agent!r}, expected "
+            "a "
             f"list of {width} numbers: return one for each of `completions`, None where it does not apply."
         ) from None
     if len(values) != width or not all(value is None or math.isfinite(value) for value in values):
         raise ValueError(
-            f"the reward function {name!r} returned {values!r} for {width} candidates of {choice.agent!r}, expected "
+            f"the reward function {name!r} returned {values!r} for {width} candidates of {decision.agent!r}, expected "
             f"{width} finite numbers (or None where it does not apply)"
         )
     return [math.nan if value is None else float(value) for value in values]
@@ -251,7 +252,7 @@ def _name(function: RewardFunction) -> str:
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """The second of a name becomes name_2, and so on: under one name the rewards of both would be one."""
+    """Make names unique: the second of a name becomes name_2, and so on."""
     seen = Counter(OWN_COLUMNS)
     unique = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Sequence classifiers as reward functions, as TRL takes them: a model, or the name of one."""
+"""Sequence classifiers as reward functions, given as in TRL: a model, or the name of one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pettingllms_trl.records import Message
 
 
 class RewardModel:
-    """The classifier's first logit for a prompt and its completion, written with the classifier's chat template.
+    """Scores a prompt and its completion by the classifier's first logit, using the classifier's chat template.
 
     Args:
-        model: With one label, in evaluation, where its inputs are to be.
-        tokenizer: Of the model, with a padding token that its config knows.
-        chat_template_kwargs: As for prompts.
+        model: A model with one label, in evaluation mode, on the device of its inputs.
+        tokenizer: The model's tokenizer, with a padding token that the model's config has, too.
+        chat_template_kwargs: Arguments of the chat template, as for prompts.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RewardModel:
 
 
 def _messages(given: list[Message] | str, role: str) -> list[Message]:
-    """As the policy was asked: a text is a message there, too."""
+    """Messages of a prompt or completion; a plain text becomes one message, as for the policy."""
     return [{"role": role, "content": given}] if isinstance(given, str) else given
 
 
@@ -60,7 +60,7 @@ def load_reward_model(
     args: MultiAgentGRPOConfig,
     device: torch.device,
 ) -> RewardModel:
-    """A reward function of a classifier, loaded with the settings of the trainer's model where it is a name.
+    """Make a reward function of a classifier; one given by name is loaded with the settings of the trainer's model.
 
     Raises:
         ValueError: Its tokenizer has no chat template.
@@ -82,6 +82,6 @@ def load_reward_model(
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    # A classifier reads the last token that is no padding.
+    # A classifier reads the last token that is not padding.
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     return RewardModel(model.to(device).eval().requires_grad_(False), tokenizer, args.chat_template_kwargs or {})

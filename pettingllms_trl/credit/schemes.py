@@ -39,10 +39,10 @@ def at_grpo(
     `r_k` is the acting agent's reward for candidate k, `alpha * team + local`.
 
     Args:
-        decisions: With K >= 2 candidates each.
+        decisions: Decisions with K >= 2 candidates each.
         scale: Divide by the standard deviation of the `"group"`, of all of the agent's candidates (`"batch"`), or do
             not divide (`"none"`). `GRPOConfig.scale_rewards` chooses.
-        value: What stands for `r_k`; the paper's is the step's reward. See `values.numbers_of`.
+        value: The number used as `r_k`; in the paper the step's reward. See `values.numbers_of`.
         gamma: Discount of `value="return_to_go"`.
 
     Example:
@@ -52,25 +52,25 @@ def at_grpo(
 
 
 def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
-    r"""Each candidate judged by what it leads to, `A_k = (Q_k - mean_j Q_j) / (std_j Q_j + 1e-4)`.
+    r"""Advantages from each candidate's sampled action value, `A_k = (Q_k - mean_j Q_j) / (std_j Q_j + 1e-4)`.
 
     `Q_k = r_k + mean_m C_km`, where `C_km` is the acting agent's return after the step in the m-th of M continuations
     of the candidate's branch, played to the end by the current policies of all agents, one sample a decision. So `Q_k`
     is an unbiased estimate of the candidate's action value, and the mean over siblings one of the state's value: a
-    counterfactual baseline, in which this one choice is taken anew and all that came before is kept. COMA
+    counterfactual baseline, in which only this choice varies and everything before it is fixed. COMA
     (arXiv:1705.08926) learns a critic for it; VinePPO (arXiv:2410.01679) samples it as here, for a single agent and
     without siblings.
 
     Args:
-        decisions: With K >= 2 candidates each, and M >= 1 continuations for each candidate.
+        decisions: Decisions with K >= 2 candidates each, and M >= 1 continuations for each candidate.
         scale: As in [`at_grpo`].
 
     Raises:
         ValueError: A candidate was not continued.
 
     Example:
-        Rewards 1, 0, continued for 0, 0 and 3, 1: Q is 1, 2, so with `scale="none"` the advantages are -0.5, 0.5: what
-        pays at once turns out to be the worse.
+        Rewards 1, 0, with continuations 0, 0 and 3, 1: Q is 1, 2, so with `scale="none"` the advantages are -0.5, 0.5:
+        the candidate with the higher immediate reward is the worse one.
     """
     for i, decision in enumerate(decisions):
         if not all(candidate.continuations for candidate in decision.candidates):
@@ -106,10 +106,10 @@ def dr_mas(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advan
     r"""Dr. MAS: each agent normalised by the statistics of its own decisions (arXiv:2602.08847).
 
     `A_ke = (R_e - mu_k) / (sigma_k + 1e-4)`, where mean and deviation are over *all decisions* of agent k in an
-    instance's episodes, each with its episode's return. What sets it apart from [`grpo`] is the weight of an episode:
-    there each counts once, here as often as the agent acted in it. So the advantages of an agent's decisions sum to
-    zero even where long episodes are the bad ones. (What the paper moves away from, one mean and deviation for all
-    agents, is offered nowhere here.)
+    instance's episodes, each with its episode's return. It differs from [`grpo`] in the weight of an episode: there
+    each counts once, here as often as the agent acted in it. So the advantages of an agent's decisions sum to zero
+    even if long episodes are the bad ones. (One mean and deviation for all agents, which the paper replaces, is not
+    available here.)
 
     Adapted: the paper's return is one for the whole team; here it is the agent's own, `alpha * team + local`.
 
@@ -144,7 +144,7 @@ def gigpo(
         gamma: Discount, 0 to 1; 0.95 in the authors' runs.
 
     Example:
-        Two episodes return 1 and 0, from one start, and part after it: with `scale="none"`, gamma 1 their first
+        Two episodes start in the same state, diverge, and return 1 and 0: with `scale="none"` and gamma 1 their first
         decisions get 0.5 + 0.5 = 1 and -1, all later ones 0.5 and -0.5.
     """
     of_episode = grpo(decisions, scale=scale)
@@ -193,13 +193,13 @@ def loo(
 ) -> Advantages:
     r"""Leave-one-out, `A_k = r_k - mean_{j != k} r_j`: a baseline without the sample itself (RLOO, arXiv:2402.14740).
 
-    The same as `K / (K - 1) * (r_k - mean_j r_j)`, so that the gradient is unbiased, where the mean over all shrinks
-    it. By name it is judged by the step's reward in a tree and by the episode's return with `sampling="parallel"`.
+    The same as `K / (K - 1) * (r_k - mean_j r_j)`, so that the gradient is unbiased, whereas the mean over all shrinks
+    it. By name it uses the step's reward in a tree and the episode's return with `sampling="parallel"`.
 
     Args:
         decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
-        value: What stands for `r_k`. `"outcome"` compares whole episodes, each counted once; the others the agent's
-            candidates at the same turn of the instance.
+        value: The number used as `r_k`. `"outcome"` compares whole episodes, each counted once; the others compare the
+            agent's candidates at the same turn of the instance.
         scale: As in [`at_grpo`]; the paper does not divide.
         gamma: Discount of `value="return_to_go"`.
 
@@ -217,14 +217,14 @@ def max_rl(decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: 
     For rewards of 0 and 1 the expected update is the gradient of `log p`, p the rate of success, up to its K-th order,
     instead of that of p: a task that is rarely solved weighs about 1 / p. Advantages are -1 to K - 1.
 
-    As in the authors' code, but that they add 1e-6 to the mean instead of telling 0 apart.
+    As in the authors' code, except that they add 1e-6 to the mean instead of treating 0 separately.
 
-    Adapted: the paper's rewards are 0 or 1; here any of at least 0 are taken. By name it is judged by the step's
-    reward in a tree and by the episode's return with `sampling="parallel"`.
+    Adapted: the paper's rewards are 0 or 1; here any rewards of at least 0 are accepted. By name it uses the step's
+    reward in a tree and the episode's return with `sampling="parallel"`.
 
     Args:
         decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
-        value: What stands for `r_k`, at least 0. Peers are as in [`loo`].
+        value: The number used as `r_k`, at least 0. Peers are as in [`loo`].
         gamma: Discount of `value="return_to_go"`.
 
     Raises:
@@ -246,10 +246,10 @@ def max_rl(decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: 
 
 
 def _one_each(decisions: Sequence[Decision], value: Value) -> bool:
-    """Whether the number is one of the episode's: its outcome, where no decision had a choice of candidates."""
+    """Whether the number is the episode's outcome, and the same for all decisions, since each has one candidate."""
     return value == "outcome" and all(len(decision.candidates) == 1 for decision in decisions)
 
 
 def _mean_or_one(rows: torch.Tensor) -> torch.Tensor:
     mean = mean_of_peers(rows)
-    return torch.where(mean > _ZERO, mean, 1.0)  # a mean of 0 is one of zeros: nothing to divide
+    return torch.where(mean > _ZERO, mean, 1.0)  # if the mean is 0, so are all numbers

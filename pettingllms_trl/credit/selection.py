@@ -1,8 +1,8 @@
-"""What of a generation is trained on: what the filters left, how many more rows to play, and the account of it. Pure.
+"""Selects the decisions of a generation to train on: applies the filters and counts the rows to play for a full batch.
 
-A generation's rows are played, filtered, and, with `max_resamples`, more rows are played until as much is left as a
-generation's rows hold unfiltered (DAPO's dynamic sampling). Then the credit sees all decisions, and its advantages are
-selected as the decisions are.
+A generation's rows are played, filtered, and, with `max_resamples`, more rows are played until as many decisions are
+kept as a generation's rows have unfiltered (DAPO's dynamic sampling). Then the credit scheme sees all decisions, and
+its advantages are selected like the decisions. Pure.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Item = TypeVar("Item")
 
 
 def check_resampling(args: MultiAgentGRPOConfig, filters: Sequence[Filter], dataset: Any) -> None:
-    """Refuse what filters and dynamic sampling cannot do.
+    """Validate filters and dynamic sampling.
 
     Raises:
-        ValueError: Further rows would come from a stream; or a generation that filters leave nothing of would be a
-            step without a gradient, which the scaler of float16 does not take.
+        ValueError: Further rows would come from a stream; or, in float16, filters may drop a whole generation, which
+            makes a step without a gradient, which float16's gradient scaler does not support.
     """
     if filters and args.fp16:
         raise ValueError(
@@ -49,10 +49,10 @@ class Selection:
     """Which of a generation's decisions are trained on.
 
     Args:
-        kept: What the filters left, and no surplus cut it off.
+        kept: The decisions that passed the filters and are not surplus.
         dropped: How many decisions of an agent each filter dropped, by agent and filter, 0 included.
-        surplus: How many decisions of each agent were cut off, since the rows before them hold enough.
-        num_more: How many more rows would have to be played for a full batch.
+        surplus: How many decisions of each agent were dropped because the batch was already full.
+        num_more: How many more rows to play for a full batch.
     """
 
     kept: Kept
@@ -61,24 +61,24 @@ class Selection:
     num_more: int
 
     def of(self, items: Sequence[Item]) -> list[Item]:
-        """Those of the decisions that are trained on, of something that there is one of for each decision."""
+        """Select the items of the kept decisions, given one item for each decision."""
         return [items[i] for i in self.kept.indices]
 
 
 def select(
     decisions: Sequence[Decision], filters: Sequence[Filter], *, num_played: int, num_wanted: int, resample: bool
 ) -> Selection:
-    """The filters one after another, each on what those before it left; with `resample`, at most a full batch of it.
+    """Apply the filters one after another, each to what the previous ones kept; with `resample`, keep a full batch.
 
     Args:
-        decisions: Of all rows played for the generation, row after row. Rows count by `Decision.instance`.
+        decisions: Decisions of all rows played for the generation, row after row, identified by `Decision.instance`.
         filters: Group filters.
-        num_played: Rows played, with those whose environment failed.
+        num_played: Rows played, including those whose environment failed.
         num_wanted: Rows of a full batch.
-        resample: Whether the batch is to be filled, and what is more than full cut off.
+        resample: Whether to fill the batch, and drop what exceeds a full one.
 
     Raises:
-        TypeError, ValueError: A filter returned something else than some of the decisions.
+        TypeError, ValueError: A filter returned something other than some of the decisions.
     """
     kept = Kept.of(decisions, range(len(decisions)))
     dropped: Counter[tuple[str, str]] = Counter()
@@ -98,7 +98,7 @@ def select(
 
 
 def shifted(episodes: Sequence[Episode], by: int) -> list[Episode]:
-    """The episodes of rows that are played after `by` others: of instances of their own, as are their decisions."""
+    """Add `by` to the instance numbers of episodes and their decisions, for rows that are played after `by` others."""
     return [
         replace(
             episode,
@@ -110,7 +110,7 @@ def shifted(episodes: Sequence[Episode], by: int) -> list[Episode]:
 
 
 def num_tokens(decisions: Sequence[Decision]) -> int:
-    """Of all sequences, prompts and completions."""
+    """Number of tokens in all sequences, prompts and completions."""
     return sum(len(d.prompt_ids) + len(c.completion.ids) for d in decisions for c in d.candidates)
 
 

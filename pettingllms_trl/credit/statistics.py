@@ -1,4 +1,4 @@
-"""What one agent's groups of a generation show: whether they are flat, and whether its rewards come later."""
+"""Statistics of an agent's groups in a generation: whether they are flat, and whether its rewards are delayed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SAME_RETURN = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatistics:
-    """What one agent's groups of one generation show.
+    """Statistics of one agent's groups in one generation.
 
-    A group is a decision's candidates; of decisions with a single one, the agent's episodes of an instance.
+    A group is a decision's candidates or, if decisions have a single one, the agent's episodes of an instance.
 
     Args:
-        num_groups: How many there are.
-        is_flat: Whether in each all rewards (of episodes: returns) are equal and the credit made nothing of them.
+        num_groups: Number of groups.
+        is_flat: Whether all rewards (or returns of episodes) are equal in each group and all advantages are 0.
         is_tree: Whether groups are candidates of a decision.
         rewards: Least and greatest reward of a step.
         returns: Least and greatest return of an episode.
-        is_delayed: Whether the agent's own steps all paid the same, however its replies differed, while what it was
-            paid after a step differed from episode to episode.
+        is_delayed: Whether the agent's own steps all paid the same, although its replies differed, while what it was
+            paid after a step differed between episodes.
     """
 
     num_groups: int
@@ -39,7 +39,7 @@ class GroupStatistics:
 
 
 def group_statistics(decisions: Sequence[Decision], advantages: Advantages) -> dict[str, GroupStatistics]:
-    """The statistics of each agent, where a run has several environments of each agent in each of them."""
+    """The statistics of each agent; in a run with several environments, of each agent in each environment."""
     own: dict[str, list[tuple[Decision, Sequence[float]]]] = {}
     for decision, values in zip(decisions, advantages, strict=True):
         own.setdefault(name_in(decision.agent, decision.environment), []).append((decision, values))
@@ -47,7 +47,7 @@ def group_statistics(decisions: Sequence[Decision], advantages: Advantages) -> d
 
 
 def name_in(agent: str, environment: str) -> str:
-    """What an agent is called where a run may have several environments."""
+    """Name of an agent in a run that may have several environments."""
     return f"{agent} in {environment}" if environment else agent
 
 

@@ -1,1 +1,1 @@
-"""Engines: prompts to tokens, and the trained weights to the engines that sample from them."""
+"""Engines: sample completions for prompts, and keep the weights that they sample from in sync with the trainer's."""

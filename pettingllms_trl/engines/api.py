@@ -1,6 +1,6 @@
-"""Frozen agents behind an API: a function of the user's that is given chat messages and returns a reply.
+"""Frozen agents behind an API: a user's function from chat messages to a reply.
 
-`ChatApi` is one, of an OpenAI-compatible chat endpoint: a hosted model, or a `vllm serve` of one's own.
+`ChatApi` is such a function, for an OpenAI-compatible chat endpoint: a hosted model, or your own `vllm serve`.
 
     policies={"drafter": "drafter", "planner": Policy(api=ChatApi("https://host/v1", "big-model", key_env="HOST_KEY"))}
 
@@ -27,21 +27,21 @@ from pettingllms_trl.records import POLL_SECONDS, Completion, Message, Request, 
 
 @dataclass(frozen=True, slots=True)
 class ChatApi:
-    """Chat messages to a reply, by `POST <base_url>/chat/completions`.
+    """Requests replies from `<base_url>/chat/completions`.
 
     Args:
-        base_url: Up to and with the version: `https://host/v1`.
-        model: As the server calls it.
-        key_env: Name of the environment variable with the key. `None`: none is sent.
-        max_tokens: Of a reply. `None`, here and below: as the server pleases.
-        temperature: Of sampling.
-        top_p: Of sampling.
-        timeout: Seconds in which an answer must come.
-        patience: Seconds for which a server that does not answer, fails, or has too many requests is tried again.
+        base_url: URL up to and including the version: `https://host/v1`.
+        model: Name of the model on the server.
+        key_env: Name of the environment variable with the key. `None`: no key is sent.
+        max_tokens: Most tokens of a reply. `None`, here and below: the server's default.
+        temperature: Sampling temperature.
+        top_p: Mass of the nucleus.
+        timeout: Timeout of a request in seconds.
+        patience: Seconds for which a server that does not answer, fails, or has too many requests is retried.
         extra: Further fields of the request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
 
     Raises:
-        ValueError: The URL is none, or the variable is not set.
+        ValueError: The URL is invalid, or the variable is not set.
     """
 
     base_url: str
@@ -58,10 +58,10 @@ class ChatApi:
         self._endpoint()
 
     def __call__(self, messages: Sequence[Message]) -> str:
-        """The reply; empty where the model said nothing.
+        """The reply, which may be empty.
 
         Raises:
-            RuntimeError: The server stays away, refuses the request, or answers with something else.
+            RuntimeError: The server does not answer, rejects the request, or gives an invalid answer.
         """
         client, notices = _connections()
         try:
@@ -85,20 +85,20 @@ class ChatApi:
 
 @cache
 def _connections() -> tuple[httpx2.Client, Notices]:
-    """What all `ChatApi` of a process share."""
+    """The connections that all `ChatApi` of a process share."""
     unlimited = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     return httpx2.Client(limits=unlimited, follow_redirects=True), Notices()
 
 
 def ask(api: Api, request: Request) -> Sampled:
-    """One reply to a request. It has no token ids, so nobody can be trained on it.
+    """One reply to a request. It has no token ids, so it cannot be trained on.
 
     Args:
-        api: Gets a copy of the messages.
-        request: `num_candidates` is not looked at.
+        api: The function; it gets a copy of the messages.
+        request: The request; `num_candidates` is ignored.
 
     Raises:
-        RuntimeError: The function raised, or returned no text; it names the agent that asked.
+        RuntimeError: The function raised, or did not return a `str`. The message names the agent.
     """
     try:
         text = api([dict(message) for message in request.prompt])
@@ -116,11 +116,11 @@ def ask(api: Api, request: Request) -> Sampled:
 
 
 class ApiEngine:
-    """Asks APIs on threads, beside whatever else answers; see `pettingllms_trl.records.Engine`.
+    """Calls APIs on threads, concurrently with other engines; see `pettingllms_trl.records.Engine`.
 
     Args:
         of_agent: The function of each agent.
-        num_threads: Calls at once.
+        num_threads: Number of concurrent calls.
     """
 
     is_batched, is_remote = False, True
@@ -142,6 +142,6 @@ class ApiEngine:
         return self._threads.answered(timeout)
 
 
-def in_turn(of_agent: Mapping[str, Api], requests: Sequence[Request]) -> list[Sampled]:
+def ask_sequentially(of_agent: Mapping[str, Api], requests: Sequence[Request]) -> list[Sampled]:
     """Replies in the order of the requests, one call after another on the caller's thread."""
     return [ask(of_agent[request.agent], request) for request in requests]

@@ -1,4 +1,4 @@
-"""The canary: finds an engine that samples from other weights than the trainer holds.
+"""The canary: detects an engine that samples from other weights than the trainer's.
 
 Every few optimizer steps the engine and the trainer score the same fixed text. Were both exact, their
 log-probabilities would be equal. Rounding makes them differ, in bfloat16 by more than an update at a small learning
@@ -44,19 +44,19 @@ for every x but 0. Then the door opened, rain blew in, and nobody in the room co
 each other, and at the clock, which had stopped at a quarter past nine.
 SELECT name FROM cities WHERE population > 100000 ORDER BY name;
 Il faut cultiver notre jardin. Der Rest ist Schweigen."""
-"""What is scored: prose, reasoning, code; a training moves some of it."""
+"""The scored text: prose, reasoning, code, so that any training changes some of its log-probabilities."""
 MAX_TOKENS = 256
 
 SMALLEST_NOISE = 1e-6
-"""Nats. What two float32 programs differ by at least; measured as 0 where both start with adapters that do nothing."""
+"""Least noise in nats between two float32 programs; it is measured as 0 if both start with adapters of zeros."""
 LARGEST_AT_START = {"float32": 1e-4, "other": 0.5}
-"""Nats, root mean square: beyond it engine and trainer do not have the same model, however each rounds."""
+"""Largest root mean square difference in nats at the start; beyond it engine and trainer have different models."""
 MARGIN = 8.0
-"""How often the noise of the start a difference may be."""
+"""Largest ratio of a difference to the noise measured at the start."""
 CLEAR = 3.0
-"""How often the noise a movement must be to be looked at, where its direction is not known in float32."""
+"""Least ratio of a movement to the noise for it to be tested, if its direction is not known in float32."""
 CERTAIN = 6.0
-"""Standard errors by which an engine is seen to stay behind."""
+"""Standard errors from which an engine counts as stale."""
 BEHIND = 0.25
 """Share of the trainer's movement that an engine with the same weights may miss: rounding can look like movement."""
 
@@ -74,16 +74,16 @@ class Own:
     exact: Array | None
 
     def before(self, length: int) -> Own:
-        """Of the first tokens only."""
+        """The log-probabilities of the first tokens only."""
         return Own(self.working[:length], None if self.exact is None else self.exact[:length])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """A comparison in which engine and trainer were found to have the same weights.
+    """A comparison in which engine and trainer had the same weights.
 
     Args:
-        version: Of the trainer's weights.
+        version: Version of the trainer's weights.
         own: The trainer's log-probabilities.
         engine: (T,) the engine's.
         noise: Nats, root mean square: what rounding changed at the start of the run.
@@ -99,16 +99,16 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """What was found.
+    """The result of a comparison.
 
     Args:
         difference: Root mean square of engine - trainer, in nats.
-        tolerance: What it may be.
+        tolerance: Largest accepted difference.
         moved: Root mean square of the trainer's movement since both last agreed.
-        followed: Share of that movement which the engine made, too: 1 with the same weights, 0 where it stood still.
+        followed: Share of that movement which the engine made, too: 1 with the same weights, 0 if it did not change.
         certainty: Standard errors by which `followed` is below 1.
-        is_stale: The engine does not have the trainer's weights.
-        agreement: What to compare with the next time.
+        is_stale: Whether the engine does not have the trainer's weights.
+        agreement: The reference of the next comparison.
     """
 
     difference: float
@@ -186,7 +186,7 @@ class Engines(Protocol):
         ...
 
     def given(self, policy: str) -> int:
-        """The version of its weights that an engine was given."""
+        """The version of a policy's weights that its engine has."""
         ...
 
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
@@ -195,15 +195,14 @@ class Engines(Protocol):
 
 
 class Canary:
-    """Compares the engines of a run with its trainer, and says so where they have other weights.
+    """Compares the engines of a run with its trainer, and warns or raises if they have other weights.
 
     Args:
-        engines: Of the run.
-        policies: By name.
-        tokenize: A policy's name and a text to token ids.
-        score: The name of a policy and token ids to the log-probability that the trainer's own weights give to each
-            token but the first.
-        action: What to do with an engine that is stale.
+        engines: The engines of the run.
+        policies: The policies by name.
+        tokenize: Encodes a text, given a policy's name.
+        score: Returns the trainer's log-probability of each token but the first, given a policy's name and token ids.
+        action: What to do about a stale engine.
         every: Optimizer steps from one comparison to the next.
         largest_at_start: See `begin`.
     """
@@ -226,14 +225,14 @@ class Canary:
         self._agreements: dict[tuple[str, str], Agreement] = {}
 
     def check(self, version: WeightsVersion, step: int) -> dict[str, float]:
-        """Compare the policies whose turn it is. Only while engines are awake and have no requests.
+        """Compare the policies that are due. Call it only while engines are awake and have no requests.
 
         Args:
-            version: Of the trainer's weights.
-            step: Of the optimizer, for the message.
+            version: Version of the trainer's weights.
+            step: The optimizer step, for the message.
 
         Returns:
-            Of each policy that was compared, the root mean square of the differences in nats.
+            The root mean square of the differences in nats, for each policy that was compared.
 
         Raises:
             StaleWeights: An engine has other weights, and `action` is `"stop"`.

@@ -1,4 +1,4 @@
-"""Who samples for which policy: the engines of a run, and when they are given new weights.
+"""Creates the engines of a run, one for each group of policies, and decides when they get new weights.
 
 | policy                                   | `use_vllm=True`                                           | without      |
 |------------------------------------------|-----------------------------------------------------------|--------------|
@@ -7,10 +7,10 @@
 | any of them, frozen                      | the same, given weights once, and again after a load      | `generate`   |
 | an API                                   | its function, on threads beside the engines               | the same     |
 
-An engine is in this process (`vllm_mode="colocate"`) or `vllm serve` (`"server"`, and wherever `vllm_server_urls`
-names the policy). Full models have an engine each, instead of taking turns in one: teams play asynchronously, so
-requests of all policies are in flight together, and an engine of one set of weights would have to be emptied and given
-others whenever the next agent's turn came. What it costs is memory for the weights, shared out by size.
+An engine is in this process (`vllm_mode="colocate"`) or `vllm serve` (`"server"`, or if `vllm_server_urls` names the
+policy). Each full model has its own engine: teams play asynchronously, so requests of all policies are in flight at
+the same time, and a shared engine would have to be drained and given other weights whenever the acting agent changes.
+The cost is memory for the weights, which is divided by model size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from peft import PeftModel
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.api import ApiEngine, in_turn
+from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.protocol import BatchedEngine, ServedPolicies, WeightsVersion
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
@@ -40,12 +40,12 @@ from pettingllms_trl.role_sampling import parse
 
 
 def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
-    """Refuse what cannot be sampled for.
+    """Validate the settings of the engines.
 
     Raises:
-        ImportError: vLLM shall be in this process and is not installed.
-        ValueError: A policy has no server, sleep is asked of several engines, TRL cannot correct the loss for the
-            sampler, or a role's sampling cannot be met.
+        ImportError: vLLM is not installed, and is needed in this process.
+        ValueError: A policy has no server, sleep mode is set with several engines, TRL cannot correct the loss for the
+            sampler, or a role's sampling is not supported.
     """
     sampling.check(args, parse(args.role_sampling), routing)
     if args.use_transformers_continuous_batching:
@@ -76,15 +76,15 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
 
 
 class EngineSet:
-    """The engines of a run as one, each with its policies' weights, renewed whenever these have changed.
+    """All engines of a run, and their synchronization with the trainer's weights.
 
     Args:
-        args: Of the run.
-        routing: Who is played by what.
-        model: The trainer's, as it is trained.
-        in_memory: Policies whose model was given as an object, which may be another than vLLM loads by its name.
-        sample: Answers requests by `generate`, where no other engine does.
-        tongues: Of each agent whose policy has weights here.
+        args: The trainer's.
+        routing: The policy of each agent.
+        model: The trainer's model.
+        in_memory: Policies whose model was given as an object, which may differ from what vLLM loads by its name.
+        sample: Answers requests by `generate`, for policies without another engine.
+        codecs: Codec of each agent whose policy has weights here.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class EngineSet:
         *,
         in_memory: Collection[str],
         sample: Sample,
-        tongues: Mapping[str, PromptCodec],
+        codecs: Mapping[str, PromptCodec],
     ) -> None:
         self._served: list[ServedPolicies] = []
         if args.use_vllm:
             overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
-            params = VllmParams.of_config(args, tongues, overrides)
+            params = VllmParams.of_config(args, codecs, overrides)
             groups = _groups(routing)
             shares = _shares([weights_of(model, g.policies[0]) for g in groups if not _urls(g, args)])
             for group in groups:
@@ -132,25 +132,25 @@ class EngineSet:
         return tuple(policy.name for served in self._served for policy in served.policies)
 
     def given(self, policy: str) -> int:
-        """The version of a policy's weights that its engine was given. 0: at most what it loaded itself."""
+        """The version of a policy's weights that its engine has. 0: those that it loaded itself."""
         return self._of(policy).version_of(policy)
 
-    def renew(self, model: Any, version: WeightsVersion) -> None:
-        """Give the engines the weights of which they have another version.
+    def sync_weights(self, model: Any, version: WeightsVersion) -> None:
+        """Send the weights to the engines that have another version of them.
 
         Args:
-            model: The trainer's.
-            version: Of its weights.
+            model: The trainer's model.
+            version: Version of its weights.
         """
         for served in self._served:
-            served.renew(weights_of(model, served.policies[0]), version)
+            served.sync_weights(weights_of(model, served.policies[0]), version)
 
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
-        """What a policy's engine thinks of a text, on each of its replicas: see `Scored`. Only during a rollout.
+        """A policy's log-probabilities of a text, on each replica of its engine. Only during a rollout.
 
         Args:
             policy: One of `served`.
-            ids: Token ids; they are cut where the engine's context ends.
+            ids: Token ids; they are truncated to the engine's context.
         """
         return self._of(policy).engine.score(policy, ids)
 
@@ -160,7 +160,7 @@ class EngineSet:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Policies that one engine has the weights of: a full model, or all that stand on the trainer's."""
+    """Policies that share an engine: a full model, or the trainer's model with all adapters on it."""
 
     policies: tuple[Policy, ...]
 
@@ -179,7 +179,7 @@ def _groups(routing: Routing) -> list[_Group]:
 
 
 def _urls(group: _Group, args: MultiAgentGRPOConfig) -> list[str]:
-    """Of the replicas that sample for a group; none where this process does."""
+    """URLs of the replicas that sample for a group; empty if this process does."""
     given = args.vllm_server_urls
     own = given.items() if isinstance(given, dict) else ()
     url = next((url for name, url in own if name in group.names), None)
@@ -189,7 +189,7 @@ def _urls(group: _Group, args: MultiAgentGRPOConfig) -> list[str]:
 
 
 def _check_urls(groups: Sequence[_Group], args: MultiAgentGRPOConfig) -> None:
-    """Each server has the weights of one group."""
+    """Check that each server has the weights of only one group."""
     given = args.vllm_server_urls or {}
     if isinstance(given, str):
         raise ValueError(f"vllm_server_urls is {given!r}, expected a mapping. Write it in YAML, or as JSON.")
@@ -240,14 +240,14 @@ def _in_4_bit(weights: Any) -> bool:
 
 
 def _shares(models: Sequence[torch.nn.Module]) -> Iterator[float]:
-    """Of vLLM's memory, to each engine by the size of its model: equal shares might not hold the largest."""
+    """Each engine's share of vLLM's memory, by the size of its model: equal shares might not fit the largest."""
     sizes = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
     return (size / sum(sizes) for size in sizes)
 
 
 def _adapters(group: _Group, weights: Any) -> dict[str, str]:
-    """Per policy that is an adapter, the adapter's name in the model; that of a shared model with a `peft_config` is
-    PEFT's own."""
+    """The adapter's name in the model, for each policy that is an adapter; a shared model with a `peft_config` has
+    PEFT's default name."""
     if not isinstance(weights, PeftModel):
         return {}
     if not any(policy.adapter for policy in group.policies):
@@ -256,7 +256,7 @@ def _adapters(group: _Group, weights: Any) -> dict[str, str]:
 
 
 def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, Engine]:
-    """What asks the APIs, by agent: on threads, or with none one after another on the caller's."""
+    """The engine of each agent behind an API: on threads or, without threads, sequentially on the caller's."""
     apis = {policy.name: policy.api for policy in routing.policies if policy.api is not None}
     of_agent = {agent: apis[name] for agent, name in routing.of_agent.items() if name in apis}
     if not of_agent:
@@ -264,6 +264,6 @@ def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, Engine]:
     asking: Engine = (
         ApiEngine(of_agent, num_threads=args.num_threads)
         if args.num_threads
-        else BatchedEngine(partial(in_turn, of_agent))
+        else BatchedEngine(partial(ask_sequentially, of_agent))
     )
     return dict.fromkeys(of_agent, asking)

@@ -183,7 +183,7 @@ class ServedPolicies:
         """The version of a policy's weights that the engine has. 0: at most what it loaded itself."""
         return self.engine.versions.get(policy, self._base_version or 0)
 
-    def renew(self, weights: Any, version: WeightsVersion) -> None:
+    def sync_weights(self, weights: Any, version: WeightsVersion) -> None:
         """Give the engine what it has another version of.
 
         Args:

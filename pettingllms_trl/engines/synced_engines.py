@@ -76,7 +76,7 @@ class SyncedEngines:
 
     def sync(self) -> None:
         """Give the engines the weights that have changed since they were last given any."""
-        self.engine_set.renew(self._team.model, self.version)
+        self.engine_set.sync_weights(self._team.model, self.version)
 
     def after_step(self) -> None:
         """An optimizer step was taken."""

@@ -1,7 +1,7 @@
-"""What vLLM in this process and vLLM on servers have in common: which policy is served how, and how weights change.
+"""Base class of vLLM engines in this process and on servers: maps policies to adapters, and updates weights.
 
-A policy is the engine's own model, or a LoRA adapter on it, chosen request by request. An adapter's weights are
-written to a folder and loaded from it, a new version under a new name; a whole model's take the place of the engine's.
+A policy is the engine's own model, or a LoRA adapter on it, chosen for each request. An adapter's weights are written
+to a folder and loaded from it, each version under a new name; a full model's weights replace the engine's.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class VllmEngine(ABC):
 
     Args:
         of_agent: Name of the policy of each agent that it samples for.
-        adapters: Of each policy that is an adapter, its configuration as PEFT resolved it. Any other policy is the
-            model itself.
-        params: What is asked of vLLM for a request, and how its answer is read.
-        folder: Where weights are written for vLLM to read.
+        adapters: Configuration, as PEFT resolved it, of each policy that is an adapter. Other policies are the model
+            itself.
+        params: Parameters of requests.
+        folder: Folder to which weights are written for vLLM to read.
     """
 
     is_batched = False
@@ -84,7 +84,7 @@ class VllmEngine(ABC):
         self._replace_model("model", state, version)
 
     def _serve(self, version: AdapterVersion) -> None:
-        """Have a version take the place of the one before, which nobody uses any more."""
+        """Replace the previous version, which is no longer used, by a new one."""
         before = self._serving.get(version.policy)
         self._exchange(before, version)
         self._serving[version.policy] = version
@@ -129,8 +129,8 @@ class VllmEngine(ABC):
 
     @abstractmethod
     def _replace_model(self, name: str, state: Mapping[str, Tensor], version: int) -> None:
-        """Put a whole model's weights in the place of the engine's own."""
+        """Replace the engine's own weights by those of a full model."""
 
     @abstractmethod
     def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
-        """Begin to answer a request, with an adapter or with the model itself."""
+        """Start a request, with an adapter or with the model itself."""

@@ -1,7 +1,7 @@
-"""What is asked of vLLM for a request, in the engine of this process or on a server: the two take the same names.
+"""Sampling parameters of vLLM requests, which have the same names for the engine in this process and on a server.
 
-Everything that shapes the sampling distribution is said outright, also what is at its default: a server fills what is
-left out from the model's `generation_config.json`, and the log-probabilities would be those of another distribution.
+Everything that shapes the sampling distribution is set explicitly, even at its default: a server takes missing values
+from the model's `generation_config.json`, and the log-probabilities would be those of another distribution.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ NAMES = {"max_completion_length": "max_tokens"}  # vLLM's name where it is anoth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptCodec:
-    """How an agent's policy reads and writes tokens.
+    """Encodes prompts and decodes completions of an agent's policy.
 
     Args:
-        tokenize: A prompt's messages to token ids.
-        decode: Sampled ids to text.
-        stop_token_ids: Each ends a completion, beside those in the model's `generation_config.json`.
+        tokenize: Encodes a prompt's messages.
+        decode: Decodes sampled ids.
+        stop_token_ids: Token ids that end a completion, in addition to those in the model's `generation_config.json`.
     """
 
     tokenize: Callable[[Sequence[Message]], Sequence[int]]
@@ -41,13 +41,13 @@ class PromptCodec:
 
 @dataclass(frozen=True, slots=True)
 class VllmRequest:
-    """A request on its way: what vLLM is asked for.
+    """A request to vLLM.
 
     Args:
         ticket: As in `Engine`.
-        agent: Who asks.
-        prompt_ids: What the model gets.
-        parameters: Of vLLM's `SamplingParams`, or of its completions endpoint.
+        agent: The acting agent.
+        prompt_ids: Token ids of the prompt.
+        parameters: Arguments of vLLM's `SamplingParams`, or fields of its completions endpoint.
     """
 
     ticket: int
@@ -57,12 +57,12 @@ class VllmRequest:
 
 
 class VllmParams:
-    """The parameters of every request: its agent's, and a seed that no other request has.
+    """The parameters of every request: those of its agent, and a unique seed.
 
     Args:
-        codecs: Of each agent that asks.
-        parameters: Of each agent, by vLLM's names.
-        seed: Name of the rollout before any has begun.
+        codecs: Codec of each agent.
+        parameters: Sampling parameters of each agent, by vLLM's names.
+        seed: Name of the rollout before the first one.
     """
 
     def __init__(
@@ -78,15 +78,15 @@ class VllmParams:
         codecs: Mapping[str, PromptCodec],
         overrides: Mapping[str, SamplingOverrides] | None = None,
     ) -> Self:
-        """Those of a configuration, and of a role where it has its own.
+        """The parameters of a configuration, with each agent's overrides.
 
         Args:
             args: Sampling fields and `generation_kwargs` of TRL's configuration.
-            codecs: Of each agent that asks.
-            overrides: Of agents whose requests differ.
+            codecs: Codec of each agent.
+            overrides: Sampling overrides of agents.
 
         Raises:
-            ValueError: A key of `generation_kwargs` that is set here, or structured output.
+            ValueError: `generation_kwargs` has a key that is set here, or structured output is requested.
         """
         _check(args)
         common = {
@@ -123,7 +123,7 @@ class VllmParams:
         return {**self._of_agent[agent], "n": num_candidates, "seed": seed}
 
     def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
-        """The request in vLLM's words.
+        """Convert a request.
 
         Raises:
             ValueError: The prompt leaves no room for a completion.
@@ -135,7 +135,7 @@ class VllmParams:
     def completion(
         self, agent: str, ids: Sequence[int], logprobs: Sequence[float], finish: str | None = None
     ) -> Completion:
-        """What an agent's policy sampled. The text ends before a stop word; the ids, which were sampled, do not."""
+        """An agent's completion. The text ends before a stop word; the ids, which were sampled, include it."""
         text = before_stop(self._codecs[agent].decode(ids), self._of_agent[agent]["stop"] or ())
         known: Finish | None = "stop" if finish == "stop" else "length" if finish == "length" else None
         return Completion(ids=tuple(ids), text=text, logprobs=tuple(logprobs), finish=known)

@@ -1,17 +1,17 @@
-"""vLLM on servers of its own: `vllm serve`, one or several, plain and unchanged, asked over HTTP.
+"""Samples from vLLM on servers: one or several unmodified `vllm serve`, over HTTP.
 
     VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve Qwen/Qwen3-1.7B --port 8000 \\
         --logprobs-mode processed_logprobs --enable-lora --max-loras 2 --max-cpu-loras 4 --max-lora-rank 16
 
-Each is one replica (`--data-parallel-size 1`: what loads an adapter reaches one replica only) and reads the folder
-that weights are written to. An update is a new adapter on every replica; an episode stays on its replica, where the
-prefix of its prompts is known, and the candidates of a prompt are one request.
+Each is one replica (`--data-parallel-size 1`: a request to load an adapter reaches only one replica) and reads the
+folder that weights are written to. An update is a new adapter on every replica. An episode stays on its replica, where
+the prefix of its prompts is cached, and all candidates of a prompt are one request.
 
-A model that is trained whole is read from that folder, too, by an endpoint that vLLM has in its development mode only:
+A full model is read from that folder, too, by an endpoint that exists only in vLLM's development mode:
 
     VLLM_SERVER_DEV_MODE=1 vllm serve Qwen/Qwen3-1.7B --port 8000 --logprobs-mode processed_logprobs
 
-Anybody who reaches such a server can call any method of its workers: keep it to yourself.
+Anyone who can reach such a server can call any method of its workers: keep it private.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ class VllmServer(VllmEngine):
     """Samples for every agent of a team on `vllm serve`; see `pettingllms_trl.records.PolicyEngine`.
 
     Args:
-        base_urls: Of the replicas, which serve one model with equal options.
-        of_agent, adapters, params: As of `VllmEngine`.
-        folder: Where weights are written for the servers to read.
-        patience: Seconds for which a server that does not answer is asked again.
-        max_requests: Requests in flight; the rest waits here.
-        timeout: Seconds that a completion may take.
+        base_urls: URLs of the replicas, which serve one model with equal options.
+        of_agent, adapters, params: As for `VllmEngine`.
+        folder: Folder to which weights are written for the servers to read.
+        patience: Seconds for which a server that does not answer is retried.
+        max_requests: Most requests in flight; the others wait here.
+        timeout: Timeout of a completion in seconds.
 
     Raises:
-        ValueError: An adapter that vLLM cannot serve, or servers that serve different models or log-probabilities of
+        ValueError: vLLM cannot serve an adapter, or the servers have different models, or return log-probabilities of
             another distribution than they sample from.
-        ServerUnreachable: A replica does not answer for as long as `patience` says.
+        ServerUnreachable: A replica does not answer for `patience` seconds.
     """
 
     is_remote = True
     can_load_base = False
-    """A server exchanges its own model in its development mode only, which is not asked of one that is not trained."""
+    """A server can replace its own model only in development mode, which is not required for a frozen model."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class VllmServer(VllmEngine):
                 raise
 
     def _name(self, version: AdapterVersion) -> str:
-        """On a server that other runs have used or use, whose adapters are named after the same roles."""
+        """A unique name on the server, which other runs may use with adapters of the same roles."""
         return f"{version.path.parent.name}/{version.name}"
 
     # ---- Sampling -------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class VllmServer(VllmEngine):
             name: Seeds every request, together with its ticket.
 
         Raises:
-            StaleWeights: A replica has other weights at one of the ends than it is to sample from.
+            StaleWeights: A replica has other weights at the start or the end of the rollout.
         """
         self._params.begin(name)
         whole = self._whole
@@ -178,7 +178,7 @@ class VllmServer(VllmEngine):
         self._check_weights()
 
     def _check_weights(self) -> None:
-        """A server that was restarted has those of the disk; one that trains another run's model, that run's."""
+        """Raise `StaleWeights` if a server has other weights: it was restarted, or another run uses it."""
         expected = AS_LOADED if self._whole is None else self._name(self._whole)
         for replica in self._replicas:
             if (found := _weights(replica)) != expected:
@@ -197,11 +197,11 @@ class VllmServer(VllmEngine):
         return self._threads.answered(timeout)
 
     def _complete(self, replica: Server, version: AdapterVersion | None, asked: VllmRequest) -> Choices:
-        """On a thread of its own: nothing here but the request and its answer.
+        """Send a request and wait for its answer, on a separate thread.
 
         Raises:
-            ServerUnreachable: The replica stays away; a rollout without it would not be the policy's.
-            ServerRefused: It does not take the request.
+            ServerUnreachable: The replica does not answer; the rollout would not be complete without it.
+            ServerRefused: It rejects the request.
             StaleWeights: It answered with other weights than the current ones.
         """
         body = {**asked.parameters, "prompt": list(asked.prompt_ids), "return_token_ids": True}
@@ -259,7 +259,7 @@ class VllmServer(VllmEngine):
 
 
 def _connections() -> httpx2.Client:
-    """Kept for less than the 5 s after which vLLM closes them. No proxy stands before a server of one's own."""
+    """An HTTP client that drops idle connections before vLLM closes them after 5 s, and uses no proxy."""
     unlimited = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2.0)
     return httpx2.Client(limits=unlimited, trust_env=False)
 
@@ -276,7 +276,7 @@ def _same_model(replicas: Sequence[Server]) -> tuple[str, int]:
     """The name and the length of the model that all of them serve.
 
     Raises:
-        ValueError: There is none.
+        ValueError: They serve different models.
     """
     served = {}
     for replica in replicas:
@@ -291,10 +291,12 @@ def _same_model(replicas: Sequence[Server]) -> tuple[str, int]:
 
 
 def _check_logprobs(replica: Server, model: str) -> None:
-    """Where one token alone is allowed its log-probability is 0, unless it is read before the others are ruled out.
+    """Check that log-probabilities are those of the sampling distribution.
+
+    If only one token is allowed, its log-probability must be 0.
 
     Raises:
-        ValueError: It is.
+        ValueError: It is not: the server returns raw log-probabilities.
     """
     body = {"model": model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
     (choice,) = replica.post("/v1/completions", body)["choices"]

@@ -1,8 +1,8 @@
-"""Weights on their way to vLLM: each update is written to a folder of its own and never overwritten.
+"""Writes weights for vLLM: each update to a new folder, which is never overwritten.
 
-vLLM takes an adapter by name and path, and keeps what it computed under both: keys and values of prompts that it has
-seen (`vllm/v1/core/kv_cache_utils.py`), and the weights it has read. New weights under an old name are therefore
-served stale, in part or whole, and nothing says so. A new version is a new name at a new path.
+vLLM identifies an adapter by name and path, and caches under both: keys and values of prompts
+(`vllm/v1/core/kv_cache_utils.py`), and the weights it has read. New weights under an old name would therefore be
+silently stale, in part or whole. So a new version has a new name and a new path.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ PLAIN_INITIALISATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
 
 
 class StaleWeights(RuntimeError):
-    """Weights other than the current ones were about to be used, or were."""
+    """Other weights than the current ones were used, or would have been."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterVersion:
-    """An adapter, or all of a model's weights, as they were at one moment, on disk.
+    """One version of an adapter's or a full model's weights on disk.
 
     Args:
-        policy: Whose they are.
-        name: That no other version has.
+        policy: Name of the policy.
+        name: Unique name of the version.
         path: Folder with `adapter_config.json` and `adapter_model.safetensors`, or with `model.safetensors`.
     """
 
@@ -64,10 +64,10 @@ class AdapterVersion:
 
 
 class WeightStore:
-    """A folder of adapter versions, removed when the store is closed, is forgotten, or the process ends.
+    """A folder of adapter versions, removed when the store is closed or garbage-collected, or the process ends.
 
     Args:
-        root: Folder in which the store makes its own, under a name that nobody else has.
+        root: Folder in which the store creates its own, with a unique name.
     """
 
     def __init__(self, root: Path) -> None:
@@ -77,24 +77,24 @@ class WeightStore:
         self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def write(self, policy: str, number: int, config: PeftConfig, state: Mapping[str, Tensor]) -> AdapterVersion:
-        """A new version of a policy's adapter.
+        """Write a new version of a policy's adapter.
 
         Args:
             policy: Name of the policy.
-            number: One that the policy has not had.
-            config: As PEFT resolved it: `model.peft_config[adapter]`.
+            number: Number of the version; it must be new.
+            config: Configuration as PEFT resolved it: `model.peft_config[adapter]`.
             state: `peft.get_peft_model_state_dict(model, adapter_name=adapter)`.
         """
         return self._write_adapter(policy, f"{policy}-v{number}", config, state)
 
     def write_whole(self, policy: str, number: int, state: Mapping[str, Tensor]) -> AdapterVersion:
-        """A new version of a policy that is a whole model.
+        """Write a new version of a policy that is a full model.
 
         Args:
             policy: Name of the policy.
-            number: One that the policy has not had.
+            number: Number of the version; it must be new.
             state: `model.state_dict()`. Tied weights are written under each of their names: vLLM's kernels for CPUs
-                keep copies of their own, and one that is not named stays old.
+                have their own copies, and one that is not named would stay old.
         """
         with self._new(policy, f"{policy}-v{number}") as (version, draft):
             _save(state, draft / "model.safetensors")
@@ -102,7 +102,7 @@ class WeightStore:
 
     @contextmanager
     def _new(self, policy: str, name: str) -> Iterator[tuple[AdapterVersion, Path]]:
-        """A version, and the folder to write it to, which takes its place when all is there."""
+        """A version, and the folder to write it to, which is renamed when it is complete."""
         version, draft = AdapterVersion(policy, name, self.folder / name), self.folder / f".{name}"
         for path in (draft, version.path):  # what an attempt that failed has left
             shutil.rmtree(path, ignore_errors=True)
@@ -111,10 +111,10 @@ class WeightStore:
         draft.rename(version.path)  # a server that looks meanwhile sees nothing, or all
 
     def write_zero(self, policy: str, config: PeftConfig, like: Mapping[str, Tensor]) -> AdapterVersion:
-        """An adapter that changes nothing, shaped as another: how the base itself is served beside adapters.
+        """Write an adapter of zeros in the shape of another, to serve the base together with adapters.
 
-        vLLM computes rows without an adapter with somebody else's, when they share a batch with rows that have one on
-        a CPU (vllm-project/vllm#48421).
+        On a CPU, vLLM computes rows without an adapter with that of other rows in the same batch
+        (vllm-project/vllm#48421).
         """
         zeros = {name: zeros_like(tensor) for name, tensor in like.items()}
         return self._write_adapter(policy, f"{policy}-zero", config, zeros)
@@ -128,7 +128,7 @@ class WeightStore:
         return version
 
     def remove(self, version: AdapterVersion) -> None:
-        """Once no request uses it."""
+        """Remove a version that no request uses any more."""
         shutil.rmtree(version.path)
 
 
@@ -144,14 +144,13 @@ def _save(state: Mapping[str, Tensor], path: Path) -> None:
 
 
 def check_adapters(configs: Mapping[str, PeftConfig]) -> int:
-    """The rank vLLM must be started for, to serve all of these: the least of `RANKS` that none exceeds.
+    """The maximum rank that vLLM needs for these adapters: the least of `RANKS` that none exceeds.
 
     Args:
-        configs: Of each policy that is an adapter; at least one.
+        configs: Configuration of each policy that is an adapter; at least one.
 
     Raises:
-        ValueError: One has what vLLM cannot serve, and would leave out without a word or refuse in the middle of a
-            run.
+        ValueError: An adapter has a feature that vLLM does not support, and would silently ignore or reject later.
     """
     largest = 1
     for policy, config in configs.items():
@@ -172,7 +171,7 @@ def check_adapters(configs: Mapping[str, PeftConfig]) -> int:
 
 
 def _unservable(config: LoraConfig) -> list[str]:
-    """What vLLM would not apply, in the words of the configuration."""
+    """The settings of a configuration that vLLM does not support."""
     found = [f"{name}={value!r}" for name in NOT_SERVED if (value := getattr(config, name)) and value != "none"]
     if config.init_lora_weights not in PLAIN_INITIALISATIONS:
         found.append(f"init_lora_weights={config.init_lora_weights!r}")

@@ -84,7 +84,7 @@ class MovingReferences:
                 broadcast(tensor)
 
 
-class MovesReferences(TrainerCallback):
+class MoveReferencesCallback(TrainerCallback):
     """Moves references after every `ref_model_sync_steps` optimizer steps."""
 
     def __init__(self, references: MovingReferences) -> None:

@@ -207,7 +207,7 @@ class RolloutCollector:
         scores: Scores = {}
 
         def judge(choice: PendingDecision) -> list[Mapping[str, float]]:
-            given = self._rewards.judge(choice, **self._reward_context())
+            given = self._rewards.score(choice, **self._reward_context())
             for completion, score in zip(choice.completions, given, strict=True):
                 scores[id(completion)] = (completion, score)
             return [score.parts for score in given]

@@ -1,4 +1,4 @@
-"""The order of the rows, a function of seed and epoch alone, so that a resumed run meets those that were to come."""
+"""The order of the training rows: a function of seed and epoch alone, so that a resumed run continues it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 def each_generation_once(batches: Iterator[T], begins: Callable[[int], bool]) -> Iterator[T]:
-    """A generation's rows as one list for all of its micro-steps.
+    """Share one list of a generation's rows among all of its micro-steps.
 
-    The data loader makes them once for each, and transformers holds the batches of an optimizer step all at once:
-    memory would grow with the product of rows and micro-steps, which both grow with a batch.
+    The data loader makes a list for each, and transformers keeps all batches of an optimizer step: memory would grow
+    with the product of rows and micro-steps.
 
     Args:
-        batches: The data loader's.
-        begins: Whether a generation begins with the batch of this number, from 0.
+        batches: The data loader's batches.
+        begins: Returns whether a generation begins with the n-th batch, counted from 0.
     """
     rows: T
     for number, batch in enumerate(batches):
@@ -32,15 +32,15 @@ def each_generation_once(batches: Iterator[T], begins: Callable[[int], bool]) ->
 
 
 def places(sampler: EpochSampler, start: int, number: int) -> list[int]:
-    """The rows of the data set that come at the places `start`, `start + 1`, ... of its epochs, one after the other.
+    """Indices of the rows at the places `start`, `start + 1`, ... in the sequence of all epochs.
 
-    The same rows as the data loader's where no row is repeated (`repeat_count=1`), so that a run which needs more rows
-    than its data loader gives goes through the data in the same order, and knows its place by one number.
+    These are the data loader's rows if no row is repeated (`repeat_count=1`), so that a run that needs more rows than
+    its data loader gives uses the data in the same order, and needs only one number to store its place.
 
     Args:
-        sampler: Of the data set, with at least one row in an epoch.
-        start: How many rows were played before.
-        number: How many are wanted.
+        sampler: Sampler of the data set, with at least one row per epoch.
+        start: Number of rows that were played before.
+        number: Number of rows to return.
     """
     found: list[int] = []
     while len(found) < number:
@@ -51,16 +51,16 @@ def places(sampler: EpochSampler, start: int, number: int) -> list[int]:
 
 
 class EpochSampler(RepeatSampler):
-    """TRL's sampler, in TRL's order, whichever epoch it begins with.
+    """TRL's sampler with an order that depends on the epoch's number.
 
-    TRL's draws a permutation whenever it is iterated over, from a generator that nobody saves. A run resumed in its
-    third epoch would go on in the order of the first: meet some rows twice in that epoch, and others not at all.
+    TRL's sampler draws a permutation at each iteration, from a generator that is not saved. A run resumed in its third
+    epoch would continue in the order of the first: some rows would come twice in that epoch, and others not at all.
     """
 
     epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iteration is; accelerate's data loader says so."""
+        """Set the epoch of the next iteration; called by accelerate's data loader."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
@@ -72,12 +72,12 @@ class EpochSampler(RepeatSampler):
 
 
 class RowsPlayed:
-    """How many rows of the training data were played since its first epoch began."""
+    """Counts the rows of the training data that were played since the start of its first epoch."""
 
     number = 0
 
     def next(self, number: int) -> int:
-        """Count further rows. Returns the place of the first of them."""
+        """Count further rows. Returns the place of the first one."""
         start, self.number = self.number, self.number + number
         return start
 
@@ -91,14 +91,15 @@ class RowsPlayed:
 
 
 def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
-    """
+    """Validate that a data set has enough rows for a generation.
+
     Args:
-        dataset: That is trained on; `None` or a stream, whose length nobody knows, is not looked at.
-        args: With `generation_batch_size`, which counts the sequences of all processes.
+        dataset: The training data; `None` and streams, whose length is unknown, are not checked.
+        args: The trainer's; `generation_batch_size` counts the sequences of all processes.
 
     Raises:
-        ValueError: It has fewer rows than one generation plays. Incomplete generations are left out, as in TRL, so
-            that not a single step would be trained.
+        ValueError: It has fewer rows than one generation plays. As in TRL, incomplete generations are dropped, so no
+            step would be trained.
     """
     if not hasattr(dataset, "__len__"):
         return

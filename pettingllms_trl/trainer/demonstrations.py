@@ -55,7 +55,7 @@ def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = 
         env: Its `unwrapped` offers `oracle()`, a reply of the agent that is to act. Where its
             `metadata["reset_options"]` have `split`, that is `"train"`.
         seeds: Of the instances.
-        levels: Values of the reset option `level`, which take turns.
+        levels: Values of the reset option `level`, used in turn.
 
     Raises:
         ValueError: It has no oracle.

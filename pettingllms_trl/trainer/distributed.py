@@ -1,13 +1,13 @@
-"""What several processes have to do together; all of them must call each function here.
+"""Coordinates several processes; all of them must call each function here.
 
-| when                 | what                                                                                    |
-|----------------------|-----------------------------------------------------------------------------------------|
-| at construction      | settings that several processes cannot have raise an error                              |
-| a rollout            | each plays at its own pace, sharded weights gathered once; then all know all episodes   |
-| a micro-step         | gradients stay where they are until an optimizer step's last pass is over               |
-| before the optimizer | they are averaged, those of the policies that had a pass                                |
+| when                 | what                                                                                       |
+|----------------------|--------------------------------------------------------------------------------------------|
+| at construction      | settings that are not supported with several processes raise an error                      |
+| a rollout            | each plays at its own pace, with sharded weights gathered once; then all have all episodes |
+| a micro-step         | gradients are not synchronized until an optimizer step's last pass is over                 |
+| before the optimizer | the gradients of the policies that had a pass are averaged                                 |
 
-With one process none of this does anything.
+With one process all of this is a no-op.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from pettingllms_trl.policies.routing import Routing
 
 T = TypeVar("T")
 BUCKET = 1 << 26
-"""Gradients averaged in one message, in elements."""
+"""Number of gradient elements averaged in one message."""
 
 
 def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns: bool = False) -> None:
-    """Refuse what would be wrong with several processes or DeepSpeed.
+    """Validate settings for several processes and DeepSpeed.
 
     Args:
-        routing: Who is played by what.
-        args: Of the run.
-        takes_turns: Not every policy learns from every generation.
+        routing: The policy of each agent.
+        args: The trainer's.
+        takes_turns: Whether some policies are not trained on every generation.
 
     Raises:
-        ValueError: Saying what does not go together, and what does.
+        ValueError: Two settings cannot be combined. The message says what to set instead.
     """
     kind = args.distributed_state.distributed_type
     if args.world_size > 1 and args.use_vllm:
@@ -69,10 +69,10 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
 
 
 def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
-    """Refuse configurations of FSDP and DeepSpeed that would train or save something else.
+    """Validate that a configuration of FSDP or DeepSpeed trains and saves what it should.
 
     Raises:
-        ValueError: Saying what does not go together, and what does.
+        ValueError: A setting is not supported. The message says what to set instead.
     """
     fsdp = accelerator.state.fsdp_plugin if accelerator.distributed_type == DistributedType.FSDP else None
     deepspeed = accelerator.state.deepspeed_plugin
@@ -102,7 +102,7 @@ def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
 
 
 def on_all(work: Callable[[], T]) -> list[T]:
-    """What some work gives on each process, by process. Where it fails on one it fails on all, instead of a hang.
+    """Run work on each process and return all results. If it fails on one, it raises on all, instead of hanging.
 
     Raises:
         RuntimeError: It failed on another process.
@@ -128,10 +128,10 @@ def on_all(work: Callable[[], T]) -> list[T]:
 
 @contextmanager
 def accumulating(model: Any, accelerator: Accelerator) -> Iterator[None]:
-    """A backward pass inside adds to the gradients, and no optimizer step follows.
+    """Accumulate the gradients of backward passes inside the block, without an optimizer step.
 
-    With DDP nothing is sent (`average_gradients` does); with sharded weights each pass sends its own, or every process
-    would keep the gradients of the whole model.
+    With DDP gradients are not sent (`average_gradients` does that); with sharded weights each pass sends its own,
+    because otherwise every process would keep the gradients of the whole model.
     """
     if isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(True)  # transformers switches it off in all micro-steps but the last
@@ -150,10 +150,10 @@ def accumulating(model: Any, accelerator: Accelerator) -> Iterator[None]:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """The mean of every gradient over the processes; of one that a process has not, its zero.
+    """Average every gradient over the processes; a missing gradient counts as zero.
 
-    In place of DistributedDataParallel's own averaging, which goes on during the last backward pass: with several
-    policies that pass is of one of them, and there is none where a micro-step is without rows.
+    This replaces DistributedDataParallel's own averaging, which happens during the last backward pass: with several
+    policies that pass concerns only one of them, and a micro-step without rows has none.
     """
     parameters = list(parameters)
     if not parameters:
@@ -189,12 +189,13 @@ def _buckets(gradients: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 @contextmanager
 def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
-    """Sharded weights whole on each process meanwhile, so that each can sample at its own pace.
+    """Gather sharded weights on each process inside the block, so that each can sample at its own pace.
 
-    Otherwise every forward pass would gather them anew, and a process that is done would keep the others waiting.
+    Otherwise every forward pass would gather them again, and a process that has finished would block the others.
 
     Args:
-        model: As `accelerator` prepared it; anything else is left unchanged.
+        model: A model prepared by `accelerator`; other models are not affected.
+        accelerator: The trainer's.
     """
     plugin = accelerator.state.deepspeed_plugin
     if isinstance(model, FSDPModule):
@@ -234,7 +235,7 @@ def _unsharded(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _at_its_own_pace(model: Any) -> Iterator[None]:
-    """transformers' `generate` goes on with empty passes until every process has its tokens; not in here."""
+    """Disable the empty passes with which transformers' `generate` waits for other processes."""
     before = vars(model).get("generate")  # FSDP2 has put its own there
     model.generate = partial(model.generate, synced_gpus=False)
     try:

@@ -328,7 +328,7 @@ class TRLHooks(GRPOTrainer):
         with training(model, self.team.module_cache.of(model, modules_of)):
             passes = self._prepare_inputs(inputs)
             if self.is_deepspeed_enabled and not self.guard.has_passes:
-                self._touch(model, self.routing.trained)
+                self._zero_gradients(model, self.routing.trained)
             for batch in passes:
                 if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
                     self._unmoved.add(batch["policy"])
@@ -356,17 +356,17 @@ class TRLHooks(GRPOTrainer):
                 self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
             if not self._losses_are_finite():  # before DeepSpeed steps, for it leaves no step to be taken away
                 raise FloatingPointError(self._report("1 step in a row", math.nan))
-            self._touch(model, self.routing.trained, steps=True)
+            self._zero_gradients(model, self.routing.trained, steps=True)
         else:
             # All of their rows are left out: a gradient of zero, which the optimizer takes another way than none.
             for policy in self.routing.trained:
                 if policy.name in self._unmoved and all(p.grad is None for p in self.team.parameters_of(policy)):
-                    self._touch(model, [policy])
+                    self._zero_gradients(model, [policy])
             if self.accelerator.num_processes > 1 and not self.is_fsdp_enabled:
                 average_gradients(p for policy in self.routing.trained for p in self.team.parameters_of(policy))
         self._unmoved.clear()
 
-    def _touch(self, model: torch.nn.Module, policies: Sequence[Policy], *, steps: bool = False) -> None:
+    def _zero_gradients(self, model: torch.nn.Module, policies: Sequence[Policy], *, steps: bool = False) -> None:
         """Give all that these policies train a gradient of zero, by a pass of two tokens.
 
         Where all rows of a policy are left out, its optimizer step is one with such gradients. DeepSpeed needs them
@@ -406,8 +406,8 @@ class TRLHooks(GRPOTrainer):
         if self.model.training:
             self.guard.add(loss, inputs)
         num_rows, num_tokens = len(inputs["advantages"]), inputs["num_tokens"]
-        if "fills_up" in inputs:
-            counts = torch.tensor([num_rows, int(inputs["fills_up"].sum()), num_tokens], device=loss.device)
+        if "is_padding" in inputs:
+            counts = torch.tensor([num_rows, int(inputs["is_padding"].sum()), num_tokens], device=loss.device)
             num_rows, num_fillers, num_tokens = self.accelerator.reduce(counts, reduction="sum").tolist()
             new = [key for key, values in metrics.items() if len(values) > before.get(key, 0)]
             of_rows = self.importance_sampling_level == "sequence"

@@ -1,14 +1,14 @@
-"""`LearningMonitor`: reads every generation and says, in words, which role learns nothing and why.
+"""`LearningMonitor`: inspects every generation and warns of roles that cannot learn, with the reason.
 
-| what it sees                                                             | when it says so                         |
-|--------------------------------------------------------------------------|-----------------------------------------|
-| most replies of an agent are cut off at their greatest length            | after the generation in which it sees it |
-| an agent's own steps never pay differently, but its returns differ       | after 2 generations and 32 groups       |
-| all groups of an agent are flat: collapsed, solved, too hard or too easy | after 10 generations in a row           |
+| finding                                                                  | when it warns                     |
+|--------------------------------------------------------------------------|-----------------------------------|
+| most replies of an agent are truncated at their maximum length           | after that generation             |
+| an agent's own steps never pay differently, but its returns differ       | after 2 generations and 32 groups |
+| all groups of an agent are flat: collapsed, solved, too hard or too easy | after 10 generations in a row     |
 
-The first two are said once in a run, the third each time that it comes to ten. Several environments of one run are
-looked at one by one. Every process of a distributed run knows all episodes, so that all have the same state; only the
-main process warns.
+The first two warnings are given once in a run, the third after every ten such generations. Several environments of a
+run are inspected separately. Every process of a distributed run has all episodes, and so the same state; only the main
+process warns.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 MOST_CUT_OFF = 0.5
-"""Greatest share of an agent's replies that may be cut off without a warning."""
+"""Greatest share of an agent's replies that may be truncated without a warning."""
 
 
 FLAT_GENERATIONS = 10
-"""Generations in a row without anything to learn for an agent, after which this is reported."""
+"""Number of flat generations in a row after which an agent is reported."""
 DELAYED_GENERATIONS, DELAYED_GROUPS = 2, 32
-"""Generations and groups after which it is reported that an agent's own steps pay all replies alike."""
+"""Generations and groups after which an agent whose own steps pay all replies the same is reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSignal:
-    """Whether an agent has had anything to learn from so far.
+    """The learning signal of an agent so far.
 
     Args:
-        num_flat_generations: The last ones in a row in which all its groups were flat.
-        num_flat_groups: Of those generations.
+        num_flat_generations: Number of latest generations in a row in which all its groups were flat.
+        num_flat_groups: Number of groups in those generations.
         has_learned: Whether any group before was not flat.
         is_constant: Whether all steps of those generations paid the same.
-        told: Whether it was said that it is paid later.
+        told: Whether it was already reported as paid later.
     """
 
     num_flat_generations: int = 0
@@ -58,7 +58,7 @@ class RoleSignal:
     told: bool = False
 
     def after(self, statistics: GroupStatistics) -> RoleSignal:
-        """The record once another generation is over."""
+        """The signal after another generation."""
         if not statistics.is_flat:
             return RoleSignal(has_learned=True)
         return RoleSignal(
@@ -70,23 +70,23 @@ class RoleSignal:
         )
 
     def is_delayed(self, latest: GroupStatistics) -> bool:
-        """Whether it is to be said now that the agent is paid at later steps.
+        """Whether to report now that the agent is paid at later steps.
 
-        One whose own steps once paid differently, or pay differently from instance to instance, may have solved its
-        part; of that is spoken only after `FLAT_GENERATIONS`.
+        An agent whose own steps once paid differently, or pay differently between instances, may have solved its part;
+        it is reported only after `FLAT_GENERATIONS`.
         """
         enough = self.num_flat_generations >= DELAYED_GENERATIONS and self.num_flat_groups >= DELAYED_GROUPS
         return latest.is_delayed and self.is_constant and enough and not self.has_learned and not self.told
 
     @property
     def is_flat(self) -> bool:
-        """Whether it is to be said now that the agent has learned nothing for long."""
+        """Whether to report now that the agent has not learned for many generations."""
         return self.num_flat_generations == FLAT_GENERATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyLimit:
-    """Where an agent's replies end.
+    """The limits of an agent's replies.
 
     Args:
         max_length: Most tokens of a reply.
@@ -99,7 +99,7 @@ class ReplyLimit:
 
 def reply_limits(
     of_agent: Mapping[str, str],
-    voices: Mapping[str, PolicyProfile],
+    profiles: Mapping[str, PolicyProfile],
     overrides: Mapping[str, SamplingOverrides],
     *,
     max_length: int,
@@ -109,17 +109,17 @@ def reply_limits(
     """The limit of each agent whose policy has weights here.
 
     Args:
-        of_agent: Names of the agents' policies.
-        voices: Of the policies with weights.
-        overrides: How single agents sample.
-        max_length: `max_completion_length`, where an agent has none of its own.
-        chat_template: In place of the tokenizers' own.
-        chat_template_kwargs: What every template is given.
+        of_agent: Name of each agent's policy.
+        profiles: Profiles of the policies with weights.
+        overrides: Sampling overrides of each agent.
+        max_length: `max_completion_length`, for agents without an override.
+        chat_template: Replaces the tokenizers' own templates.
+        chat_template_kwargs: Arguments of every chat template.
     """
     thinks = chat_template_kwargs.get("enable_thinking", True)
     limits = {}
-    for agent, voice in ((agent, voices[name]) for agent, name in of_agent.items() if name in voices):
-        template = str(chat_template or voice.tokenizer.chat_template)
+    for agent, profile in ((agent, profiles[name]) for agent, name in of_agent.items() if name in profiles):
+        template = str(chat_template or profile.tokenizer.chat_template)
         limits[agent] = ReplyLimit(
             max_length=overrides[agent].max_completion_length or max_length,
             can_stop_thinking=bool(thinks) and "enable_thinking" in template,
@@ -128,10 +128,10 @@ def reply_limits(
 
 
 class LearningMonitor:
-    """See the head of this file.
+    """Warns of roles that cannot learn.
 
     Args:
-        limits: Of each agent that has weights here.
+        limits: Limits of each agent with weights here.
     """
 
     def __init__(self, limits: Mapping[str, ReplyLimit]) -> None:
@@ -140,24 +140,24 @@ class LearningMonitor:
         self._signals: dict[str, RoleSignal] = {}
 
     def observe(self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages) -> list[str]:
-        """Take in a generation.
+        """Inspect a generation.
 
         Args:
-            episodes: All that were played.
-            decisions: Those of the agents that learn now.
-            advantages: Of these decisions, before any filter.
+            episodes: All episodes.
+            decisions: Decisions of the agents that are trained now.
+            advantages: Advantages of these decisions, before any filter.
 
         Returns:
-            What there is to warn of.
+            The warnings.
         """
         return [*self._of_replies(decisions), *self._of_groups(episodes, decisions, advantages)]
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint holds, in numbers and strings."""
+        """The signals of all agents, as numbers and strings."""
         return {name: dataclasses.asdict(signal) for name, signal in self._signals.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self._signals = {name: RoleSignal(**fields) for name, fields in state.items()}
 
     def _of_replies(self, decisions: Sequence[Decision]) -> list[str]:
@@ -197,7 +197,7 @@ class LearningMonitor:
 
 
 def warn_above_progress_bar(message: str, *, stacklevel: int = 2) -> None:
-    """`warnings.warn` on lines of its own: progress bars are cleared before it and drawn again after it."""
+    """`warnings.warn` on a separate line: progress bars are cleared before it and redrawn after it."""
     with tqdm.external_write_mode():
         warnings.warn(message, stacklevel=stacklevel + 1)
 

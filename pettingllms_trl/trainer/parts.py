@@ -16,7 +16,7 @@ from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import LocalSampler, context_length
 from pettingllms_trl.engines.vllm_params import PromptCodec
 from pettingllms_trl.policies.codecs import PolicyCodec
-from pettingllms_trl.policies.references import MovesReferences, MovingReferences
+from pettingllms_trl.policies.references import MoveReferencesCallback, MovingReferences
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
@@ -82,7 +82,7 @@ def engines_of(trainer: MultiAgentGRPOTrainer, model: Any) -> SyncedEngines:
             if policy.api is None and not isinstance(model if policy.model is None else policy.model, str)
         ],
         sample=LocalSampler(trainer.team, codecs, activate=trainer.activate, generate=trainer.generate),
-        tongues={agent: _prompt_codec(codecs[name]) for agent, name in routing.of_agent.items() if name in codecs},
+        codecs={agent: _prompt_codec(codecs[name]) for agent, name in routing.of_agent.items() if name in codecs},
     )
     if args.use_vllm:
         set_seed(args.seed, device_specific=True)  # vLLM has seeded the process again
@@ -188,7 +188,7 @@ def references_of(trainer: MultiAgentGRPOTrainer) -> MovingReferences | None:
         alpha=trainer.args.ref_model_mixup_alpha,
         saves=trainer.args.should_save,
     )
-    trainer.add_callback(MovesReferences(references))
+    trainer.add_callback(MoveReferencesCallback(references))
     return references
 
 

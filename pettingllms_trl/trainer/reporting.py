@@ -20,7 +20,7 @@ from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import Advantages
-from pettingllms_trl.credit.reward_functions import RewardScores, of_no_use
+from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_constant_rewards
 from pettingllms_trl.credit.selection import metrics_of
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Decision, Episode, role_of
@@ -123,7 +123,7 @@ class GenerationReporter:
                     stacklevel=2,
                 )
         if is_first and self._is_main:
-            for warning in of_no_use(_scores_by_turn(generation.played).values()):
+            for warning in warnings_of_constant_rewards(_scores_by_turn(generation.played).values()):
                 warnings.warn(warning, stacklevel=2)
         return metrics
 

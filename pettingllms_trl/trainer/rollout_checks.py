@@ -1,7 +1,7 @@
-"""Each generation's rollouts through the checks of `pettingllms audit`, while a run trains.
+"""Runs the checks of `pettingllms audit` on each generation's rollouts during training.
 
-The checks are those of `pettingllms_envs.audit` that look for broken groups. What `monitor.py` warns of (roles without
-a learning signal, cut-off replies) is left to it.
+Only the checks of `pettingllms_envs.audit` for broken groups are used; roles without a learning signal and truncated
+replies are reported by `monitor.py`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class UnsoundRollouts(RuntimeError):
 
 
 class RolloutAudit:
-    """Looks at every generation, and says of each finding once that it is there.
+    """Checks every generation, and reports each kind of finding once.
 
     Args:
-        run: How groups are made.
-        raises: Whether a failed check ends the training; a warning does not.
+        run: Describes how groups are made.
+        raises: Whether a failed check stops the training; a warning does not.
     """
 
     def __init__(self, run: Run, *, raises: bool) -> None:
@@ -37,14 +37,15 @@ class RolloutAudit:
         episodes: Sequence[Episode],
         advantages: Mapping[int, Sequence[float]],
     ) -> list[str]:
-        """Take in a generation.
+        """Check a generation.
 
         Args:
-            episodes: All that were played.
-            advantages: Of a decision's candidates, by the `id` of the decision; missing for what is not trained on.
+            episodes: All episodes.
+            advantages: Advantages of each decision's candidates, by the `id` of the decision; missing for decisions
+                that are not trained on.
 
         Returns:
-            What there is to warn of.
+            The warnings.
 
         Raises:
             UnsoundRollouts: A check failed, and `raises` is set.
@@ -72,14 +73,14 @@ def rows_of(
     policies: Mapping[str, str] | None = None,
     step: int | None = None,
 ) -> Iterator[audit.Episode]:
-    """A rollout as the checks read it.
+    """Convert a rollout to the form that the checks read.
 
     Args:
-        episodes: Of the rollout.
+        episodes: Episodes of the rollout.
         advantages: As in `RolloutAudit.observe`.
-        partners: Agents that do not learn; `None`: those whose decisions have no advantages.
+        partners: Frozen agents; `None`: those whose decisions have no advantages.
         policies: Names of the policies by agent.
-        step: What tells generations apart.
+        step: Identifies the generation.
     """
     for episode in episodes:
         yield audit.Episode(
@@ -129,14 +130,14 @@ def _row_of(
 
 
 def check_groups(episodes: Sequence[Episode], *, num_candidates: int, partners: Collection[str] = ()) -> None:
-    """The invariant of AT-GRPO's groups: K candidates of one prompt, and each prompt shows the state played before it.
+    """Check AT-GRPO's groups: K candidates of one prompt, and each prompt follows from the chosen candidates.
 
-    One prompt, agent, turn and instance per group hold by construction of `Decision`; what can go wrong is a group of
-    another size, two groups for one choice, and a branch that goes on from a state that was not the chosen one's.
-    `partners`, who do not learn, have a single candidate.
+    That a group has one prompt, agent, turn and instance holds by construction of `Decision`. What can go wrong is a
+    group of another size, two groups for one decision, and a branch that continues from another state than the chosen
+    one. Frozen agents (`partners`) have a single candidate.
 
     Raises:
-        AssertionError: Naming the decision that breaks it.
+        AssertionError: A group is broken. The message names the decision.
     """
     run = Run(kind="rollouts", is_tree=True, num_candidates=num_candidates)
     checks = Audit(run, (MissingCandidates, MixedTurns, ChangedState), ())

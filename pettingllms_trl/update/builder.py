@@ -256,11 +256,13 @@ class BatchBuilder:
             policy.name, rows, table=table, columns=columns, group_size=group_size, chunks=chunks
         )
         order = _shuffled(len(rows))
-        dealt = by_tokens(order, num_steps=self._num_steps, num_updates=self._num_updates)
-        batch = select_rows(batch, torch.tensor(dealt.rows_of(0), device=self._accelerator.device), trim=False)
-        here = torch.split(torch.arange(len(rows)), list(dealt.num_here))
+        assignment = by_tokens(order, num_steps=self._num_steps, num_updates=self._num_updates)
+        batch = select_rows(batch, torch.tensor(assignment.rows_of(0), device=self._accelerator.device), trim=False)
+        here = torch.split(torch.arange(len(rows)), list(assignment.num_here))
         num_tokens = [tokens(batch, part) for part in here]
-        return self._split(batch, ShardInfo(1, dealt.num_here, dealt.num_rows, num_tokens, dealt.passes))
+        return self._split(
+            batch, ShardInfo(1, assignment.num_here, assignment.num_rows, num_tokens, assignment.passes)
+        )
 
     def _own_part(
         self,
@@ -278,37 +280,39 @@ class BatchBuilder:
         num_processes = self._accelerator.num_processes
         order = _shuffled(len(rows))
         if by_tokens is None:
-            dealt = assign(order, num_steps=self._num_steps, num_processes=num_processes)
+            assignment = assign(order, num_steps=self._num_steps, num_processes=num_processes)
         else:
-            dealt = by_tokens(
+            assignment = by_tokens(
                 order, num_steps=self._num_steps, num_updates=self._num_updates, num_processes=num_processes
             )
-        hand = dealt.rows_of(self._accelerator.process_index)
-        own = torch.tensor([0 if row is None else row for row in hand])
+        rows_here = assignment.rows_of(self._accelerator.process_index)
+        own = torch.tensor([0 if row is None else row for row in rows_here])
         eos = self._team.profiles[policy.name].eos_token_ids[0]
         batch = self._rows.score_rows(
             policy.name,
-            values_of(hand, rows, _padding_row(rows[0], eos)),
-            table={name: values_of(hand, values, None) for name, values in table.items()},
+            values_of(rows_here, rows, _padding_row(rows[0], eos)),
+            table={name: values_of(rows_here, values, None) for name, values in table.items()},
             columns={name: values[own] for name, values in columns.items()},
             group_size=1,
-            chunks=None if by_tokens is None else _chunks(range(len(hand)), dealt),
+            chunks=None if by_tokens is None else _chunks(range(len(rows_here)), assignment),
         )
-        self._rows.correct_for_padding(rows, dealt, group_size=group_size)
-        here = torch.split(torch.arange(len(hand)), list(dealt.num_here))
+        self._rows.correct_for_padding(rows, assignment, group_size=group_size)
+        here = torch.split(torch.arange(len(rows_here)), list(assignment.num_here))
         num_tokens = torch.tensor([tokens(batch, part) for part in here], device=self._accelerator.device)
         num_tokens = self._accelerator.reduce(num_tokens, reduction="sum")
-        batch["fills_up"] = torch.tensor([row is None for row in hand])
-        shared = ShardInfo(num_processes, dealt.num_here, dealt.num_rows, num_tokens.tolist(), dealt.passes)
-        return self._split(batch, shared)
+        batch["is_padding"] = torch.tensor([row is None for row in rows_here])
+        shard = ShardInfo(
+            num_processes, assignment.num_here, assignment.num_rows, num_tokens.tolist(), assignment.passes
+        )
+        return self._split(batch, shard)
 
-    def _split(self, batch: Batch, shared: ShardInfo | None = None) -> list[list[Batch]]:
+    def _split(self, batch: Batch, shard: ShardInfo | None = None) -> list[list[Batch]]:
         return split(
             batch,
             num_steps=self._num_steps,
             max_rows=self._args.per_device_train_batch_size,
             token_mean=self._args.loss_type == "bnpo",
-            shard=shared,
+            shard=shard,
         )
 
     @property
@@ -346,12 +350,12 @@ def _shuffled(number: int) -> list[int]:
     return order[0]
 
 
-def _chunks(hand: Sequence[int | None], dealt: Assignment) -> list[list[int]]:
+def _chunks(rows_here: Sequence[int | None], assignment: Assignment) -> list[list[int]]:
     """The rows of each forward pass, without padding rows and those that are in none."""
-    assert dealt.passes is not None
+    assert assignment.passes is not None
     chunks, start = list[list[int]](), 0
-    for num_here, sizes in zip(dealt.num_here, dealt.passes, strict=True):
-        rows = iter(hand[start : start + num_here])
+    for num_here, sizes in zip(assignment.num_here, assignment.passes, strict=True):
+        rows = iter(rows_here[start : start + num_here])
         chunks += [[row for row in islice(rows, size) if row is not None] for size in sizes]
         start += num_here
     return chunks

@@ -351,7 +351,7 @@ def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
         ("api", r"has no model \(--model MODEL\)"),
         ("api:m", r"has no server \(--base-url http"),
         ("api:m,base_url=localhost", r"base_url is 'localhost'; expected a URL such as http://"),
-        ("api:m,base_url=http://h,key_env=sk-1", r"key_env is not shown here, lest it be the key itself"),
+        ("api:m,base_url=http://h,key_env=sk-1", r"key_env is not shown here, since it may be the key itself"),
         (
             "api:m,base_url=http://h,key_env=NO_SUCH",
             r"key_env is 'NO_SUCH', but there is no such environment variable",

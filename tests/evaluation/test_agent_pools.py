@@ -65,7 +65,7 @@ def test_one_without_a_role_plays_those_that_no_other_names() -> None:
     ("texts", "message"),
     [
         (["boss=oracle"], r"there is no role 'boss'; expected one of: drafter, planner"),
-        (["planner=oracle"], r"nobody plays the role 'drafter'; expected an agent for it. Add drafter=oracle, say."),
+        (["planner=oracle"], r"no agent plays the role 'drafter'; expected an agent for it. Add drafter=oracle, say."),
         (["oracle", "null"], r"have two for every role; expected one"),
         (["planner=oracle", "planner=null", "null"], r"the role 'planner' has two agents; expected one"),
     ],

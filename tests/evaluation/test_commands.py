@@ -307,7 +307,7 @@ def test_replay_scores_anew(run: Run) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("bench plan_path", "nobody plays; expected a model, --model MODEL --base-url"),
+        ("bench plan_path", "no agent was given; expected a model, --model MODEL --base-url"),
         ("bench plan_pth --agents oracle", "no environment 'plan_pth'. Did you mean 'plan_path'?"),
         ("bench plan_path --agents orakle", "there is no agent of the kind 'orakle'"),
         ("bench plan_path --agents boss=oracle", "there is no role 'boss'; expected one of: drafter, planner."),

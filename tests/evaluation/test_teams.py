@@ -160,9 +160,9 @@ def test_a_team_of_another_environment_is_told(lora: Path) -> None:
         (
             "--team {}",
             {**ROLES, "judge_0": "judge"},
-            r"nobody in it plays the role 'judge'. Name an agent for it, such as judge=oracle, or another team",
+            r"no agent of it plays the role 'judge'. Name an agent for it, such as judge=oracle, or another team",
         ),
-        ("--agents coder=team:{}", {"coder_0": "coder"}, r"nobody in it plays the role 'coder'"),
+        ("--agents coder=team:{}", {"coder_0": "coder"}, r"no agent of it plays the role 'coder'"),
         ("--team {} --agents oracle", ROLES, r"have two for every role; expected one"),
         ("--team {},engine=sglang", ROLES, r"engine is 'sglang'; expected one of: transformers, vllm"),
         ("--team {}/drafter/no", ROLES, r"there is no folder '.*/drafter/no'; expected that of a team"),

@@ -21,7 +21,7 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, Qwen3ForSequenceClassification
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
-from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores, of_no_use
+from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores, warnings_of_constant_rewards
 from pettingllms_trl.records import PendingDecision
 from short_runs import settings, tree
 from third_party import OneShot, Relay, letters
@@ -175,7 +175,7 @@ def choice(number: int = 0) -> PendingDecision:
 
 
 def ask(functions: RewardFunctions, number: int = 0) -> list[Any]:
-    return [judgement.parts for judgement in functions.judge(choice(number), trainer_state=None, log_metric=print)]
+    return [judgement.parts for judgement in functions.score(choice(number), trainer_state=None, log_metric=print)]
 
 
 def test_a_plain_function_is_never_called_twice_at_once() -> None:
@@ -320,7 +320,7 @@ def test_prompts_and_completions_have_trls_format_for_what_the_agent_observes(
         return [0.0, 0.0]
 
     asked = dataclasses.replace(choice(), is_text=is_text)
-    RewardFunctions(watch, None).judge(asked, trainer_state=None, log_metric=print)
+    RewardFunctions(watch, None).score(asked, trainer_state=None, log_metric=print)
     assert (given["prompts"], given["completions"]) == (prompts, completions)
 
 
@@ -376,7 +376,8 @@ def test_arrays_and_tensors_are_lists_of_numbers() -> None:
 def test_a_function_that_tells_no_candidate_from_another_is_named(
     rewards: list[list[float]], message: str | None
 ) -> None:
-    found = of_no_use([[RewardScores(parts={}, rewards={"f": x}, columns={}) for x in own] for own in rewards])
+    groups = [[RewardScores(parts={}, rewards={"f": x}, columns={}) for x in own] for own in rewards]
+    found = warnings_of_constant_rewards(groups)
     assert len(found) == (message is not None)
     assert message is None or re.search(message, found[0])
 

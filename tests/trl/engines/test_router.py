@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.engines.api import ApiEngine, in_turn
+from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.protocol import BatchedEngine
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.records import Completion, Request, Sampled
@@ -173,7 +173,7 @@ def test_a_team_of_engines_plays_what_one_engine_plays(kind: str, num_threads: i
     asking: Callable[[], Any] = lambda: (  # noqa: E731
         ApiEngine({"closer_0": api}, num_threads=3)
         if num_threads
-        else BatchedEngine(partial(in_turn, {"closer_0": api}))
+        else BatchedEngine(partial(ask_sequentially, {"closer_0": api}))
     )
     several = EngineRouter({"opener_0": (Flow if kind == "flow" else Wave)(babble), "closer_0": asking()})
     with several.rollout("s"):

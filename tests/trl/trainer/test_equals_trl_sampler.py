@@ -88,13 +88,13 @@ class OurEngine:
     is_batched = False
     served = ()
 
-    def __init__(self, *_: Any, tongues: Mapping[str, Any], **__: Any) -> None:
-        (self.tongue,) = tongues.values()
+    def __init__(self, *_: Any, codecs: Mapping[str, Any], **__: Any) -> None:
+        (self.codec,) = codecs.values()
         self.engine = self
         self.generation = -1
         self.asked: list[tuple[int, Request]] = []
 
-    def renew(self, model: Any, version: Any) -> None: ...
+    def sync_weights(self, model: Any, version: Any) -> None: ...
 
     @contextmanager
     def rollout(self, seed: str) -> Iterator[None]:
@@ -106,7 +106,7 @@ class OurEngine:
 
     def step(self) -> list[tuple[int, Sampled]]:
         ticket, request = self.asked.pop()
-        prompt_ids = tuple(self.tongue.tokenize(request.prompt))
+        prompt_ids = tuple(self.codec.tokenize(request.prompt))
         found = [made_up(prompt_ids, k, self.generation) for k in range(request.num_candidates)]
         return [
             (
@@ -114,7 +114,7 @@ class OurEngine:
                 Sampled(
                     prompt_ids,
                     tuple(
-                        Completion(ids=tuple(ids), text=self.tongue.decode(ids), logprobs=tuple(logprobs))
+                        Completion(ids=tuple(ids), text=self.codec.decode(ids), logprobs=tuple(logprobs))
                         for ids, logprobs in found
                     ),
                 ),
