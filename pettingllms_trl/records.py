@@ -29,11 +29,13 @@ class Completion:
             partner spoke.
         text: The same, decoded without special tokens: the action given to the environment.
         logprobs: Log-probability of each id under the sampler, or `None` where the sampler does not say.
+        finish: Why it ended, `"stop"` or `"length"`, or `None` where the sampler does not say.
     """
 
     ids: tuple[int, ...]
     text: str
     logprobs: tuple[float, ...] | None = None
+    finish: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +146,15 @@ class Request:
     """`num_candidates` completions are wanted of the policy of `agent`, after `prompt`.
 
     `prompt_ids` are its token ids where they are known, because it goes on from tokens that were sampled: they are
-    taken as they are. Where there are none, the prompt is written in the policy's chat template.
+    taken as they are. Where there are none, the prompt is written in the policy's chat template. `seed` is that of the
+    first candidate; where there is none the engine has its own.
     """
 
     agent: str
     prompt: Sequence[Message]
     num_candidates: int
     prompt_ids: tuple[int, ...] = ()
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,9 +153,9 @@ class ColocatedVllm(VllmEngine):
         self._check_sampled_by(output, self._of_agent[asked.agent])
         completions = []
         for choice in output.outputs:
-            ids, logprobs = choice.token_ids, choice.logprobs.logprobs
-            assert len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probabilities"
-            completions.append(self._params.completion(asked.agent, ids, logprobs))
+            ids, logprobs = choice.token_ids, choice.logprobs and choice.logprobs.logprobs  # None: not asked for
+            assert logprobs is None or len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probs"
+            completions.append(self._params.completion(asked.agent, ids, logprobs, choice.finish_reason))
         return asked.ticket, Sampled(asked.prompt_ids, tuple(completions))
 
     def _check_sampled_by(self, output: RequestOutput, policy: str) -> None:
