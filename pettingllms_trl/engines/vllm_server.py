@@ -16,6 +16,7 @@ Anybody who reaches such a server can call any method of its workers: keep it to
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -77,9 +78,11 @@ class VllmServer(VllmEngine):
             check_adapters(adapters)
         super().__init__(of_agent=of_agent, adapters=adapters, params=params, folder=folder)
         self._threads: RequestThreads[Choices] = RequestThreads(max_requests, "vllm")
+        client = _connections()
+        weakref.finalize(self, client.close)
         asking = partial(
             Server,
-            client=_connections(),
+            client=client,
             timeout=timeout,
             patience=patience,
             longest_pause=5.0,
