@@ -153,13 +153,15 @@ class Request:
     """A request for `num_candidates` completions of `prompt` by the policy of `agent`.
 
     `prompt_ids` are given if the prompt continues sampled tokens, and are then used unchanged. If they are empty, the
-    prompt is encoded with the policy's chat template.
+    prompt is encoded with the policy's chat template. `seed` is that of the first candidate; if there is none, the
+    engine has its own.
     """
 
     agent: str
     prompt: Sequence[Message]
     num_candidates: int
     prompt_ids: tuple[int, ...] = ()
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -432,6 +432,13 @@ def test_a_version_is_loaded_once_and_may_be_tried_again_where_that_failed(
         ):
             engine.load("opener", STATE, version)
     assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v3"]
+    server = fake(reloads=False)
+    engine = connect([server], {"solver_0": "shared"}, {})
+    with pytest.raises(ValueError, match="VLLM_SERVER_DEV_MODE"):
+        engine.load("shared", WHOLE, 1)
+    server.reloads = True
+    engine.load("shared", WHOLE, 1)
+    assert [path.name for path in engine._store.folder.iterdir()] == ["shared-v1"]
 
 
 def test_servers_that_will_not_do_are_refused_at_the_door(
