@@ -1,13 +1,16 @@
-"""What tests train with: settings of a run of seconds on a CPU, an adapter, a trainer that keeps what it played."""
+"""What tests train with: settings of a run of seconds on a CPU, an adapter, and what keeps a run's rollouts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from peft import LoraConfig
 
-from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.credit import at_grpo
+from pettingllms_trl.records import Row
 
 
 SHORT = {
@@ -35,16 +38,51 @@ def adapter(**options: Any) -> LoraConfig:
     return LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **options)
 
 
+class KeepsDecisions:
+    """A credit, AT-GRPO's, that keeps the decisions of the latest generation."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+
+    def __call__(self, decisions: Sequence[Decision], /) -> Any:
+        self.decisions = list(decisions)
+        return at_grpo(decisions)
+
+
 class KeepsRollouts:
-    """Before a trainer among the bases of a class: keeps the episodes of every rollout."""
+    """Before a trainer among the bases of a class: keeps every rollout's rows, name and episodes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.rollouts: list[list[Episode]] = []
+        self.rollout_rows: list[list[Row]] = []
+        self.rollout_names: list[str] = []
         super().__init__(*args, **kwargs)
 
-    def _play(self, *args: Any, **kwargs: Any) -> list[Episode]:
-        self.rollouts.append(super()._play(*args, **kwargs))
+    def _play(self, rows: Sequence[Row], **kwargs: Any) -> list[Episode]:
+        self.rollout_rows.append(list(rows))
+        self.rollout_names.append(kwargs["name"])
+        self.rollouts.append(super()._play(rows, **kwargs))
         return self.rollouts[-1]
+
+
+class KeepsBatches:
+    """Before a trainer among the bases of a class: keeps the batch of every forward pass of the loss."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.batches: list[dict[str, Any]] = []
+        super().__init__(*args, **kwargs)
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        self.batches.append(inputs)
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+def around_generation(trainer: MultiAgentGRPOTrainer, given: Callable[[Any, Callable[[], Any]], Any]) -> None:
+    """Let a function of the prompts' ids, and of a call that samples, answer in the place of `generate`."""
+    generate = trainer._generate_single_turn
+    trainer._generate_single_turn = lambda prompts, *rest: given(  # type: ignore[method-assign]
+        prompts, lambda: generate(prompts, *rest)
+    )
 
 
 def keep_all_rows(trainer: MultiAgentGRPOTrainer) -> None:

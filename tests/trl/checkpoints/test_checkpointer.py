@@ -43,6 +43,16 @@ class Each(TrainerCallback):
         self.call(state.global_step)
 
 
+class Saves(TrainerCallback):
+    """Notes the number of each step after which a checkpoint was saved."""
+
+    def __init__(self, steps: list[int]) -> None:
+        self.steps = steps
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.steps.append(state.global_step)
+
+
 def checkpoints_in(path: Path) -> list[str]:
     return sorted(folder.name for folder in path.iterdir() if "checkpoint" in folder.name)
 
@@ -317,9 +327,8 @@ def test_a_signal_ends_the_step_saves_once_evaluates_nothing_and_the_resumed_run
         "eval_dataset": Dataset.from_dict({"seed": [1]}),
     }
     stopped = mortal(model_path, tmp_path / "stopped", **options)
-    saved = []
-    save = stopped._save_checkpoint
-    stopped._save_checkpoint = lambda *args: (saved.append(stopped.state.global_step), save(*args))
+    saved: list[int] = []
+    stopped.add_callback(Saves(saved))
     stopped.add_callback(Each(lambda step: signal.raise_signal(number) if step == 2 else None))
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     stopped.train()

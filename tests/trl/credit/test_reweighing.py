@@ -18,7 +18,7 @@ from pettingllms_trl.credit import counterfactual, weigh
 from pettingllms_trl.engines.protocol import BatchedEngine
 from pettingllms_trl.records import Completion, PendingDecision, Request, Sampled
 from pettingllms_trl.rollout.play import play
-from short_runs import settings
+from short_runs import KeepsDecisions, settings
 from third_party import Relay
 
 
@@ -44,9 +44,9 @@ class Shop(AECEnv):
         return f"{agent} {self.said}"
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self._set(())
+        self.settle(())
 
-    def _set(self, said: tuple[int, ...]) -> None:
+    def settle(self, said: tuple[int, ...]) -> None:
         self.said = said
         self.agents = self.possible_agents[:]
         self.agent_selection = self.possible_agents[len(said) % 2]
@@ -66,13 +66,13 @@ class Shop(AECEnv):
         if action is None:
             self._was_dead_step(action)
         else:
-            self._set((*self.said, int(action) if action.removeprefix("-").isdecimal() else 0))
+            self.settle((*self.said, int(action) if action.removeprefix("-").isdecimal() else 0))
 
     def snapshot(self) -> tuple[int, ...]:
         return self.said
 
     def restore(self, snapshot: tuple[int, ...]) -> None:
-        self._set(snapshot)
+        self.settle(snapshot)
 
 
 def sample(requests: Sequence[Request]) -> list[Sampled]:
@@ -149,8 +149,8 @@ def test_the_rewards_of_reward_functions_are_parts_that_are_weighed_as_well() ->
 
 def test_a_reward_that_its_parts_do_not_make_says_whose() -> None:
     class Silent(Shop):
-        def _set(self, said: tuple[int, ...]) -> None:
-            super()._set(said)
+        def settle(self, said: tuple[int, ...]) -> None:
+            super().settle(said)
             self.infos["clerk_0"] = {}
 
     with pytest.raises(ValueError, match=r"of 'clerk_0', after 'cook_0' acted: a reward of 2 has the parts none"):
@@ -169,7 +169,7 @@ def test_a_reward_that_its_parts_do_not_make_says_whose() -> None:
 
 
 def made(model: str, path: Path, env: Any, **options: Any) -> MultiAgentGRPOTrainer:
-    own = {name: options.pop(name) for name in ("reward_funcs",) if name in options}
+    own = {name: options.pop(name) for name in ("reward_funcs", "credit") if name in options}
     args = settings(path, **{"max_completion_length": 4, **options})
     return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(8)}), **own)
 
@@ -182,14 +182,12 @@ TEAM = ("progress", "success")
 def test_a_run_is_paid_by_alpha_and_the_weights_of_its_configuration(
     alpha: float | None, weights: dict[str, float], model_path: str, tmp_path: Path
 ) -> None:
-    trainer = made(model_path, tmp_path, PLAN_PATH, alpha=alpha, reward_parts=weights)
+    credit = KeepsDecisions()
+    trainer = made(model_path, tmp_path, PLAN_PATH, alpha=alpha, reward_parts=weights, credit=credit)
     moves = ["U", "U D", "?", "R", "D", "L L", "R D", "D R"]
     trainer.processing_class.batch_decode = lambda rows, **_: [f"Moves: {moves[ids[0] % 8]}" for ids in rows]
-    seen: list[Episode] = []
-    of_play = trainer._play
-    trainer._play = lambda *args, **kwargs: seen.extend(of_play(*args, **kwargs)) or seen
     trainer.train()
-    candidates = [c for e in seen for d in e.decisions for c in d.candidates]
+    candidates = [c for d in credit.decisions for c in d.candidates]
     assert {name for c in candidates for name in c.parts} >= {"progress", "format"}
     for c in candidates:
         due = sum(
@@ -197,7 +195,7 @@ def test_a_run_is_paid_by_alpha_and_the_weights_of_its_configuration(
             for name, value in c.parts.items()
         )
         assert c.reward == pytest.approx(due)
-    for d in (d for e in seen for d in e.decisions):
+    for d in credit.decisions:
         assert d.played.reward == max(c.reward for c in d.candidates)
     logs = trainer.state.log_history[0]
     mean = sum(c.reward for c in candidates) / len(candidates)
@@ -211,8 +209,8 @@ def brief(completions: list[Any], **_: Any) -> list[float]:
 class Hidden(Shop):
     """Pays 5 more than it names."""
 
-    def _set(self, said: tuple[int, ...]) -> None:
-        super()._set(said)
+    def settle(self, said: tuple[int, ...]) -> None:
+        super().settle(said)
         self.rewards = {agent: reward + 5 for agent, reward in self.rewards.items()}
 
 

@@ -21,7 +21,7 @@ from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shi
 from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.rollout.env_pool import ONLY
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
-from short_runs import keep_all_rows
+from short_runs import KeepsBatches, KeepsRollouts, keep_all_rows
 from third_party import OneShot, Relay
 
 
@@ -164,24 +164,17 @@ BRIEF = partial(Dull, 1)
 ONLY_DULL = Dataset.from_dict({"seed": [1, 3, 5, 7]})
 
 
-class Watched(MultiAgentGRPOTrainer):
-    """Keeps what is played, the batches of the loss, and the gradients before each step."""
+class Watched(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
+    """Keeps the gradients before each step as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.rollouts: list[list[Episode]] = []
-        self.seeds: list[list[int]] = []
-        self.batches: list[dict[str, Any]] = []
         self.gradients: list[dict[str, torch.Tensor]] = []
         super().__init__(*args, callbacks=[Gradients(self)], **kwargs)
 
-    def _play(self, rows: Any, **kwargs: Any) -> list[Episode]:
-        self.seeds.append([row["seed"] for row in rows])
-        self.rollouts.append(super()._play(rows, **kwargs))
-        return self.rollouts[-1]
-
-    def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
-        self.batches.append(inputs)
-        return super()._compute_loss(model, inputs)
+    @property
+    def seeds(self) -> list[list[int]]:
+        """Of each rollout's rows."""
+        return [[row["seed"] for row in rows] for rows in self.rollout_rows]
 
 
 class Gradients(TrainerCallback):
@@ -316,7 +309,7 @@ def test_further_rows_are_played_until_enough_is_left_and_are_the_next_of_the_da
     trainer = made(model_path, tmp_path, filters="nonzero_variance", **options)
     trainer.train()
     played = [seed for seeds in trainer.seeds for seed in seeds]
-    sampler = trainer._sampler(repeat_count=1)
+    sampler = EpochSampler(range(16), mini_repeat_count=1, batch_size=4, repeat_count=1, seed=5)
     assert played == places(sampler, 0, len(played))
     assert sorted(played[:16]) == list(range(16))  # none twice before each was played once
     assert len(trainer.seeds) > 3

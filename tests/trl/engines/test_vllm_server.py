@@ -55,6 +55,7 @@ class FakeVLLM(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.model, self.logprob, self.takes_adapters = model, logprob, takes_adapters
         self.reloads = reloads
+        self.folder = Path()  # that of the run whose weights it was given last
         self.weights: list[str] = []
         self.weight_version = "default"
         self.drops = 0
@@ -88,6 +89,7 @@ class FakeVLLM(ThreadingHTTPServer):
             return 400, f"The lora adapter '{name}' has already been loaded."
         assert sorted(os.listdir(body["lora_path"])) == ["adapter_config.json", "adapter_model.safetensors"]
         self.adapters[name] = body["lora_path"]
+        self.folder = Path(body["lora_path"]).parent
         if self.drops_loads:
             self.drops_loads -= 1
             return None
@@ -102,6 +104,7 @@ class FakeVLLM(ThreadingHTTPServer):
             folder = Path(body["kwargs"]["weights_path"])
             assert sorted(load_file(folder / "model.safetensors")) == sorted(WHOLE)
             self.weights.append(folder.name)
+            self.folder = folder.parent
         elif path == "/update_weight_version":
             assert body is not None
             self.weight_version = body["new_version"]
@@ -242,7 +245,7 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
     engine = connect(servers)
     assert [engine.sync("opener", STATE), engine.sync("closer", STATE), engine.sync("opener", STATE)] == [1, 1, 2]
     assert engine.versions == {"opener": 2, "closer": 1}
-    run = engine._store.folder.name
+    run = servers[0].folder.name
     for server in servers:
         assert server.log == [
             ("load_lora_adapter", f"{run}/opener-v1"),
@@ -250,7 +253,7 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
             ("load_lora_adapter", f"{run}/opener-v2"),
             ("unload_lora_adapter", f"{run}/opener-v1"),
         ]
-    assert sorted(path.name for path in engine._store.folder.iterdir()) == ["closer-v1", "opener-v2"]
+    assert sorted(path.name for path in servers[0].folder.iterdir()) == ["closer-v1", "opener-v2"]
     ask(engine, {0: Request("opener_0", HELLO, 2), 2: Request("closer_0", HELLO, 2)})
     assert sorted(b["model"] for b in servers[0].completions) == [f"{run}/closer-v1", f"{run}/opener-v2"]
 
@@ -262,13 +265,13 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
     engine = connect(servers)
     engine.sync("opener", STATE)
     servers[1].adapters.clear()  # started anew: it is given the adapter again
-    weights = f"{engine._store.folder.name}/opener-v1"
+    weights = f"{servers[0].folder.name}/opener-v1"
     logprobs = (-0.098, -0.099)
     assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
     engine = connect(servers, {"solver_0": "shared"}, {})
     assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == ["default"] * 2
     engine.sync("shared", WHOLE)
-    weights = f"{engine._store.folder.name}/shared-v1"
+    weights = f"{servers[0].folder.name}/shared-v1"
     assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == [weights] * 2
     assert len(engine.score("shared", [97] * 5000)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
     servers[0].serves_as = "another"
@@ -292,7 +295,7 @@ def test_beside_adapters_the_base_is_an_adapter_of_zeros(
     engine = connect([server], {"opener_0": "opener", "partner_0": "frozen"}, {"opener": LORA})
     engine.sync("opener", STATE)
     ask(engine, {0: Request("partner_0", HELLO, 2)})
-    assert server.completions[0]["model"] == f"{engine._store.folder.name}/frozen-v1"
+    assert server.completions[0]["model"] == f"{server.folder.name}/frozen-v1"
     assert engine.versions == {"opener": 1, "frozen": 0}
 
 
@@ -305,8 +308,8 @@ def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
     assert [engine.sync("shared", WHOLE), engine.sync("shared", {**WHOLE, "head": WHOLE["embed"]})] == [1, 2]
     for server in servers:
         assert server.weights == ["shared-v1", "shared-v2"]
-        assert server.weight_version == f"{engine._store.folder.name}/shared-v2"
-    assert [path.name for path in engine._store.folder.iterdir()] == ["shared-v2"]
+        assert server.weight_version == f"{server.folder.name}/shared-v2"
+    assert [path.name for path in servers[0].folder.iterdir()] == ["shared-v2"]
     ask(engine, {0: Request("solver_0", HELLO, 2)})
 
 

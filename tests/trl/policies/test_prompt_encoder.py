@@ -229,7 +229,11 @@ def test_beginnings_that_never_come_again_are_forgotten() -> None:
         assert [list(one) for one in write([prompt("go", f"You are {i}.")])] == counted(
             [prompt("go", f"You are {i}.")]
         )
-    assert len(write._known) == MOST_KNOWN
+    asked = counted.prompts
+    write([prompt("go", f"You are {i}.") for i in range(40, MOST_KNOWN + 40)])
+    assert counted.prompts == asked
+    write([prompt("go", "You are 39.")])
+    assert counted.prompts > asked
 
 
 def test_prompts_of_every_kind_in_one_call_come_back_in_their_order() -> None:

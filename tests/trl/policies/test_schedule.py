@@ -211,8 +211,8 @@ def test_learners_that_play_nowhere_in_a_generation_leave_all_as_it_was(model_pa
             if action is not None:
                 self.agent_selection = actor
 
-    run = mortal(model_path, tmp_path, steps=1, env=Monologue, save_strategy="no")
-    run._schedule = Alternate(("closer",))
+    schedule = Alternate(("closer",))
+    run = mortal(model_path, tmp_path, steps=1, env=Monologue, save_strategy="no", schedule=schedule)
     before = weights(run)
     run.train()
     assert moved(before, weights(run)) == set()
