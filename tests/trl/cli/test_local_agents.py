@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -30,6 +25,7 @@ from pettingllms_envs.evaluation import agent_pools
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_trl.cli.local_agents import Gathering, Prompt, PromptTooLong
 from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
+from real_vllm import served
 
 
 ROOT = Path(__file__).parents[3]
@@ -257,30 +253,9 @@ def current_platform() -> Any:
 
 @pytest.fixture(scope="module")
 def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("vllm", reason="needs the extra `vllm`")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = (
-        f"--model {base_path} --served-model-name tiny --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager "
-        "--max-model-len 1024"
-    )
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    log = tmp_path_factory.mktemp("serve") / "log"
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()],
-            env=os.environ | environment,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+    options = "--served-model-name tiny --max-model-len 1024"
+    with served(base_path, tmp_path_factory.mktemp("serve") / "log", options) as url:
+        yield f"{url}/v1"
 
 
 @pytest.mark.vllm

@@ -97,7 +97,7 @@ def test_a_wrong_number_of_rewards_says_which_function_and_how_many(model_path: 
         return [1.0]
 
     trainer = make(model_path, tmp_path, short)
-    with pytest.raises(ValueError, match=r"'short' returned \[1.0\] for 4 candidates of 'opener_0', expected 4"):
+    with pytest.raises(ValueError, match=r"'short'.*\[1.0\].*4 candidates of 'opener_0'"):
         trainer.train()
 
 
@@ -171,7 +171,7 @@ def test_a_column_of_the_tables_own_is_refused(model_path: str, tmp_path: Path) 
         log_extra("agent", ["me"] * len(completions))
         return [0.0] * len(completions)
 
-    with pytest.raises(ValueError, match=r"log_extra\('agent', ...\) has 4 values for 4 .*; expected .* other than"):
+    with pytest.raises(ValueError, match=r"log_extra\('agent'"):
         make(model_path, tmp_path, noting).train()
 
 
@@ -282,17 +282,17 @@ def test_a_classifier_whose_tokenizer_cannot_write_messages_is_refused(
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(classifier_path)
     tokenizer.chat_template = None
-    with pytest.raises(ValueError, match=r"reward model '.*critic' has no chat template.*reward_processing_classes"):
+    with pytest.raises(ValueError, match=r"critic'.*chat template.*reward_processing_classes"):
         make(model_path, tmp_path, classifier_path, reward_processing_classes=[tokenizer])
 
 
 @pytest.mark.parametrize(
     ("functions", "options", "error", "message"),
     [
-        ([Named], {}, TypeError, "Named'>, expected .* Give an object, not its class"),
-        ([3], {}, TypeError, "reward_funcs has 3, expected functions of prompts and completions"),
-        ([letters], {"reward_weights": [1.0, 2.0]}, ValueError, "2 numbers for 1 reward functions"),
-        (["a", "b"], {"reward_processing_classes": [None]}, ValueError, "has 1 tokenizers for 2 reward functions"),
+        ([Named], {}, TypeError, "Named'>.*object"),
+        ([3], {}, TypeError, "reward_funcs has 3"),
+        ([letters], {"reward_weights": [1.0, 2.0]}, ValueError, "2 numbers for 1"),
+        (["a", "b"], {"reward_processing_classes": [None]}, ValueError, "reward_processing_classes has 1 .* 2"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_a_model_is_loaded(
@@ -350,7 +350,7 @@ def test_what_is_no_list_is_refused_with_the_list_that_is_expected(returned: Any
     def single(**_: Any) -> Any:
         return returned
 
-    with pytest.raises(TypeError, match=rf"'single' returned {returned} for 2 .*, expected a list of 2 numbers: ret"):
+    with pytest.raises(TypeError, match=rf"'single'.*{returned}.*list of 2"):
         ask(RewardFunctions(single, None))
 
 

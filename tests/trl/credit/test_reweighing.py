@@ -153,7 +153,7 @@ def test_a_reward_that_its_parts_do_not_make_says_whose() -> None:
             super().settle(said)
             self.infos["clerk_0"] = {}
 
-    with pytest.raises(ValueError, match=r"of 'clerk_0', after 'cook_0' acted: a reward of 2 has the parts none"):
+    with pytest.raises(ValueError, match=r"'clerk_0'.*'cook_0'.*reward of 2"):
         play(
             [{}],
             make_env=Silent,
@@ -218,41 +218,41 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unknown part": (
         PLAN_PATH,
         {"reward_parts": {"progres": 2.0}},
-        r"no reward part 'progres'\. Did you mean 'progress'\? Known: progress, success, format",
+        r"'progres'.*'progress'.*success, format",
     ),
     "unknown part beside a reward function's": (
         PLAN_PATH,
         {"reward_parts": {"brif": 2.0}, "reward_funcs": brief},
-        r"no reward part 'brif'\. Did you mean 'brief'\?",
+        r"'brif'.*'brief'",
     ),
     "unknown part of what declares none": (
         Shop,
         {"reward_parts": {"wast": 2.0}},
-        r"no reward part 'wast'\. Did you mean 'waste'\? Known: plates, waste, tip",
+        r"'wast'.*'waste'.*plates, waste, tip",
     ),
-    "no parts": (Relay, {"reward_parts": {"success": 2.0}}, r"no reward part 'success'\. Known: none"),
+    "no parts": (Relay, {"reward_parts": {"success": 2.0}}, r"'success'.*none"),
     "alpha twice": (
         partial(plan_path_v0.raw_env, alpha=0.5),
         {"alpha": 2.0},
-        r"environment that was made with alpha=0\.5, expected 1: .* Make it with alpha=1",
+        r"alpha=0\.5.*alpha=1",
     ),
     "alpha of what does not say which": (
         partial(Shop, scoped=False),
         {"alpha": 2.0},
-        r"alpha=2\.0, but the environment does not say .*expected their names in infos\[agent\]\['team_rewards'\]\.",
+        r"alpha=2\.0.*\['team_rewards'\]",
     ),
     "parts that do not make the reward": (
         Hidden,
         {"reward_parts": {"tip": 2.0}},
-        r"of 'cook_0', after 'cook_0' acted: a reward of 5 has the parts plates 0, waste -0, expected them to add up",
+        r"'cook_0'.*reward of 5.*plates 0, waste -0",
     ),
-    "negative alpha": (PLAN_PATH, {"alpha": -1.0}, r"alpha=-1\.0, expected the weight of the team's rewards"),
+    "negative alpha": (PLAN_PATH, {"alpha": -1.0}, r"alpha=-1\.0"),
     "no number": (
         PLAN_PATH,
         {"reward_parts": {"format": "a lot"}},
-        r"reward_parts=.*'a lot'.*, expected a mapping",
+        r"reward_parts=.*'a lot'",
     ),
-    "no mapping": (PLAN_PATH, {"reward_parts": "format=2"}, r"reward_parts='format=2', expected a mapping from"),
+    "no mapping": (PLAN_PATH, {"reward_parts": "format=2"}, r"reward_parts='format=2'"),
 }
 
 

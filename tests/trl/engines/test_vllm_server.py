@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,6 +24,7 @@ from pettingllms_trl.engines.vllm_server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request, Sampled, Scored
 from pettingllms_trl.rollout.play import play
+from real_vllm import served
 from third_party import Relay
 
 
@@ -473,37 +471,13 @@ def test_a_team_plays_whole_episodes_over_two_replicas(
 
 @pytest.fixture(scope="module")
 def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("vllm", reason="needs the extra `vllm`")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     options = (
-        f"--model {base_path} --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager --max-model-len 512 "
-        "--logprobs-mode processed_logprobs --enable-lora --max-loras 3 --max-cpu-loras 6 --max-lora-rank 8 "
-        "--no-enable-chunked-prefill"  # see `engine_arguments`
+        "--max-model-len 512 --logprobs-mode processed_logprobs --enable-lora --max-loras 3 --max-cpu-loras 6 "
+        "--max-lora-rank 8 --no-enable-chunked-prefill"  # see `engine_arguments`
     )
-    environment = {
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
-        "VLLM_SERVER_DEV_MODE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    log = tmp_path_factory.mktemp("serve") / "log"
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()],
-            env=os.environ | environment,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+    environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_SERVER_DEV_MODE": "1"}
+    with served(base_path, tmp_path_factory.mktemp("serve") / "log", options, **environment) as url:
+        yield url
 
 
 def real_engine(
