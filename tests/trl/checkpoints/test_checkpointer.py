@@ -62,14 +62,21 @@ def checkpoints_in(path: Path) -> list[str]:
 INSIDE = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2}  # 4 steps a generation
 
 
-@pytest.mark.parametrize("policies", ["lora", "shared"])
+@pytest.mark.parametrize(
+    ("policies", "steps"),
+    [
+        ("lora", (1, 4)),
+        ("shared", (2, 4)),
+        *(pytest.param(each, (1, 2, 3, 4), marks=pytest.mark.slow) for each in ("lora", "shared")),
+    ],
+)
 def test_a_run_resumed_after_any_step_inside_or_between_generations_equals_one_never_interrupted(
-    policies: str, model_path: str, tmp_path: Path
+    policies: str, steps: tuple[int, ...], model_path: str, tmp_path: Path
 ) -> None:
     whole = mortal(model_path, tmp_path / "whole", steps=5, policies=policies, **INSIDE)
     whole.train()
     assert len(whole.rollouts) == 2
-    for step in range(1, 5):
+    for step in steps:
         resumed = mortal(model_path, tmp_path / f"from {step}", steps=5, policies=policies, **INSIDE)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert equal(weights(whole), weights(resumed))
@@ -566,7 +573,8 @@ class Indifferent(Relay):
 
 
 def test_a_collapsed_run_says_so_once(model_path: str, tmp_path: Path) -> None:
-    trainer = mortal(model_path, tmp_path, steps=12, env=Indifferent, save_strategy="no")
+    options = {"per_device_train_batch_size": 4, "max_completion_length": 2, "save_strategy": "no"}  # a row a step
+    trainer = mortal(model_path, tmp_path, steps=12, env=Indifferent, **options)
     with pytest.warns(UserWarning, match="in 10 generations in a row") as caught:
         trainer.train()
     (said,) = [str(warning.message) for warning in caught if "generations in a row" in str(warning.message)]

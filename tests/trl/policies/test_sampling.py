@@ -267,7 +267,14 @@ def test_completions_that_a_stop_word_ended_are_trained_on_to_the_word(model_pat
     assert {*stopped} <= trained
 
 
-@pytest.mark.parametrize("policies", [TEAM, "full", "shared"], ids=["lora", "full", "shared"])
+@pytest.mark.parametrize(
+    "policies",
+    [
+        pytest.param(TEAM, id="lora"),
+        pytest.param("full", id="full"),
+        pytest.param("shared", id="shared", marks=pytest.mark.slow),  # as TRL has it
+    ],
+)
 def test_continuous_batching_samples_for_every_layout(policies: Any, model_path: str, tmp_path: Path) -> None:
     trainer = team(
         model_path,

@@ -162,7 +162,7 @@ def test_a_run_in_turns_resumed_after_any_step_equals_one_never_interrupted(mode
     options = {"alternate_every": 1, "gradient_accumulation_steps": 1, "steps_per_generation": 2, "steps": 5}
     whole = mortal(model_path, tmp_path / "whole", **options)
     whole.train()
-    for step in (1, 2, 3):
+    for step in (1, 2):
         resumed = mortal(model_path, tmp_path / f"from {step}", **options)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert equal(weights(whole), weights(resumed))

@@ -484,8 +484,14 @@ KL = {
 }
 
 
-@pytest.mark.parametrize("kind", KL)
-@pytest.mark.parametrize("role", ["opener", "closer"])
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [
+        *(("opener", kind) for kind in KL),
+        *(("closer", kind) for kind in ("mixture", "base and full")),
+        *(pytest.param("closer", kind, marks=pytest.mark.slow) for kind in ("fresh adapters", "full")),
+    ],
+)
 def test_the_kl_divergence_of_the_policy_that_has_beta_is_zero_at_first_and_positive_later(
     role: str, kind: str, model_path: str, granite_path: str, tmp_path: Path
 ) -> None:
