@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -34,6 +29,7 @@ from pettingllms_trl import records
 from pettingllms_trl.cli.local_agents import EngineThread
 from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
 from pettingllms_trl.records import Sampled
+from real_vllm import served
 
 
 ROOT = Path(__file__).parents[3]
@@ -315,30 +311,9 @@ def test_with_vllm_an_adapter_a_role_and_the_model_itself_are_told_apart(
 
 @pytest.fixture(scope="module")
 def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("vllm", reason="needs the extra `vllm`")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = (
-        f"--model {base_path} --served-model-name tiny --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager "
-        "--max-model-len 1024"
-    )
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    log = tmp_path_factory.mktemp("serve") / "log"
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()],
-            env=os.environ | environment,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+    options = "--served-model-name tiny --max-model-len 1024"
+    with served(base_path, tmp_path_factory.mktemp("serve") / "log", options) as url:
+        yield f"{url}/v1"
 
 
 @pytest.mark.vllm
