@@ -604,6 +604,8 @@ def test_generations_of_one_optimizer_step_bear_different_names_which_seed_them(
     trainer = team(model_path, tmp_path, **options)
     trainer.train()
     assert trainer.rollout_names == ["0", "0.1", "0.2", "1", "1.1", "1.2"]
+    versions = [{d.policy_version for episode in episodes for d in episode.decisions} for episodes in trainer.rollouts]
+    assert versions == [{0}, {0}, {0}, {1}, {1}, {1}]  # the optimizer steps of the weights that sampled
 
 
 @pytest.mark.parametrize(
