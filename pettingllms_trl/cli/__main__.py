@@ -4,8 +4,8 @@
     accelerate launch -m pettingllms_trl.cli train --config examples/configs/sokoban_L2_1.7B.yaml
 
 What a user got wrong ends with one line, "error: what was given, what was expected, what to do", and exit status 2.
-`pettingllms_envs.cli` finds both commands by the entry-point group `pettingllms.commands`; neither package imports the
-other.
+`pettingllms_envs.cli`, which never imports this package, finds both commands by the entry-point group
+`pettingllms.commands`.
 """
 
 from __future__ import annotations

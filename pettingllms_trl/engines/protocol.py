@@ -120,6 +120,34 @@ def sample_within(
     return ids, logprobs
 
 
+Decode = Callable[[Sequence[int]], str]
+
+
+def before_stop(text: str, stop: Sequence[str]) -> str:
+    """A completion's text without the first stop word and what follows it."""
+    return text[: min([len(text), *(place for word in stop if (place := text.find(word)) >= 0)])]
+
+
+def up_to_stop(ids: Sequence[int], stop: Sequence[str], decode: Decode) -> Sequence[int]:
+    """The ids up to and including the first after which the text contains a stop word: where a sampler that checks
+    after every token would have stopped."""
+
+    def stops(number: int) -> bool:
+        text = decode(ids[:number])
+        return any(word in text for word in stop)
+
+    if not stop or not stops(len(ids)):
+        return ids
+    least, most = 1, len(ids)
+    while least < most:
+        middle = (least + most) // 2
+        if stops(middle):
+            most = middle
+        else:
+            least = middle + 1
+    return ids[:least]
+
+
 @dataclass(frozen=True, slots=True)
 class WeightsVersion:
     """How often a trainer's weights have changed, counted for those that a change can concern.

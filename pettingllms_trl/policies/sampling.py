@@ -9,15 +9,12 @@ another policy than the one that played. Agents that share a trained policy ther
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.records import role_of
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
-
-
-Decode = Callable[[Sequence[int]], str]
 
 
 def of_agents(overrides: Mapping[str, SamplingOverrides], agents: Sequence[str]) -> dict[str, SamplingOverrides]:
@@ -90,28 +87,3 @@ def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routin
                 "completion for truncated that does not end with the model's own token, and all that a stop word "
                 "ended would be left out of the loss. Leave one of them out."
             )
-
-
-def before_stop(text: str, stop: Sequence[str]) -> str:
-    """A completion's text without the first stop word and what follows it."""
-    return text[: min([len(text), *(place for word in stop if (place := text.find(word)) >= 0)])]
-
-
-def up_to_stop(ids: Sequence[int], stop: Sequence[str], decode: Decode) -> Sequence[int]:
-    """The ids up to and including the first after which the text contains a stop word: where a sampler that checks
-    after every token would have stopped."""
-
-    def stops(number: int) -> bool:
-        text = decode(ids[:number])
-        return any(word in text for word in stop)
-
-    if not stop or not stops(len(ids)):
-        return ids
-    least, most = 1, len(ids)
-    while least < most:
-        middle = (least + most) // 2
-        if stops(middle):
-            most = middle
-        else:
-            least = middle + 1
-    return ids[:least]

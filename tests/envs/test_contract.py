@@ -1,4 +1,4 @@
-"""The contract is enough for a stranger's game: one frozen class, and both workflows and the adapter play it."""
+"""The contract is enough for a third-party game: one frozen class, and both workflows and the adapter play it."""
 
 import math
 from collections.abc import Mapping

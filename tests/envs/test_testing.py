@@ -32,7 +32,7 @@ from pettingllms_envs.workflows.single import Single
 
 
 class Sum(AECEnv):
-    """A stranger's environment: two agents in turn add two numbers of nine digits, at most two turns each."""
+    """A third-party environment: two agents in turn add two numbers of nine digits, at most two turns each."""
 
     metadata: ClassVar[dict[str, Any]] = {
         "name": "sum_v0",

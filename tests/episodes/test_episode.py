@@ -1,4 +1,4 @@
-"""An episode and its row, ours and a stranger's."""
+"""An episode and its row, of our environments and of a third-party one."""
 
 from __future__ import annotations
 

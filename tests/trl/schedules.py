@@ -21,7 +21,7 @@ def answer(ticket: int, request: Request, write: Write) -> Sampled:
 
 
 def babble(ticket: int, request: Request, k: int) -> str:
-    """Letters for the strangers' environments: half of them, by chance, count."""
+    """Letters for third-party environments: half of them, by chance, count."""
     return "".join(_rng(ticket, request, k).choices("AZ", k=8))
 
 

@@ -1,4 +1,4 @@
-"""Environments as a stranger would write them: plain PettingZoo, nothing of ours."""
+"""Third-party environments: plain PettingZoo, nothing of ours."""
 
 from __future__ import annotations
 

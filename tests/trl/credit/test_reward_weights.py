@@ -45,7 +45,7 @@ def test_without_weights_a_reward_is_left_as_it_is_to_the_last_bit() -> None:
         (0.55, PARTS, r"a reward of 0\.55 has the parts progress 0\.5, success 1, format -0\.2, expected .*alpha=1"),
         (1.0, {}, r"a reward of 1 has the parts none, expected .*does not name them all"),
     ],
-    ids=["the environment has an alpha of its own", "a stranger's environment"],
+    ids=["the environment has an alpha of its own", "a third-party environment"],
 )
 def test_parts_that_do_not_add_up_to_the_reward_are_refused(
     reward: float, parts: dict[str, float], message: str

@@ -161,7 +161,7 @@ def test_a_policy_that_contradicts_itself_is_refused(fields: dict[str, Any], mes
         "layout",
         "nothing to copy",
         "typo",
-        "stranger",
+        "unknown role",
         "left out",
         "conflict",
         "conflict of kinds",

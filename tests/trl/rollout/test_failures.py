@@ -126,7 +126,7 @@ def by_prompt(ticket: int, request: Request, k: int) -> str:
 GAMES = pytest.mark.parametrize(
     ("make_env", "write"),
     [(Relay, by_prompt), (PLAN_PATH, lambda ticket, request, k: wander(0, request, k))],
-    ids=["stranger", "plan_path"],
+    ids=["third_party", "plan_path"],
 )
 
 
@@ -149,7 +149,7 @@ def test_an_instance_whose_environment_failed_is_played_anew_on_a_fresh_one(
     assert len(shop.pool) == 4
     assert len(shop.closed) == 2
     assert not set(map(id, shop.closed)) & set(map(id, shop.pool))
-    if make_env is PLAN_PATH:  # a stranger's may have failed in a copy
+    if make_env is PLAN_PATH:  # a third-party one may have failed in a copy
         assert all(env.failed for env in shop.closed)
 
 

@@ -81,7 +81,7 @@ def text_of(decision: Decision) -> str:
 
 
 GAMES = pytest.mark.parametrize(
-    ("make_env", "write"), [(Relay, babble), (PLAN_PATH, wander)], ids=["stranger", "plan_path"]
+    ("make_env", "write"), [(Relay, babble), (PLAN_PATH, wander)], ids=["third_party", "plan_path"]
 )
 
 

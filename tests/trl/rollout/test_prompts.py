@@ -21,7 +21,7 @@ from third_party import Relay
 END, NEXT = 0, 256  # a turn's end; the next turn's beginning. All other ids are bytes
 AGENTS = ("opener_0", "closer_0")
 PLAN_PATH = partial(plan_path_v0.env, size=4, num_turns=3)
-GAMES = pytest.mark.parametrize("make_env", [partial(Relay, 3), PLAN_PATH], ids=["stranger", "plan_path"])
+GAMES = pytest.mark.parametrize("make_env", [partial(Relay, 3), PLAN_PATH], ids=["third_party", "plan_path"])
 
 
 def after(spoken: Sequence[int], message: Mapping[str, str]) -> tuple[int, ...]:

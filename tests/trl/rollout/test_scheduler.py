@@ -25,7 +25,7 @@ from third_party import Relay
 TIMEOUT = 30  # seconds; a test that waits so long has failed
 PLAN_PATH = partial(plan_path_v0.env, size=4, num_turns=2)
 GAMES = pytest.mark.parametrize(
-    ("make_env", "write"), [(Relay, babble), (PLAN_PATH, wander)], ids=["stranger", "plan_path"]
+    ("make_env", "write"), [(Relay, babble), (PLAN_PATH, wander)], ids=["third_party", "plan_path"]
 )
 
 
@@ -204,7 +204,7 @@ class Jittery(Relay):
 @pytest.mark.parametrize("max_envs", [None, 3])
 @pytest.mark.parametrize("sampling", ["tree", "parallel"])
 @pytest.mark.parametrize(
-    ("make_env", "write"), [(Jittery, babble), (PLAN_PATH, wander)], ids=["stranger", "plan_path"]
+    ("make_env", "write"), [(Jittery, babble), (PLAN_PATH, wander)], ids=["third_party", "plan_path"]
 )
 def test_the_order_of_answers_and_the_number_of_threads_change_no_episode(
     make_env: Any, write: Any, sampling: str, max_envs: int | None, num_threads: int

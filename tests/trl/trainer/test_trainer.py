@@ -28,7 +28,7 @@ from third_party import Relay
 
 SEEDS = Dataset.from_dict({"seed": range(24)})
 PLAN_PATH = partial(plan_path_v0.env, size=4, num_turns=2)
-GAMES = pytest.mark.parametrize("env", [partial(Relay, 1), PLAN_PATH], ids=["stranger", "plan_path"])
+GAMES = pytest.mark.parametrize("env", [partial(Relay, 1), PLAN_PATH], ids=["third_party", "plan_path"])
 
 
 class Team(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):

@@ -277,8 +277,8 @@ def test_wrong_positions_and_a_wrong_layout_would_be_seen() -> None:
     expected = one_by_one(model, ids, mask, 7)[0].detach()
     right = pack(ids, mask, 7)
     running = dataclasses.replace(right, positions=torch.arange(right.ids.size(1))[None])
-    strangers = dataclasses.replace(right.layout, rows=right.layout.rows.roll(1, dims=0))
-    mixed = dataclasses.replace(right, layout=strangers)
+    others = dataclasses.replace(right.layout, rows=right.layout.rows.roll(1, dims=0))
+    mixed = dataclasses.replace(right, layout=others)
     with attending(configs_of(model)), torch.no_grad():
         errors = [float((together(model, each)[0] - expected).abs().max()) for each in (right, running, mixed)]
     assert errors[0] < 1e-5
