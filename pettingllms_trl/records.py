@@ -13,11 +13,14 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 
 Message = dict[str, str]
 """A chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
+
+
+Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +31,15 @@ class Completion:
         ids: The sampled token ids, including the end-of-turn token if one was sampled. Empty only for agents behind an
             API.
         text: The same, decoded without special tokens: the action given to the environment.
-        logprobs: Log-probability of each id under the sampler, or `None` if the sampler does not report them.
+        logprobs: Log-probability of each id under the sampler, or `None` where the sampler does not say.
+        finish: Why it ended: `"stop"` with an end-of-turn token or a stop word, `"length"` if it was cut off; `None`
+            if the sampler does not say.
     """
 
     ids: tuple[int, ...]
     text: str
     logprobs: tuple[float, ...] | None = None
+    finish: Finish | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,7 @@ class Decision:
         environment: Name of the environment in a run with several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
         return_to_go: Sum of the agent's rewards from this step to the end, along the chosen branch.
+        policy_version: Which version of its policy's weights sampled the candidates: it rises with each change.
     """
 
     instance: int
@@ -89,6 +96,7 @@ class Decision:
     environment: str = ""
     episode_return: float = 0.0
     return_to_go: float = 0.0
+    policy_version: int = 0
 
     @property
     def played(self) -> Candidate:
@@ -155,10 +163,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The answer to a request: the prompt's ids as the model received them, and the completions."""
+    """The answer to a request.
+
+    Args:
+        prompt_ids: The prompt's ids as the model got them.
+        completions: As many as were asked for.
+        policy_version: The version of the weights that sampled them, see `Decision`.
+    """
 
     prompt_ids: tuple[int, ...]
     completions: tuple[Completion, ...]
+    policy_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

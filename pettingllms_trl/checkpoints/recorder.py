@@ -10,7 +10,7 @@ import json
 import os
 import platform
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ def rows(
     *,
     environments: Mapping[str, str],
     policies: Mapping[str, str],
-    ends: Collection[int],
     step: int,
     first: int,
 ) -> list[dict[str, Any]]:
@@ -42,14 +41,13 @@ def rows(
         instances: The rows of data that were played; an episode's `instance` is an index into them.
         environments: The environments' own names, by the names that episodes have.
         policies: Names of the policies by agent.
-        ends: Token ids with which a complete reply may end.
-        step: The optimizer step of the generation, from 1.
+        step: The optimizer step that the generation is for, from 1.
         first: Number of instances that the training had played before.
     """
     return [
         _row(
             episode,
-            [_step(decision, advantages.get(id(decision)), policies, ends) for decision in episode.decisions],
+            [_step(decision, advantages.get(id(decision)), policies) for decision in episode.decisions],
             instances[episode.instance],
             environment=environments[episode.environment],
             step=step,
@@ -201,9 +199,7 @@ def _row(
     return {**row, "digest": digest, "timing": {}}
 
 
-def _step(
-    decision: Decision, advantages: Sequence[float] | None, policies: Mapping[str, str], ends: Collection[int]
-) -> dict[str, Any]:
+def _step(decision: Decision, advantages: Sequence[float] | None, policies: Mapping[str, str]) -> dict[str, Any]:
     played = decision.played
     messages = [dict(message) for message in decision.prompt]
     shown = {message["role"]: message["content"] for message in messages}
@@ -218,7 +214,7 @@ def _step(
         "reply": played.completion.text,
         "reasoning": None,
         "tokens": {"prompt": len(decision.prompt_ids), "completion": len(played.completion.ids)},
-        "finish": _finish(played, ends),
+        "finish": played.completion.finish,
         "model": None,
         "seed": None,
         "rewards": {decision.agent: played.reward},
@@ -233,7 +229,7 @@ def _step(
                 "return": None,
                 "advantage": None if advantages is None else float(advantages[at]),
                 "tokens": len(candidate.completion.ids),
-                "finish": _finish(candidate, ends),
+                "finish": candidate.completion.finish,
                 "chosen": at == decision.chosen,
                 "state": candidate.state,
             }
@@ -255,11 +251,6 @@ def _parts(candidate: Candidate, agent: str) -> dict[str, dict[str, float]] | No
     for name, value in candidate.parts.items():
         scopes.setdefault("team" if name in candidate.team else role_of(agent), {})[name] = float(value)
     return scopes
-
-
-def _finish(candidate: Candidate, ends: Collection[int]) -> str | None:
-    ids = candidate.completion.ids
-    return None if not ids else "stop" if ids[-1] in ends else "length"
 
 
 def _plain(value: Any) -> Any:

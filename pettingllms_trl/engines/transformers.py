@@ -12,7 +12,7 @@ read every row: then each candidate is sampled under a mask of its own, from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -146,14 +146,18 @@ def sample(
     tokenize: Tokenize,
     generate: Generate,
     decode: Decode,
+    ends: Collection[int],
     stop: Sequence[str] = (),
     context: int | None = None,
+    version: int = 0,
 ) -> list[Sampled]:
     """Answer every request, each prompt repeated for its candidates, as TRL's generators take them.
 
     Args:
-        context: Most tokens of a prompt and its completion; `None`: there is no bound.
+        ends: Token ids that end a completion.
         stop: Words that end a completion: its ids with the word, its text before it.
+        context: Most tokens of a prompt and its completion; `None`: there is no bound.
+        version: Of the policy's weights.
 
     Returns:
         Answers in the order of the requests.
@@ -171,7 +175,9 @@ def sample(
     sampled, logprobs = generate(repeated)
     if stop:
         sampled = [up_to_stop(ids, stop, lambda part: decode([part])[0]) for ids in sampled]
-    texts = [before_stop(text, stop) for text in decode(list(sampled))]
+    whole = decode(list(sampled))
+    texts = [before_stop(text, stop) for text in whole]
+    stopped = [text != part or ids[-1] in ends for ids, text, part in zip(sampled, whole, texts, strict=True)]
     answers: list[Sampled] = []
     start = 0
     for request, prompt_ids in zip(requests, prompts, strict=True):
@@ -182,10 +188,11 @@ def sample(
                 ids=tuple(sampled[row]),
                 text=texts[row],
                 logprobs=None if logprobs is None else tuple(logprobs[row][: len(sampled[row])]),
+                finish="stop" if stopped[row] else "length",
             )
             for row in rows
         )
-        answers.append(Sampled(tuple(prompt_ids), completions))
+        answers.append(Sampled(tuple(prompt_ids), completions, version))
     return answers
 
 
@@ -206,6 +213,7 @@ class LocalSampler:
         codecs: Of each policy with weights here.
         activate: Makes a policy active.
         generate: Samples with the active policy.
+        version: The version of a policy's weights.
     """
 
     def __init__(
@@ -215,8 +223,10 @@ class LocalSampler:
         *,
         activate: Callable[[str], None],
         generate: GenerateAs,
+        version: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self._team, self._codecs, self._activate, self._generate = team, codecs, activate, generate
+        self._version = version
 
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -252,5 +262,7 @@ class LocalSampler:
             generate=generate,
             context=context,
             decode=codec.decode,
+            ends=codec.end_token_ids,
             stop=override.stop or (),
+            version=self._version(name),
         )

@@ -155,8 +155,8 @@ class ColocatedVllm(VllmEngine):
         for choice in output.outputs:
             ids, logprobs = choice.token_ids, choice.logprobs.logprobs
             assert len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probabilities"
-            completions.append(self._params.completion(asked.agent, ids, logprobs))
-        return asked.ticket, Sampled(asked.prompt_ids, tuple(completions))
+            completions.append(self._params.completion(asked.agent, ids, logprobs, choice.finish_reason))
+        return asked.ticket, Sampled(asked.prompt_ids, tuple(completions), self._version_of(asked.agent))
 
     def _check_sampled_by(self, output: RequestOutput, policy: str) -> None:
         served = self._serving[policy].name if self._adapters else None

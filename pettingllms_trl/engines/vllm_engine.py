@@ -45,6 +45,10 @@ class VllmEngine(ABC):
         """See `WeightSync`."""
         return self._versions
 
+    def _version_of(self, agent: str) -> int:
+        """The version of the weights that sample for an agent; 0: those that the engine has loaded itself."""
+        return self._versions.get(self._of_agent[agent], 0)
+
     def load(self, policy: str, state: Mapping[str, Tensor], version: int) -> None:
         """See `WeightSync`.
 

@@ -16,7 +16,7 @@ from trl import GRPOConfig
 
 from pettingllms_trl.engines.protocol import check_length
 from pettingllms_trl.policies.sampling import Decode, before_stop
-from pettingllms_trl.records import Completion, Message, Request
+from pettingllms_trl.records import Completion, Finish, Message, Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 
 
@@ -132,10 +132,13 @@ class VllmParams:
         check_length(prompt_ids, request, max_model_len)
         return VllmRequest(ticket, request.agent, prompt_ids, self.of(request.agent, ticket, request.num_candidates))
 
-    def completion(self, agent: str, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
+    def completion(
+        self, agent: str, ids: Sequence[int], logprobs: Sequence[float], finish: str | None = None
+    ) -> Completion:
         """An agent's completion. The text ends before a stop word; the ids, which were sampled, include it."""
         text = before_stop(self._codecs[agent].decode(ids), self._of_agent[agent]["stop"] or ())
-        return Completion(ids=tuple(ids), text=text, logprobs=tuple(logprobs))
+        known: Finish | None = "stop" if finish == "stop" else "length" if finish == "length" else None
+        return Completion(ids=tuple(ids), text=text, logprobs=tuple(logprobs), finish=known)
 
 
 def _own(override: SamplingOverrides) -> dict[str, Any]:

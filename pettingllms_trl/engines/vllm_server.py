@@ -254,8 +254,8 @@ class VllmServer(VllmEngine):
                     "were sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.22 or "
                     "later."
                 )
-            completions.append(self._params.completion(asked.agent, ids, logprobs))
-        return Sampled(asked.prompt_ids, tuple(completions))
+            completions.append(self._params.completion(asked.agent, ids, logprobs, choice["finish_reason"]))
+        return Sampled(asked.prompt_ids, tuple(completions), self._version_of(asked.agent))
 
 
 def _connections() -> httpx2.Client:

@@ -57,6 +57,11 @@ class PolicyCodec:
         """The ids that end a completion."""
         return list(self._profile.eos_token_ids)
 
+    @property
+    def end_token_ids(self) -> frozenset[int]:
+        """Those, and the one that pads what has ended."""
+        return frozenset({*self._profile.eos_token_ids, self._profile.tokenizer.pad_token_id})
+
     def encode(self, prompts: Sequence[Prompt]) -> Sequence[Ids]:
         """Token ids of each prompt; equal ones, as at the beginning of one instance's episodes, are encoded once."""
         keys = [tuple((message["role"], message["content"]) for message in prompt) for prompt in prompts]

@@ -234,6 +234,7 @@ class EpisodeRunner:
                 chosen=chosen,
                 state=self._start.digest,
                 environment=self.handle.reset_args.environment,
+                policy_version=sampled.policy_version,
             )
         )
 

@@ -25,7 +25,7 @@ from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.delayed_rewards import REMEDIES
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
 from pettingllms_trl.policies.profiles import PolicyProfile
-from pettingllms_trl.records import Completion, Decision, Episode
+from pettingllms_trl.records import Decision, Episode
 from pettingllms_trl.role_sampling import SamplingOverrides
 
 
@@ -90,22 +90,11 @@ class ReplyLimit:
 
     Args:
         max_length: Most tokens of a reply.
-        ends: Token ids with which a complete reply may end.
-        stops_at_words: Whether a reply may also end with a stop word.
         can_stop_thinking: Whether the chat template has a switch `enable_thinking` that is not off.
     """
 
     max_length: int
-    ends: frozenset[int]
-    stops_at_words: bool = False
     can_stop_thinking: bool = False
-
-    def cuts(self, completion: Completion) -> bool:
-        """Whether a reply was truncated."""
-        ids = completion.ids
-        if not ids or ids[-1] in self.ends:
-            return False
-        return len(ids) >= self.max_length or not self.stops_at_words
 
 
 def reply_limits(
@@ -133,8 +122,6 @@ def reply_limits(
         template = str(chat_template or profile.tokenizer.chat_template)
         limits[agent] = ReplyLimit(
             max_length=overrides[agent].max_completion_length or max_length,
-            ends=frozenset({*profile.eos_token_ids, profile.tokenizer.pad_token_id}),
-            stops_at_words=bool(overrides[agent].stop),
             can_stop_thinking=bool(thinks) and "enable_thinking" in template,
         )
     return limits
@@ -176,10 +163,10 @@ class LearningMonitor:
     def _of_replies(self, decisions: Sequence[Decision]) -> list[str]:
         shares: dict[str, tuple[int, int]] = {}
         for decision in decisions:
-            if (limit := self._limits.get(decision.agent)) is not None:
+            if decision.agent in self._limits:
                 cut, number = shares.get(decision.agent, (0, 0))
-                completions = [candidate.completion for candidate in decision.candidates]
-                shares[decision.agent] = (cut + sum(map(limit.cuts, completions)), number + len(completions))
+                cut += sum(candidate.completion.finish == "length" for candidate in decision.candidates)
+                shares[decision.agent] = (cut, number + len(decision.candidates))
         found = {
             agent: (cut, number)
             for agent, (cut, number) in shares.items()

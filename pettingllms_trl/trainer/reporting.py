@@ -168,14 +168,12 @@ class GenerationReporter:
     ) -> None:
         """Write a generation's episodes to the log of rollouts."""
         names = {name: str(pool[0].metadata.get("name", name)) for name, pool in self._envs.items()}
-        profile = self._team.profiles[self._team.active]
         made = recorder.rows(
             generation.played.episodes,
             advantages,
             generation.rows,
             environments={**names, "": next(iter(names.values()))},
             policies=self._team.routing.of_agent,
-            ends={*profile.eos_token_ids, profile.tokenizer.pad_token_id},
             step=step,
             first=self._collector.rows_played.number - len(generation.rows),
         )

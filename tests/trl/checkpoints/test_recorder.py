@@ -38,7 +38,11 @@ def trainer(model: str, path: Path, *, env: Any = small, **options: Any) -> Mult
 
 
 def candidate(text: str, ids: tuple[int, ...], reward: float, **more: Any) -> Candidate:
-    return Candidate(completion=Completion(ids=ids, text=text), reward=reward, **more)
+    return Candidate(
+        completion=Completion(ids=ids, text=text, finish="stop" if ids[-1:] == (2,) else "length" if ids else None),
+        reward=reward,
+        **more,
+    )
 
 
 DECISION = Decision(
@@ -58,7 +62,7 @@ DECISION = Decision(
 EPISODE = Episode(
     instance=1, episode=0, decisions=(DECISION,), returns={"planner_0": 1.5}, outcome={"success": True}, environment=""
 )
-ABOUT: dict[str, Any] = {"environments": {"": "plan_path_v0"}, "policies": {"planner_0": "planner"}, "ends": {2}}
+ABOUT: dict[str, Any] = {"environments": {"": "plan_path_v0"}, "policies": {"planner_0": "planner"}}
 
 
 def test_a_row_says_what_was_played_and_every_candidate() -> None:

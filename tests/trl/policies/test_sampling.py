@@ -143,9 +143,11 @@ def test_what_the_generator_sampled_after_a_stop_word_is_not_trained_on() -> Non
         tokenize=lambda prompts: [[1, 2] for _ in prompts],
         generate=lambda prompts: ([[*map(ord, "go. left")], [*map(ord, "stay")]], [[-1.0] * 8, [-2.0] * 4]),
         decode=lambda rows: [letters(ids) for ids in rows],
+        ends={ord("!")},
         stop=(".",),
     )
     first, second = answer.completions
+    assert (first.finish, second.finish) == ("stop", "length")
     assert (first.text, letters(first.ids), first.logprobs) == ("go", "go.", (-1.0,) * 3)
     assert (second.text, letters(second.ids), second.logprobs) == ("stay", "stay", (-2.0,) * 4)
 

@@ -106,12 +106,12 @@ def test_records_and_the_rollout_log_list_messages_that_are_more_than_a_system_p
     expected = {"prompt": prompt, **({"messages": messages} if listed else {})}
     assert observing.recorded(messages) == expected
     assert observing.messages_of(expected) == messages
-    candidate = Candidate(completion=Completion(ids=(3, 2), text="3"), reward=1.0)
+    candidate = Candidate(completion=Completion(ids=(3, 2), text="3", finish="stop"), reward=1.0)
     decision = Decision(
         instance=0, episode=0, agent="a", turn=0, prompt=messages, prompt_ids=(4,), candidates=(candidate,), chosen=0
     )
     whole = Episode(instance=0, episode=0, decisions=(decision,), returns={"a": 1.0}, outcome={}, environment="")
-    about: dict[str, Any] = {"environments": {"": "e"}, "policies": {"a": "a"}, "ends": {2}, "step": 1, "first": 0}
+    about: dict[str, Any] = {"environments": {"": "e"}, "policies": {"a": "a"}, "step": 1, "first": 0}
     (row,) = rows([whole], {}, [{}], **about)
     assert {key: row["steps"][0][key] for key in ("prompt", "messages") if key in row["steps"][0]} == expected
 

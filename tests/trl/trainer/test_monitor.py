@@ -237,30 +237,17 @@ def test_episodes_of_parallel_sampling_are_compared_by_their_returns() -> None:
 
 # ---- Replies that are cut off ---------------------------------------------------------------------------------------
 
-LIMIT = ReplyLimit(max_length=3, ends=frozenset({END}))
-
-
-@pytest.mark.parametrize(
-    ("ids", "limit", "expected"),
-    [
-        ((1, 2, 3), LIMIT, True),
-        ((1, 2, END), LIMIT, False),  # it ended with its last token
-        ((1, END), LIMIT, False),
-        ((1, 2), LIMIT, True),  # by the model's context
-        ((1, 2), dataclasses.replace(LIMIT, stops_at_words=True), False),
-        ((1, 2, 3), dataclasses.replace(LIMIT, stops_at_words=True), True),
-        ((), LIMIT, False),  # of a partner behind an API
-    ],
-)
-def test_a_reply_is_cut_off_unless_its_last_token_or_a_stop_word_ends_it(
-    ids: tuple[int, ...], limit: ReplyLimit, expected: bool
-) -> None:
-    assert limit.cuts(Completion(ids=ids, text="")) is expected
+LIMIT = ReplyLimit(max_length=3)
 
 
 def replied(agent: str, *all_ids: tuple[int, ...]) -> Decision:
     (decision,) = played(0, {agent: [0.0] * len(all_ids)}, texts=[""] * len(all_ids)).decisions
-    candidates = tuple(Candidate(completion=reply("", *ids), reward=float(k)) for k, ids in enumerate(all_ids))
+    candidates = tuple(
+        Candidate(
+            completion=Completion(ids=ids, text="", finish="stop" if ids[-1] == END else "length"), reward=float(k)
+        )
+        for k, ids in enumerate(all_ids)
+    )
     return dataclasses.replace(decision, candidates=candidates)
 
 
