@@ -12,6 +12,10 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 
 # Of the tests alone, whose models are so small that two threads only wait for each other.
 OMP_NUM_THREADS ?= 1
+# Each worker imports torch (0.6 GB, and 20 s of CPU). `make test WORKERS=0` runs in one process, for a debugger, say.
+WORKERS ?= auto
+# A worker that has nothing left takes tests from another: files are long and short.
+IN_WORKERS = -n $(WORKERS) --maxprocesses 4 --dist worksteal
 # Nothing here needs the Hub; this makes sure of it, and turns TRL's telemetry off.
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
@@ -25,8 +29,8 @@ help: ## show this list
 quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no network
 	@$(BIN)/python examples/quickstart/quickstart.py $(ARGS)
 
-test: $(INSTALLED) ## run the tests (on two cores: ARGS="-n 2 --dist loadfile")
-	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(ARGS)
+test: $(INSTALLED) ## run the tests, on all cores up to four (WORKERS=0: in one process)
+	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(IN_WORKERS) $(ARGS)
 
 test-bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest benchmarks/tests $(ARGS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.records import Engine, Request, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Engine, Request, Sampled
 
 
 MOST_STEPS = 10_000  # never reached: a training ends by its tokens
@@ -112,13 +112,22 @@ class Counted:
         """As the engine."""
         return self.engine.is_batched
 
+    @property
+    def is_remote(self) -> bool:
+        """As the engine."""
+        return self.engine.is_remote
+
+    def rollout(self, name: str) -> AbstractContextManager[None]:
+        """As the engine."""
+        return self.engine.rollout(name)
+
     def submit(self, ticket: int, request: Request) -> None:
         """Hand it on."""
         self.engine.submit(ticket, request)
 
-    def step(self) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
         """The engine's answers."""
-        answers = self.engine.step()
+        answers = self.engine.step(timeout)
         self.spent.add([sampled for _, sampled in answers])
         return answers
 

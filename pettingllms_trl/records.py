@@ -31,7 +31,7 @@ class Completion:
         ids: The sampled token ids, including the end-of-turn token if one was sampled. Empty only for agents behind an
             API.
         text: The same, decoded without special tokens: the action given to the environment.
-        logprobs: Log-probability of each id under the sampler, or `None` where the sampler does not say.
+        logprobs: Log-probability of each id under the sampler, or `None` if the sampler does not report them.
         finish: Why it ended: `"stop"` with an end-of-turn token or a stop word, `"length"` if it was cut off; `None`
             if the sampler does not say.
     """
@@ -81,7 +81,8 @@ class Decision:
         environment: Name of the environment in a run with several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
         return_to_go: Sum of the agent's rewards from this step to the end, along the chosen branch.
-        policy_version: Which version of its policy's weights sampled the candidates: it rises with each change.
+        policy_version: The optimizer steps that its policy's weights had taken when they sampled the candidates; 0 of
+            a policy that is not trained.
     """
 
     instance: int
@@ -152,13 +153,15 @@ class Request:
     """A request for `num_candidates` completions of `prompt` by the policy of `agent`.
 
     `prompt_ids` are given if the prompt continues sampled tokens, and are then used unchanged. If they are empty, the
-    prompt is encoded with the policy's chat template.
+    prompt is encoded with the policy's chat template. `seed` is that of the first candidate; if there is none, the
+    engine has its own.
     """
 
     agent: str
     prompt: Sequence[Message]
     num_candidates: int
     prompt_ids: tuple[int, ...] = ()
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ class Sampled:
     Args:
         prompt_ids: The prompt's ids as the model got them.
         completions: As many as were asked for.
-        policy_version: The version of the weights that sampled them, see `Decision`.
+        policy_version: See `Decision`.
     """
 
     prompt_ids: tuple[int, ...]

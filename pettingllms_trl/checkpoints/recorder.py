@@ -41,7 +41,7 @@ def rows(
         instances: The rows of data that were played; an episode's `instance` is an index into them.
         environments: The environments' own names, by the names that episodes have.
         policies: Names of the policies by agent.
-        step: The optimizer step that the generation is for, from 1.
+        step: The optimizer step of the generation, from 1.
         first: Number of instances that the training had played before.
     """
     return [

@@ -5,23 +5,27 @@
     pettingllms bench sokoban --agents drafter=vllm:base,adapter=out/drafter planner=vllm:base,adapter=out/planner
     pettingllms bench sokoban --team out
 
-`pettingllms_envs` finds both by the entry-point group `pettingllms.agents`; neither package imports the other.
-Episodes ask from threads of their own; whoever samples gathers what waits and answers it together. Each reply has a
-seed, and its random numbers are its own: it does not depend on what it is sampled beside, but for rounding.
+`pettingllms_envs` finds both by the entry-point group `pettingllms.agents`. Episodes ask from threads of their own;
+one thread steps the engine that answers them all. Each reply has a seed, and its random numbers are its own: it does
+not depend on what it is sampled beside, but for rounding.
 """
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from pettingllms_envs.agents import AgentFailed, AgentSpec, Reply
+from pettingllms_envs.agents import Request as AgentRequest
 from pettingllms_trl.policies.escaping import escape_of
+from pettingllms_trl.records import Engine, Request, Sampled
 
 
 SAMPLED = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop", "extra")
@@ -33,143 +37,99 @@ MAX_TOKENS = 4096
 """Of a reply, where nothing is said: as in arXiv:2510.11062."""
 
 GATHERING = 0.005
-"""Seconds for which whoever samples waits for another prompt."""
+"""Seconds for which a batched engine waits for another prompt."""
 
 
-class Reply(NamedTuple):
-    """What `pettingllms_envs.agents.base.Reply` has."""
+def sampling_of(spec: AgentSpec, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """How an agent's replies are sampled: as it was told, else as its model's own configuration says.
 
-    text: str
-    prompt_tokens: int
-    completion_tokens: int
-    finish: str
-    model: str
-    reasoning: str | None = None
-    tries: int = 1
-
-
-class PromptTooLong(ValueError):
-    """The model cannot read the prompt. An error row, as from a server."""
-
-    kind = "refused"
-
-
-class Spec(Protocol):
-    """As much of `pettingllms_envs.agents.spec.Spec` as is used here."""
-
-    @property
-    def target(self) -> str | None:
-        """The model."""
-        ...
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """By name."""
-        ...
-
-    def refuse_unknown(self, known: Sequence[str], *, target: str | None) -> None:
-        """Raises `ValueError` for others."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A prompt that waits for its reply.
-
-    Args:
-        ids: As the model reads it.
-        seed: Of the reply.
-        adapter: Path of the adapter that replies, or None.
-        sampling: `temperature` and the others that were given, with the model's own where they were not.
-        tokenizer: Path of the tokenizer that wrote the ids, or None for the model's own.
-        reply: Where the answer goes.
+    Raises:
+        ValueError: `extra` has something else than `chat_template_kwargs`.
     """
-
-    ids: tuple[int, ...]
-    seed: int
-    adapter: str | None
-    sampling: Mapping[str, Any]
-    tokenizer: str | None = None
-    reply: Future[Reply] = field(default_factory=Future, compare=False)
+    if unknown := set(spec.options.get("extra", {})) - {"chat_template_kwargs"}:
+        raise ValueError(
+            f"extra has {', '.join(sorted(unknown))}; expected chat_template_kwargs alone, for a model of this "
+            "process. Leave the others out."
+        )
+    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "stop")
+    given = {name: spec.options[name] for name in names if name in spec.options}
+    return {"temperature": 1.0, "max_tokens": MAX_TOKENS, "stop": [], **defaults, **given}
 
 
 class ChatAgent:
-    """Writes prompts in a model's chat template and waits for the replies; see the `Agent` of `pettingllms_envs`.
+    """Writes prompts in a model's chat template and waits for the replies; see `pettingllms_envs.agents.Agent`.
 
     Args:
-        spec: Its adapter and sampling.
-        tokenizer: Of the model.
-        ask: Takes a prompt to whoever samples.
+        name: Of the agent.
+        spec: What it was told.
+        tokenizer: Of its policy.
+        ask: Answers a request.
         max_length: Most tokens of prompt and reply together.
-        defaults: The model's own sampling.
     """
 
     def __init__(
         self,
-        spec: Spec,
+        name: str,
+        spec: AgentSpec,
         tokenizer: PreTrainedTokenizerBase,
-        ask: Callable[[Prompt], None],
+        ask: Callable[[Request], Sampled],
         *,
         max_length: int,
-        defaults: Mapping[str, Any],
     ) -> None:
-        given = {
-            name: spec.options[name]
-            for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop")
-            if name in spec.options
-        }
-        extra = spec.options.get("extra", {})
-        if unknown := set(extra) - {"chat_template_kwargs"}:
-            raise ValueError(
-                f"extra has {', '.join(sorted(unknown))}; expected chat_template_kwargs alone, for a model of this "
-                "process. Leave the others out."
-            )
-        self._tokenizer, self._ask, self._max_length = tokenizer, ask, max_length
+        self._name, self._tokenizer, self._ask, self._max_length = name, tokenizer, ask, max_length
         self._escape = escape_of(tokenizer)
-        self._adapter: str | None = spec.options.get("adapter")
-        self._tokenizer_path: str | None = spec.options.get("tokenizer")
-        self._sampling = {"temperature": 1.0, **defaults, **given}
-        self._max_tokens: int = spec.options.get("max_tokens", MAX_TOKENS)
-        self._template: Mapping[str, Any] = extra.get("chat_template_kwargs", {})
+        adapter = spec.options.get("adapter")
+        self._model = (spec.target or "") if adapter is None else f"{spec.target} + {adapter}"
+        self._template: Mapping[str, Any] = spec.options.get("extra", {}).get("chat_template_kwargs", {})
 
-    def reply(self, asked: Any) -> Reply:
-        """The reply to `asked.messages`.
+    def reply(self, request: AgentRequest) -> Reply:
+        """See `Agent`.
 
         Raises:
-            PromptTooLong: There is no room for a reply.
+            AgentFailed: There is no room for a reply.
         """
-        messages = self._escape([dict(message) for message in asked.messages])
+        messages = list(self._escape([dict(message) for message in request.messages]))
         ids = self._tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, return_dict=False, **self._template
+            messages, add_generation_prompt=True, return_dict=False, **self._template
         )
-        room = self._max_length - len(ids)
-        if room < 1:
-            raise PromptTooLong(f"the prompt has {len(ids)} tokens; expected less than {self._max_length}.")
-        sampling = {**self._sampling, "max_tokens": min(self._max_tokens, room)}
-        prompt = Prompt(tuple(ids), asked.seed, self._adapter, sampling, self._tokenizer_path)
-        self._ask(prompt)
-        return prompt.reply.result()
+        if len(ids) >= self._max_length:
+            raise AgentFailed(
+                "refused", f"the prompt has {len(ids)} tokens; expected fewer than {self._max_length}, the context."
+            )
+        (completion,) = self._ask(Request(self._name, messages, 1, tuple(ids), request.seed)).completions
+        return Reply(
+            text=completion.text,
+            prompt_tokens=len(ids),
+            completion_tokens=len(completion.ids),
+            finish=completion.finish,
+            model=self._model,
+        )
 
 
-class Gathering:
-    """A thread that takes prompts together, as many as there are, and answers them.
+class EngineThread:
+    """A thread that steps an engine while it has requests, for agents that wait for its answers on threads of theirs.
 
     Args:
-        answer: Answers some prompts, in whatever order; each gets its reply or an error. Once the event is set nobody
-            waits for them any more.
-        most: Most prompts in a batch.
+        engine: Answers.
+        concurrency: Requests that the engine has at once.
+        stopped: Set when nobody waits for answers any more.
     """
 
-    def __init__(self, answer: Callable[[Sequence[Prompt], threading.Event], None], most: int) -> None:
-        self._answer, self._most = answer, most
-        self._stopped = threading.Event()
-        self._waiting: queue.SimpleQueue[Prompt | None] = queue.SimpleQueue()
+    def __init__(self, engine: Engine, concurrency: int, stopped: threading.Event | None = None) -> None:
+        self._engine, self._concurrency = engine, concurrency
+        self._stopped = threading.Event() if stopped is None else stopped
+        self._tickets = itertools.count()
+        self._waiting: queue.SimpleQueue[tuple[Request, Future[Sampled]] | None] = queue.SimpleQueue()
+        self._asked: dict[int, Future[Sampled]] = {}
+        self._broken: Exception | None = None
         self._thread = threading.Thread(target=self._work, name="sampling", daemon=True)
         self._thread.start()
 
-    def ask(self, prompt: Prompt) -> None:
-        """Take a prompt."""
-        self._waiting.put(prompt)
+    def ask(self, request: Request) -> Sampled:
+        """Wait for the answer to a request. Raises what the engine raised."""
+        future: Future[Sampled] = Future()
+        self._waiting.put((request, future))
+        return future.result()
 
     def close(self) -> None:
         """Answer nobody any more."""
@@ -178,34 +138,50 @@ class Gathering:
         self._thread.join()
 
     def _work(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            prompts, going = [first], True
-            while len(prompts) < self._most:
+        with self._engine.rollout("bench"):
+            while self._take():
                 try:
-                    following = self._waiting.get(timeout=GATHERING)
-                except queue.Empty:
-                    break
-                if following is None:
-                    going = False
-                    break
-                prompts.append(following)
+                    if self._broken is not None:
+                        raise self._broken
+                    answers = self._engine.step()
+                except Exception as error:  # noqa: BLE001  # raised where the answers are waited for
+                    self._broken = None if self._engine.is_batched else error  # a batch may fail by itself
+                    for future in self._asked.values():
+                        future.set_exception(error)
+                    self._asked.clear()
+                else:
+                    for ticket, sampled in answers:
+                        self._asked.pop(ticket).set_result(sampled)
+        for future in self._asked.values():
+            future.cancel()
+
+    def _take(self) -> bool:
+        """Give the engine what waits; where it has nothing to do, wait for something. False: there is no more."""
+        pause = GATHERING if self._engine.is_batched else 0.0
+        while len(self._asked) < self._concurrency:
             try:
-                self._answer(prompts, self._stopped)
-            except Exception as error:  # noqa: BLE001  # raised where the reply is waited for
-                for prompt in prompts:
-                    if not prompt.reply.done():
-                        prompt.reply.set_exception(error)
-            if not going:
-                return
+                asked = self._waiting.get(timeout=pause if self._asked else None)
+            except queue.Empty:
+                break
+            if asked is None:
+                return False
+            ticket, (request, future) = next(self._tickets), asked
+            try:
+                self._engine.submit(ticket, request)
+            except Exception as error:  # noqa: BLE001  # raised where the answer is waited for
+                future.set_exception(error)
+            else:
+                self._asked[ticket] = future
+        return True
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Agents, and the models that answer for them; see `AgentPool` of `pettingllms_envs.agents.spec`."""
+    """Agents, and the engines that answer for them; see `pettingllms_envs.agents.spec.AgentPool`."""
 
     agents: Mapping[str, ChatAgent]
     versions: Mapping[str, str]
-    threads: Sequence[Any]
+    threads: Sequence[EngineThread]
 
     def close(self) -> None:
         """End the threads; the models go with the last reference."""
@@ -213,9 +189,9 @@ class Models:
             thread.close()
 
 
-def by_model(specs: Mapping[str, Spec], options: Sequence[str]) -> list[dict[str, Spec]]:
+def by_model(specs: Mapping[str, AgentSpec], options: Sequence[str]) -> list[dict[str, AgentSpec]]:
     """The specs that one model can answer for, together: those of the same target and the same of some options."""
-    groups: dict[tuple[Any, ...], dict[str, Spec]] = {}
+    groups: dict[tuple[Any, ...], dict[str, AgentSpec]] = {}
     for agent, spec in specs.items():
         key = (spec.target, *(spec.options.get(option) for option in options))
         groups.setdefault(key, {})[agent] = spec

@@ -1,9 +1,10 @@
-"""Models of transformers as agents of `pettingllms bench`: one model, an adapter a role. See `agents.py`."""
+"""Models of transformers as agents of `pettingllms bench`: one model, an adapter a role. See `local_agents.py`."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import peft
@@ -24,24 +25,18 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from pettingllms_trl.cli.local_agents import (
-    OF_POLICY,
-    SAMPLED,
-    ChatAgent,
-    Gathering,
-    Models,
-    Prompt,
-    Reply,
-    Spec,
-    by_model,
-)
+from pettingllms_envs.agents import AgentSpec
+from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, ChatAgent, EngineThread, Models, by_model, sampling_of
+from pettingllms_trl.engines.protocol import BatchedEngine
 from pettingllms_trl.policies.profiles import check_chat_template, eos_token_ids
+from pettingllms_trl.policies.sampling import before_stop
+from pettingllms_trl.records import Completion, Request, Sampled
 
 
 OPTIONS = (*SAMPLED, *OF_POLICY, "device", "dtype")
 
 
-def open_transformers(specs: Mapping[str, Spec], concurrency: int) -> Models:
+def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
     """The agents of the kind `transformers`, one model for all that share one.
 
     Raises:
@@ -50,39 +45,40 @@ def open_transformers(specs: Mapping[str, Spec], concurrency: int) -> Models:
     for spec in specs.values():
         spec.refuse_unknown(OPTIONS, target="PATH")
     agents: dict[str, ChatAgent] = {}
-    threads: list[Gathering] = []
+    threads: list[EngineThread] = []
     for own in by_model(specs, ("device", "dtype", "revision")):
-        served = _Served(list(own.values()))
-        thread = Gathering(served.answer, concurrency)
-        threads.append(thread)
+        stopped = threading.Event()
+        model = _Model(own, stopped)
+        threads.append(EngineThread(BatchedEngine(model.sample), concurrency, stopped))
         for agent, spec in own.items():
-            tokenizer = served.tokenizers[spec.options.get("tokenizer")]
-            agents[agent] = ChatAgent(
-                spec, tokenizer, thread.ask, max_length=served.max_length, defaults=served.defaults
-            )
+            tokenizer = model.tokenizers[spec.options.get("tokenizer")]
+            agents[agent] = ChatAgent(agent, spec, tokenizer, threads[-1].ask, max_length=model.max_length)
     versions = {each.__name__: each.__version__ for each in (torch, transformers, peft)}
     return Models(agents, versions, threads)
 
 
-class _Served:
+class _Model:
     """A model of transformers with some adapters on it.
 
     Args:
-        specs: Of those that it plays, which differ in adapter, tokenizer and sampling alone.
+        of_agent: Of those that it plays, which differ in adapter, tokenizer and sampling alone.
+        stopped: Once set, no further token is sampled.
     """
 
-    def __init__(self, specs: Sequence[Spec]) -> None:
-        options, self._name = specs[0].options, specs[0].target or ""
+    def __init__(self, of_agent: Mapping[str, AgentSpec], stopped: threading.Event) -> None:
+        specs = list(of_agent.values())
+        options, name = specs[0].options, specs[0].target or ""
         device = options.get("device", "cuda" if torch.cuda.is_available() else "cpu")
         revision = options.get("revision")
-        self.tokenizers = {path: _tokenizer(path, self._name, revision) for path in _paths(specs, "tokenizer")}
+        self.tokenizers = {path: _tokenizer(path, name, revision) for path in _paths(specs, "tokenizer")}
         model = AutoModelForCausalLM.from_pretrained(
-            self._name, dtype=options.get("dtype", "auto"), revision=revision or "main"
+            name, dtype=options.get("dtype", "auto"), revision=revision or "main"
         )
         config = model.config.get_text_config()
         self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
         own = model.generation_config.to_diff_dict()
-        self.defaults = {name: own[name] for name in ("temperature", "top_p", "top_k") if own.get(name) is not None}
+        defaults = {key: own[key] for key in ("temperature", "top_p", "top_k") if own.get(key) is not None}
+        self._sampling = {agent: sampling_of(spec, defaults) for agent, spec in of_agent.items()}
         self._eos = {path: eos_token_ids(model, each) for path, each in self.tokenizers.items()}
         self._adapters = {path: f"adapter_{i}" for i, path in enumerate(filter(None, _paths(specs, "adapter")))}
         for path, name in self._adapters.items():
@@ -91,34 +87,45 @@ class _Served:
             else:
                 model = PeftModel.from_pretrained(model, path, adapter_name=name)
         self._model = model.to(device).eval()
+        self._of_agent, self._stopped = of_agent, stopped
 
-    def answer(self, prompts: Sequence[Prompt], stopped: threading.Event) -> None:
-        """Sample the replies, in batches of one adapter, tokenizer and sampling; once stopped, no token more."""
-        groups: dict[str, list[Prompt]] = {}
-        for prompt in prompts:
-            alike = {name: value for name, value in prompt.sampling.items() if name != "max_tokens"}
-            groups.setdefault(repr((prompt.adapter, prompt.tokenizer, alike)), []).append(prompt)
-        for group in groups.values():
-            adapter = group[0].adapter
+    def sample(self, requests: Sequence[Request]) -> Sequence[Sampled]:
+        """Replies in the order of the requests, sampled in batches of one adapter, tokenizer and sampling."""
+        batches: dict[str, list[int]] = {}
+        for i, request in enumerate(requests):
+            options = self._of_agent[request.agent].options
+            kind = (options.get("adapter"), options.get("tokenizer"), self._alike(request.agent))
+            batches.setdefault(repr(kind), []).append(i)
+        answers: dict[int, Sampled] = {}
+        for batch in batches.values():
+            own = [requests[i] for i in batch]
+            adapter = self._of_agent[own[0].agent].options.get("adapter")
             if adapter is not None:
                 self._model.set_adapter(self._adapters[adapter])
-            if adapter is None and isinstance(self._model, PeftModel):
-                with self._model.disable_adapter():
-                    self._sample(group, stopped)
-            else:
-                self._sample(group, stopped)
+            is_bare = adapter is None and isinstance(self._model, PeftModel)
+            with self._model.disable_adapter() if is_bare else nullcontext():
+                answers.update(zip(batch, self._sample_alike(own), strict=True))
+        return [answers[i] for i in range(len(requests))]
+
+    def _alike(self, agent: str) -> dict[str, Any]:
+        """The sampling that requests of one batch share."""
+        return {name: value for name, value in self._sampling[agent].items() if name != "max_tokens"}
 
     @torch.no_grad()
-    def _sample(self, prompts: Sequence[Prompt], stopped: threading.Event) -> None:
+    def _sample_alike(self, requests: Sequence[Request]) -> list[Sampled]:
         """One batch. (B, T)"""
-        device, path = self._model.device, prompts[0].tokenizer
+        device, path = self._model.device, self._of_agent[requests[0].agent].options.get("tokenizer")
         tokenizer = self.tokenizers[path]
-        batch = tokenizer.pad({"input_ids": [list(prompt.ids) for prompt in prompts]}, return_tensors="pt")
-        sampling = prompts[0].sampling
-        stop = list(sampling.get("stop", ()))
+        batch = tokenizer.pad({"input_ids": [list(request.prompt_ids) for request in requests]}, return_tensors="pt")
+        sampling = self._sampling[requests[0].agent]
+        stop = sampling["stop"]
+        lengths = [
+            min(self._sampling[request.agent]["max_tokens"], self.max_length - len(request.prompt_ids))
+            for request in requests
+        ]
         sampled = self._model.generate(
             **batch.to(device),
-            max_new_tokens=max(prompt.sampling["max_tokens"] for prompt in prompts),
+            max_new_tokens=max(lengths),
             do_sample=False,  # the noise of `_Seeded` makes the most likely token a sampled one
             temperature=None,
             top_p=None,
@@ -126,33 +133,30 @@ class _Served:
             num_beams=1,
             eos_token_id=self._eos[path],
             pad_token_id=tokenizer.pad_token_id,
-            stopping_criteria=StoppingCriteriaList([_Unless(stopped)]),
-            logits_processor=_processors(sampling, [prompt.seed for prompt in prompts], device),
+            stopping_criteria=StoppingCriteriaList([_Unless(self._stopped)]),
+            logits_processor=_processors(sampling, [request.seed or 0 for request in requests], device),
             **({"stop_strings": stop, "tokenizer": tokenizer} if stop else {}),
         )
-        width = batch["input_ids"].shape[1]
-        for prompt, row in zip(prompts, sampled[:, width:].tolist(), strict=True):
-            prompt.reply.set_result(self._read(prompt, row, stop))
-
-    def _read(self, prompt: Prompt, row: Sequence[int], stop: Sequence[str]) -> Reply:
-        """A row of sampled ids as a reply: up to the first token that ends it, or its last allowed one."""
-        eos, tokenizer = self._eos[prompt.tokenizer], self.tokenizers[prompt.tokenizer]
-        ended = next((i for i, token in enumerate(row) if token in eos), None)
-        most = prompt.sampling["max_tokens"]
-        ids = list(row[:most] if ended is None else row[: min(ended, most)])
-        text = str(tokenizer.decode(ids, skip_special_tokens=True))
-        cut = min((at for word in stop if (at := text.find(word)) >= 0), default=None)
-        ends = cut is not None or (ended is not None and ended < most)
-        return Reply(
-            text=text if cut is None else text[:cut],
-            prompt_tokens=len(prompt.ids),
-            completion_tokens=len(ids) + (ended is not None and ended < most),
-            finish="stop" if ends else "length",
-            model=self._name if prompt.adapter is None else f"{self._name} + {prompt.adapter}",
-        )
+        rows = sampled[:, batch["input_ids"].shape[1] :].tolist()
+        return [
+            Sampled(request.prompt_ids, (_completion(row[:length], self._eos[path], tokenizer, stop),))
+            for request, row, length in zip(requests, rows, lengths, strict=True)
+        ]
 
 
-def _paths(specs: Sequence[Spec], option: str) -> list[str | None]:
+def _completion(row: Sequence[int], eos: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> Completion:
+    """A row of sampled ids up to the first that ends it."""
+    ended = next((i for i, token in enumerate(row) if token in eos), None)
+    whole = str(tokenizer.decode(row[:ended], skip_special_tokens=True))
+    text = before_stop(whole, stop)
+    return Completion(
+        ids=tuple(row if ended is None else row[: ended + 1]),
+        text=text,
+        finish="length" if ended is None and text == whole else "stop",
+    )
+
+
+def _paths(specs: Sequence[AgentSpec], option: str) -> list[str | None]:
     """The values of an option, each once."""
     return list(dict.fromkeys(spec.options.get(option) for spec in specs))
 

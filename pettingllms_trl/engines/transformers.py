@@ -149,7 +149,6 @@ def sample(
     ends: Collection[int],
     stop: Sequence[str] = (),
     context: int | None = None,
-    version: int = 0,
 ) -> list[Sampled]:
     """Answer every request, each prompt repeated for its candidates, as TRL's generators take them.
 
@@ -157,7 +156,6 @@ def sample(
         ends: Token ids that end a completion.
         stop: Words that end a completion: its ids with the word, its text before it.
         context: Most tokens of a prompt and its completion; `None`: there is no bound.
-        version: Of the policy's weights.
 
     Returns:
         Answers in the order of the requests.
@@ -192,7 +190,7 @@ def sample(
             )
             for row in rows
         )
-        answers.append(Sampled(tuple(prompt_ids), completions, version))
+        answers.append(Sampled(tuple(prompt_ids), completions))
     return answers
 
 
@@ -213,7 +211,6 @@ class LocalSampler:
         codecs: Of each policy with weights here.
         activate: Makes a policy active.
         generate: Samples with the active policy.
-        version: The version of a policy's weights.
     """
 
     def __init__(
@@ -223,10 +220,8 @@ class LocalSampler:
         *,
         activate: Callable[[str], None],
         generate: GenerateAs,
-        version: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self._team, self._codecs, self._activate, self._generate = team, codecs, activate, generate
-        self._version = version
 
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -264,5 +259,4 @@ class LocalSampler:
             decode=codec.decode,
             ends=codec.end_token_ids,
             stop=override.stop or (),
-            version=self._version(name),
         )

@@ -70,6 +70,7 @@ class ColocatedVllm(VllmEngine):
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: read by vLLM when the engine is made
         # As what it is to vLLM, a job done offline, it takes batches as large as the device is for.
         self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
+        self.max_model_len = self._engine.vllm_config.model_config.max_model_len
         self.can_load_base = arguments.get("quantization") is None
         self._tensor_parallel: bool = self._engine.vllm_config.parallel_config.tensor_parallel_size > 1
         self._loras: dict[str, LoRARequest] = {}
@@ -78,11 +79,6 @@ class ColocatedVllm(VllmEngine):
         self._waiting: dict[str, VllmRequest] = {}
         self._can_sleep = bool(arguments.get("enable_sleep_mode"))
         self._sleep()
-
-    @property
-    def max_model_len(self) -> int:
-        """Most tokens of prompt and completion together."""
-        return int(self._engine.vllm_config.model_config.max_model_len)
 
     @property
     def num_in_flight(self) -> int:
@@ -153,10 +149,10 @@ class ColocatedVllm(VllmEngine):
         self._check_sampled_by(output, self._of_agent[asked.agent])
         completions = []
         for choice in output.outputs:
-            ids, logprobs = choice.token_ids, choice.logprobs.logprobs
-            assert len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probabilities"
+            ids, logprobs = choice.token_ids, choice.logprobs and choice.logprobs.logprobs  # None: not asked for
+            assert logprobs is None or len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probs"
             completions.append(self._params.completion(asked.agent, ids, logprobs, choice.finish_reason))
-        return asked.ticket, Sampled(asked.prompt_ids, tuple(completions), self._version_of(asked.agent))
+        return asked.ticket, Sampled(asked.prompt_ids, tuple(completions))
 
     def _check_sampled_by(self, output: RequestOutput, policy: str) -> None:
         served = self._serving[policy].name if self._adapters else None

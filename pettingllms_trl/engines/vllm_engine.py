@@ -14,7 +14,7 @@ from peft import PeftConfig
 from torch import Tensor
 
 from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
-from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore, check_adapters
 from pettingllms_trl.records import Request
 
 
@@ -27,13 +27,20 @@ class VllmEngine(ABC):
             itself.
         params: Parameters of requests.
         folder: Folder to which weights are written for vLLM to read.
+
+    Raises:
+        ValueError: An adapter that vLLM cannot serve.
     """
 
     is_batched = False
+    max_model_len: int
+    """Most tokens of prompt and completion together."""
 
     def __init__(
         self, *, of_agent: Mapping[str, str], adapters: Mapping[str, PeftConfig], params: VllmParams, folder: Path
     ) -> None:
+        if adapters:
+            check_adapters(adapters)
         self._of_agent, self._adapters, self._params = of_agent, adapters, params
         self._bases = tuple(policy for policy in dict.fromkeys(of_agent.values()) if policy not in adapters)
         self._store = WeightStore(folder)
@@ -44,10 +51,6 @@ class VllmEngine(ABC):
     def versions(self) -> Mapping[str, int]:
         """See `WeightSync`."""
         return self._versions
-
-    def _version_of(self, agent: str) -> int:
-        """The version of the weights that sample for an agent; 0: those that the engine has loaded itself."""
-        return self._versions.get(self._of_agent[agent], 0)
 
     def load(self, policy: str, state: Mapping[str, Tensor], version: int) -> None:
         """See `WeightSync`.
@@ -116,11 +119,6 @@ class VllmEngine(ABC):
         self._send(asked, self._serving.get(policy))
 
     # ---- What each does in its own way ------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def max_model_len(self) -> int:
-        """Most tokens of prompt and completion together."""
 
     @property
     @abstractmethod

@@ -130,15 +130,20 @@ class VllmParams:
         """
         prompt_ids = request.prompt_ids or tuple(self._codecs[request.agent].tokenize(request.prompt))
         check_length(prompt_ids, request, max_model_len)
-        return VllmRequest(ticket, request.agent, prompt_ids, self.of(request.agent, ticket, request.num_candidates))
+        parameters = self.of(request.agent, ticket, request.num_candidates)
+        if request.seed is not None:
+            parameters["seed"] = request.seed
+        return VllmRequest(ticket, request.agent, prompt_ids, parameters)
 
     def completion(
-        self, agent: str, ids: Sequence[int], logprobs: Sequence[float], finish: str | None = None
+        self, agent: str, ids: Sequence[int], logprobs: Sequence[float] | None, finish: str | None = None
     ) -> Completion:
         """An agent's completion. The text ends before a stop word; the ids, which were sampled, include it."""
         text = before_stop(self._codecs[agent].decode(ids), self._of_agent[agent]["stop"] or ())
         known: Finish | None = "stop" if finish == "stop" else "length" if finish == "length" else None
-        return Completion(ids=tuple(ids), text=text, logprobs=tuple(logprobs), finish=known)
+        return Completion(
+            ids=tuple(ids), text=text, logprobs=None if logprobs is None else tuple(logprobs), finish=known
+        )
 
 
 def _own(override: SamplingOverrides) -> dict[str, Any]:

@@ -16,6 +16,7 @@ Anyone who can reach such a server can call any method of its workers: keep it p
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -73,29 +74,24 @@ class VllmServer(VllmEngine):
         max_requests: int = 256,
         timeout: float = 3600.0,
     ) -> None:
-        if adapters:
-            check_adapters(adapters)
         super().__init__(of_agent=of_agent, adapters=adapters, params=params, folder=folder)
         self._threads: RequestThreads[Choices] = RequestThreads(max_requests, "vllm")
-        asking = partial(
+        client = _connections()
+        weakref.finalize(self, client.close)
+        server = partial(
             Server,
-            client=_connections(),
+            client=client,
             timeout=timeout,
             patience=patience,
             longest_pause=5.0,
             most_bytes=2**32,  # many long completions, with log-probabilities
             advice="See that it runs; vllm_server_timeout says how long it is waited for.",
         )
-        self._replicas = [asking(url=url) for url in base_urls]
-        self._model, self._max_model_len = _same_model(self._replicas)
+        self._replicas = [server(url=url) for url in base_urls]
+        self._model, self.max_model_len = _same_model(self._replicas)
         for replica in self._replicas:
             _check_logprobs(replica, self._model)
         self._whole: AdapterVersion | None = None
-
-    @property
-    def max_model_len(self) -> int:
-        """Most tokens of prompt and completion together."""
-        return self._max_model_len
 
     @property
     def num_in_flight(self) -> int:
@@ -110,7 +106,7 @@ class VllmServer(VllmEngine):
     def _replace_model(self, name: str, state: Mapping[str, Tensor], version: int) -> None:
         before, self._whole = self._whole, self._store.write_whole(name, version, state)
         self._on_all(partial(self._reload, version=self._whole))
-        if before is not None:
+        if before not in (None, self._whole):  # which an attempt that failed has left
             self._store.remove(before)
 
     def _reload(self, replica: Server, version: AdapterVersion) -> None:
@@ -160,9 +156,6 @@ class VllmServer(VllmEngine):
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
         """See `Engine`.
-
-        Args:
-            name: Seeds every request, together with its ticket.
 
         Raises:
             StaleWeights: A replica has other weights at the start or the end of the rollout.
@@ -232,7 +225,7 @@ class VllmServer(VllmEngine):
         Raises:
             ServerUnreachable, ServerRefused, StaleWeights: As for requests.
         """
-        ids = list(ids[: self._max_model_len - 1])
+        ids = list(ids[: self.max_model_len - 1])
         body = {"prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
         version = self._serving.get(policy)
 
@@ -255,7 +248,7 @@ class VllmServer(VllmEngine):
                     "later."
                 )
             completions.append(self._params.completion(asked.agent, ids, logprobs, choice["finish_reason"]))
-        return Sampled(asked.prompt_ids, tuple(completions), self._version_of(asked.agent))
+        return Sampled(asked.prompt_ids, tuple(completions))
 
 
 def _connections() -> httpx2.Client:

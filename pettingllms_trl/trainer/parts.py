@@ -81,13 +81,7 @@ def engines_of(trainer: MultiAgentGRPOTrainer, model: Any) -> SyncedEngines:
             for policy in routing.policies
             if policy.api is None and not isinstance(model if policy.model is None else policy.model, str)
         ],
-        sample=LocalSampler(
-            trainer.team,
-            codecs,
-            activate=trainer.activate,
-            generate=trainer.generate,
-            version=lambda policy: trainer.engines.version.of(trainer.team.policies[policy]),
-        ),
+        sample=LocalSampler(trainer.team, codecs, activate=trainer.activate, generate=trainer.generate),
         codecs={agent: _prompt_codec(codecs[name]) for agent, name in routing.of_agent.items() if name in codecs},
     )
     if args.use_vllm:

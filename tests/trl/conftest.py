@@ -1,8 +1,9 @@
-"""A tiny model, a byte-level tokenizer and a stranger's environment, all made here: no network, no Hub."""
+"""A tiny model, a byte-level tokenizer and a third-party environment, all made here: no network, no Hub."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub.constants
 import pytest
@@ -42,53 +43,37 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-@pytest.fixture(scope="session")
-def model_path(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
+def save_tiny(path: Path, tokenizer: PreTrainedTokenizerFast, *, hidden_size: int, head_dim: int, **more: Any) -> str:
     """A random Qwen3 of 2 layers on disk, where the trainer and TRL's reference model load it from."""
-    path: Path = tmp_path_factory.mktemp("tiny")
     torch.manual_seed(0)
-    model = Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=16,
-            max_position_embeddings=1024,
-            tie_word_embeddings=True,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            bos_token_id=None,
-        )
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden_size,
+        intermediate_size=2 * hidden_size,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=head_dim,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+        **more,
     )
-    model.save_pretrained(path)
+    Qwen3ForCausalLM(config).save_pretrained(path)
     tokenizer.save_pretrained(path)
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def model_path(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_tiny(tmp_path_factory.mktemp("tiny"), tokenizer, hidden_size=32, head_dim=16)
 
 
 @pytest.fixture(scope="session")
 def base_path(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A random Qwen3 whose heads vLLM's CPU kernels take (64; of 16 they say "Unsupported head size")."""
+    """With heads that vLLM's CPU kernels take (64; of 16 they say "Unsupported head size")."""
     path = tmp_path_factory.mktemp("base")
-    torch.manual_seed(0)
-    Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=64,
-            intermediate_size=128,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=64,
-            max_position_embeddings=1024,
-            tie_word_embeddings=True,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            bos_token_id=None,
-            initializer_range=0.1,  # at 0.02 the norms of queries and keys divide by next to nothing
-        )
-    ).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return str(path)
+    # At an initializer range of 0.02 the norms of queries and keys divide by next to nothing.
+    return save_tiny(path, tokenizer, hidden_size=64, head_dim=64, initializer_range=0.1)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from transformers import TrainerCallback
 
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints.atomic import newest
@@ -28,7 +29,7 @@ class Mortal(KeepsRollouts, MultiAgentGRPOTrainer):
 
 def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **options: Any) -> Mortal:
     """A trainer of `steps` steps, 2 rows of 4 candidates, each saved; `options` go where they belong."""
-    names = ("policies", "credit", "filters", "callbacks", "eval_dataset")
+    names = ("policies", "credit", "filters", "schedule", "callbacks", "eval_dataset")
     own = {name: options.pop(name) for name in names if name in options}
     saved = {"max_steps": steps, "lr_scheduler_type": "cosine", "save_strategy": "steps", "save_steps": 1, "seed": 7}
     adapters = own.setdefault("policies", "lora") != "shared"
@@ -57,6 +58,21 @@ LIVE = {"steps": 8, "steps_per_generation": 2, "gradient_accumulation_steps": 1,
 """Every other save lies inside a generation; the last steps are of a second epoch."""
 
 
+class Reports(TrainerCallback):
+    """Says when a save begins, which follows each step here, and when it is over."""
+
+    def __init__(self, says: Connection) -> None:
+        self.says, self.saving = says, False
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        self.says.send("saving")
+        self.saving = True
+
+    def on_save(self, *args: Any, **kwargs: Any) -> None:
+        self.saving = False
+        self.says.send("saved")
+
+
 def live(model_path: str, path: Path, says: Connection, slowly: bool) -> None:
     """Train in a process of its own, from the newest checkpoint there is. Says when training and each save begin.
 
@@ -65,22 +81,13 @@ def live(model_path: str, path: Path, says: Connection, slowly: bool) -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     trainer = mortal(model_path, path, **LIVE)
-    save = trainer._save_checkpoint
-    saving = False
-
-    def save_and_say(*args: Any) -> None:
-        nonlocal saving
-        says.send("saving")
-        saving = True
-        save(*args)
-        saving = False
-        says.send("saved")
+    reports = Reports(says)
 
     def dawdle(event: str, _: Any) -> None:
-        if saving and (event == "open" or event.startswith(("os.", "shutil.", "fcntl."))):
+        if reports.saving and (event == "open" or event.startswith(("os.", "shutil.", "fcntl."))):
             time.sleep(0.004)
 
-    trainer._save_checkpoint = save_and_say
+    trainer.add_callback(reports)
     if slowly:
         sys.addaudithook(dawdle)
     says.send("training")

@@ -129,9 +129,9 @@ class Ranked(MultiAgentGRPOTrainer):
             completions.append([*words, *self.eos_token_ids[:1]] if rng.random() < 0.7 else words)
         return completions, None
 
-    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         self.passes.append((inputs["policy"], len(inputs["advantages"])))
-        return super()._compute_loss(model, inputs)
+        return super().compute_loss(model, inputs, *args, **kwargs)
 
 
 def policies(layout: str, path: str) -> Any:

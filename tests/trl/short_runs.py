@@ -1,18 +1,19 @@
-"""What tests train with: settings of a run of seconds on a CPU, an adapter, a trainer that keeps what it played."""
+"""What tests train with: settings of a run of seconds on a CPU, an adapter, and what keeps a run's rollouts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from peft import LoraConfig
 
-from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.records import Row
 from pettingllms_trl.rollout.play import Rollout
+from pettingllms_trl.trainer.collector import RolloutCollector
 
 
 SHORT = {
@@ -40,48 +41,55 @@ def adapter(**options: Any) -> LoraConfig:
     return LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **options)
 
 
-@dataclass
-class Rollouts:
-    """What a trainer has played: the rows, the name and the episodes of each rollout."""
+class KeepsDecisions:
+    """A credit, AT-GRPO's, that keeps the decisions of the latest generation."""
 
-    rows: list[list[Row]] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    episodes: list[list[Episode]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
 
-
-def keep_rollouts(trainer: MultiAgentGRPOTrainer) -> Rollouts:
-    """Keep every rollout that a trainer plays from now on."""
-    kept, source = Rollouts(), trainer.collector.source
-
-    def play(rows: Sequence[Row], *args: Any, seed: str, **kwargs: Any) -> Rollout:
-        rollout = source.play(rows, *args, seed=seed, **kwargs)
-        kept.rows.append(list(rows))
-        kept.names.append(seed.partition("/")[2])
-        kept.episodes.append(rollout.episodes)
-        return rollout
-
-    trainer.collector.source = SimpleNamespace(play=play)
-    return kept
+    def __call__(self, decisions: Sequence[Decision], /) -> Any:
+        self.decisions = list(decisions)
+        return at_grpo(decisions)
 
 
 class KeepsRollouts:
-    """Before a trainer among the bases of a class: keeps every rollout."""
+    """Before a trainer among the bases of a class: keeps every rollout's rows, name and episodes."""
+
+    collector: RolloutCollector
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.rollouts: list[list[Episode]] = []
+        self.rollout_rows: list[list[Row]] = []
+        self.rollout_names: list[str] = []
         super().__init__(*args, **kwargs)
-        self.kept = keep_rollouts(self)  # type: ignore[arg-type]  # a trainer is among the other bases
+        self._play, self.collector.source = self.collector.source.play, SimpleNamespace(play=self._kept)
 
-    @property
-    def rollouts(self) -> list[list[Episode]]:
-        """The episodes of each rollout."""
-        return self.kept.episodes
+    def _kept(self, rows: Sequence[Row], *args: Any, seed: str, **kwargs: Any) -> Rollout:
+        rollout = self._play(rows, *args, seed=seed, **kwargs)
+        self.rollout_rows.append(list(rows))
+        self.rollout_names.append(seed.partition("/")[2])
+        self.rollouts.append(rollout.episodes)
+        return rollout
 
 
-def tree(trainer: MultiAgentGRPOTrainer, row: Row) -> Episode:
-    """One row, played as a tree."""
-    generation = trainer.collector.collect([row], name="test", learning=trainer.routing.trained)
-    (episode,) = generation.played.episodes
-    return episode
+class KeepsBatches:
+    """Before a trainer among the bases of a class: keeps the batch of every forward pass of the loss."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.batches: list[dict[str, Any]] = []
+        super().__init__(*args, **kwargs)
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        self.batches.append(inputs)
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+def around_generation(trainer: MultiAgentGRPOTrainer, given: Callable[[Any, Callable[[], Any]], Any]) -> None:
+    """Let a function of the prompts' ids, and of a call that samples, answer in the place of `generate`."""
+    generate = trainer._generate_single_turn
+    trainer._generate_single_turn = lambda prompts, *rest: given(  # type: ignore[method-assign]
+        prompts, lambda: generate(prompts, *rest)
+    )
 
 
 def keep_all_rows(trainer: MultiAgentGRPOTrainer) -> None:

@@ -17,7 +17,7 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from third_party import OneShot, letters
 
 
-STEPS = 5
+STEPS = 3
 SEEDS = list(range(24))
 END = 1
 """Id of the token that ends a completion. Sampled more often than a random model would, so that lengths differ."""

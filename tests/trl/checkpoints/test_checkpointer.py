@@ -43,6 +43,16 @@ class Each(TrainerCallback):
         self.call(state.global_step)
 
 
+class Saves(TrainerCallback):
+    """Notes the number of each step after which a checkpoint was saved."""
+
+    def __init__(self, steps: list[int]) -> None:
+        self.steps = steps
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.steps.append(state.global_step)
+
+
 def checkpoints_in(path: Path) -> list[str]:
     return sorted(folder.name for folder in path.iterdir() if "checkpoint" in folder.name)
 
@@ -52,14 +62,21 @@ def checkpoints_in(path: Path) -> list[str]:
 INSIDE = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2}  # 4 steps a generation
 
 
-@pytest.mark.parametrize("policies", ["lora", "shared"])
+@pytest.mark.parametrize(
+    ("policies", "steps"),
+    [
+        ("lora", (1, 4)),
+        ("shared", (2, 4)),
+        *(pytest.param(each, (1, 2, 3, 4), marks=pytest.mark.slow) for each in ("lora", "shared")),
+    ],
+)
 def test_a_run_resumed_after_any_step_inside_or_between_generations_equals_one_never_interrupted(
-    policies: str, model_path: str, tmp_path: Path
+    policies: str, steps: tuple[int, ...], model_path: str, tmp_path: Path
 ) -> None:
     whole = mortal(model_path, tmp_path / "whole", steps=5, policies=policies, **INSIDE)
     whole.train()
     assert len(whole.rollouts) == 2
-    for step in range(1, 5):
+    for step in steps:
         resumed = mortal(model_path, tmp_path / f"from {step}", steps=5, policies=policies, **INSIDE)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert equal(weights(whole), weights(resumed))
@@ -317,9 +334,8 @@ def test_a_signal_ends_the_step_saves_once_evaluates_nothing_and_the_resumed_run
         "eval_dataset": Dataset.from_dict({"seed": [1]}),
     }
     stopped = mortal(model_path, tmp_path / "stopped", **options)
-    saved = []
-    save = stopped._save_checkpoint
-    stopped._save_checkpoint = lambda *args: (saved.append(stopped.state.global_step), save(*args))
+    saved: list[int] = []
+    stopped.add_callback(Saves(saved))
     stopped.add_callback(Each(lambda step: signal.raise_signal(number) if step == 2 else None))
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     stopped.train()
@@ -557,7 +573,8 @@ class Indifferent(Relay):
 
 
 def test_a_collapsed_run_says_so_once(model_path: str, tmp_path: Path) -> None:
-    trainer = mortal(model_path, tmp_path, steps=12, env=Indifferent, save_strategy="no")
+    options = {"per_device_train_batch_size": 4, "max_completion_length": 2, "save_strategy": "no"}  # a row a step
+    trainer = mortal(model_path, tmp_path, steps=12, env=Indifferent, **options)
     with pytest.warns(UserWarning, match="in 10 generations in a row") as caught:
         trainer.train()
     (said,) = [str(warning.message) for warning in caught if "generations in a row" in str(warning.message)]

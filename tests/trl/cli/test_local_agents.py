@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,13 +19,17 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3ForCausalLM
 
 import pettingllms_envs
+from pettingllms_envs.agents import AgentFailed
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.evaluation import agent_pools
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_trl.cli.local_agents import Gathering, Prompt, PromptTooLong
+from pettingllms_trl import records
+from pettingllms_trl.cli.local_agents import EngineThread
 from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
+from pettingllms_trl.records import Sampled
+from real_vllm import served
 
 
 ROOT = Path(__file__).parents[3]
@@ -137,7 +137,7 @@ def test_a_reply_ends_at_its_own_limit_or_before_a_stop_word(model_path: str) ->
 def test_a_prompt_without_room_for_a_reply_is_an_error_row_and_no_failure(model_path: str, tmp_path: Path) -> None:
     with (
         opened({"a_0": AgentSpec("transformers", model_path)}) as agents,
-        pytest.raises(PromptTooLong, match="has 20"),
+        pytest.raises(AgentFailed, match="has 20"),
     ):
         agents["a_0"].reply(asked("A" * 2000))
     env = pettingllms_envs.make("plan_path", size=30)  # more than the 1,024 letters that the model can read
@@ -147,7 +147,7 @@ def test_a_prompt_without_room_for_a_reply_is_an_error_row_and_no_failure(model_
     ) as agents:
         row = episode(env, Instance(0, 0), 0, agents, RunLimits())
     assert row["error"]["kind"] == "refused"
-    assert row["error"]["message"].startswith("PromptTooLong: the prompt has ")
+    assert row["error"]["message"].startswith("the prompt has ")
 
 
 @pytest.mark.parametrize(
@@ -162,16 +162,48 @@ def test_options_that_there_are_not_are_refused(model_path: str, options: dict[s
         open_transformers({"a_0": AgentSpec("transformers", model_path, options)}, 1)
 
 
-def test_a_fault_of_the_sampler_is_raised_where_the_reply_is_waited_for() -> None:
-    def broken(prompts: Any, stopped: Any) -> None:
-        raise RuntimeError("out of memory")
+class Failing:
+    """Fails at its first step, and answers at every other."""
 
-    gathering = Gathering(broken, 2)
-    prompt = Prompt((1,), 0, None, {})
-    gathering.ask(prompt)
+    is_remote = False
+
+    def __init__(self, *, is_batched: bool) -> None:
+        self.is_batched = is_batched
+        self.num_steps = 0
+        self.tickets: list[int] = []
+
+    def rollout(self, name: str) -> Any:
+        return nullcontext()
+
+    def submit(self, ticket: int, request: Any) -> None:
+        if request.agent == "unknown":
+            raise KeyError("unknown")
+        self.tickets.append(ticket)
+
+    def step(self, timeout: float = 0.0) -> list[tuple[int, Sampled]]:
+        self.num_steps += 1
+        tickets, self.tickets = self.tickets, []
+        if self.num_steps == 1:
+            raise RuntimeError("out of memory")
+        return [(ticket, Sampled((1,), ())) for ticket in tickets]
+
+
+@pytest.mark.parametrize("is_batched", [True, False])
+def test_a_fault_of_an_engine_is_raised_where_the_reply_is_waited_for(is_batched: bool) -> None:
+    """A batch fails by itself; an engine with requests in flight is not stepped again."""
+    engine = Failing(is_batched=is_batched)
+    thread = EngineThread(engine, 2)
+    with pytest.raises(KeyError, match="unknown"):
+        thread.ask(records.Request("unknown", [], 1))
     with pytest.raises(RuntimeError, match="out of memory"):
-        prompt.reply.result(10)
-    gathering.close()
+        thread.ask(records.Request("a_0", [], 1))
+    if is_batched:
+        assert thread.ask(records.Request("a_0", [], 1)) == Sampled((1,), ())
+    else:
+        with pytest.raises(RuntimeError, match="out of memory"):
+            thread.ask(records.Request("a_0", [], 1))
+    assert engine.num_steps == (2 if is_batched else 1)
+    thread.close()
 
 
 def test_nobody_waits_for_a_long_reply_when_a_run_is_ended(model_path: str) -> None:
@@ -241,46 +273,47 @@ def test_vllm_of_this_process_plays_a_benchmark_with_an_adapter_a_role(
     drafter, planner = (one.report["agents"][name]["models"] for name in ("drafter_0", "planner_0"))
     assert (drafter, planner) == ([f"{base_path} + {adapters[0]}"], [f"{base_path} + {adapters[1]}"])
     assert one.header["versions"]["vllm"]
-    mixed = agents | {"drafter_0": bench.agents["drafter_0"]}
-    if current_platform().is_cpu():
-        with pytest.raises(
-            ValueError, match=r"play with and without an adapter on one model; expected either, on a CPU"
-        ):
-            benches.play(replace(bench, agents=mixed), tmp_path / "mixed", concurrency=4)
 
 
-def current_platform() -> Any:
-    from vllm.platforms import current_platform as found
-
-    return found
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_with_vllm_an_adapter_a_role_and_the_model_itself_are_told_apart(
+    base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    open_vllm = pytest.importorskip("pettingllms_trl.cli.vllm_agents", reason="needs the extra `vllm`").open_vllm
+    torch.manual_seed(1)
+    model = Qwen3ForCausalLM.from_pretrained(base_path)
+    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    get_peft_model(model, config).save_pretrained(tmp_path)
+    options = {"max_tokens": 8, "temperature": 0.0, "dtype": "float32", "max_model_len": 512}
+    specs = {
+        "tuned_0": AgentSpec("vllm", base_path, {**options, "adapter": str(tmp_path)}),
+        "base_0": AgentSpec("vllm", base_path, options),
+    }
+    by_transformers = {
+        name: AgentSpec(
+            "transformers", base_path, {k: v for k, v in spec.options.items() if k not in ("dtype", "max_model_len")}
+        )
+        for name, spec in specs.items()
+    }
+    with opened(by_transformers) as agents:
+        expected = {name: agents[name].reply(asked("Hello")) for name in specs}
+    gc.collect()  # an engine that is forgotten later would take this one's process groups along
+    models = open_vllm(specs, 4)
+    with ThreadPoolExecutor(4) as threads:
+        order = ["tuned_0", "base_0", "tuned_0", "base_0"]
+        replies = list(threads.map(lambda name: models.agents[name].reply(asked("Hello")), order))
+    models.close()
+    assert replies == [expected[name] for name in order]
+    assert expected["tuned_0"].text != expected["base_0"].text
 
 
 @pytest.fixture(scope="module")
 def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("vllm", reason="needs the extra `vllm`")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = (
-        f"--model {base_path} --served-model-name tiny --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager "
-        "--max-model-len 1024"
-    )
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    log = tmp_path_factory.mktemp("serve") / "log"
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()],
-            env=os.environ | environment,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+    options = "--served-model-name tiny --max-model-len 1024"
+    with served(base_path, tmp_path_factory.mktemp("serve") / "log", options) as url:
+        yield f"{url}/v1"
 
 
 @pytest.mark.vllm

@@ -18,7 +18,7 @@ from pettingllms_trl.credit import counterfactual, weigh
 from pettingllms_trl.engines.protocol import BatchedEngine
 from pettingllms_trl.records import Completion, PendingDecision, Request, Sampled
 from pettingllms_trl.rollout.play import play
-from short_runs import keep_rollouts, settings
+from short_runs import KeepsDecisions, settings
 from third_party import Relay
 
 
@@ -44,9 +44,9 @@ class Shop(AECEnv):
         return f"{agent} {self.said}"
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self._set(())
+        self.settle(())
 
-    def _set(self, said: tuple[int, ...]) -> None:
+    def settle(self, said: tuple[int, ...]) -> None:
         self.said = said
         self.agents = self.possible_agents[:]
         self.agent_selection = self.possible_agents[len(said) % 2]
@@ -66,13 +66,13 @@ class Shop(AECEnv):
         if action is None:
             self._was_dead_step(action)
         else:
-            self._set((*self.said, int(action) if action.removeprefix("-").isdecimal() else 0))
+            self.settle((*self.said, int(action) if action.removeprefix("-").isdecimal() else 0))
 
     def snapshot(self) -> tuple[int, ...]:
         return self.said
 
     def restore(self, snapshot: tuple[int, ...]) -> None:
-        self._set(snapshot)
+        self.settle(snapshot)
 
 
 def sample(requests: Sequence[Request]) -> list[Sampled]:
@@ -149,11 +149,11 @@ def test_the_rewards_of_reward_functions_are_parts_that_are_weighed_as_well() ->
 
 def test_a_reward_that_its_parts_do_not_make_says_whose() -> None:
     class Silent(Shop):
-        def _set(self, said: tuple[int, ...]) -> None:
-            super()._set(said)
+        def settle(self, said: tuple[int, ...]) -> None:
+            super().settle(said)
             self.infos["clerk_0"] = {}
 
-    with pytest.raises(ValueError, match=r"of 'clerk_0', after 'cook_0' acted: a reward of 2 has the parts none"):
+    with pytest.raises(ValueError, match=r"'clerk_0'.*'cook_0'.*reward of 2"):
         play(
             [{}],
             make_env=Silent,
@@ -169,7 +169,7 @@ def test_a_reward_that_its_parts_do_not_make_says_whose() -> None:
 
 
 def made(model: str, path: Path, env: Any, **options: Any) -> MultiAgentGRPOTrainer:
-    own = {name: options.pop(name) for name in ("reward_funcs",) if name in options}
+    own = {name: options.pop(name) for name in ("reward_funcs", "credit") if name in options}
     args = settings(path, **{"max_completion_length": 4, **options})
     return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(8)}), **own)
 
@@ -182,13 +182,12 @@ TEAM = ("progress", "success")
 def test_a_run_is_paid_by_alpha_and_the_weights_of_its_configuration(
     alpha: float | None, weights: dict[str, float], model_path: str, tmp_path: Path
 ) -> None:
-    trainer = made(model_path, tmp_path, PLAN_PATH, alpha=alpha, reward_parts=weights)
+    credit = KeepsDecisions()
+    trainer = made(model_path, tmp_path, PLAN_PATH, alpha=alpha, reward_parts=weights, credit=credit)
     moves = ["U", "U D", "?", "R", "D", "L L", "R D", "D R"]
     trainer.processing_class.batch_decode = lambda rows, **_: [f"Moves: {moves[ids[0] % 8]}" for ids in rows]
-    kept = keep_rollouts(trainer)
     trainer.train()
-    (seen,) = kept.episodes
-    candidates = [c for e in seen for d in e.decisions for c in d.candidates]
+    candidates = [c for d in credit.decisions for c in d.candidates]
     assert {name for c in candidates for name in c.parts} >= {"progress", "format"}
     for c in candidates:
         due = sum(
@@ -196,7 +195,7 @@ def test_a_run_is_paid_by_alpha_and_the_weights_of_its_configuration(
             for name, value in c.parts.items()
         )
         assert c.reward == pytest.approx(due)
-    for d in (d for e in seen for d in e.decisions):
+    for d in credit.decisions:
         assert d.played.reward == max(c.reward for c in d.candidates)
     logs = trainer.state.log_history[0]
     mean = sum(c.reward for c in candidates) / len(candidates)
@@ -210,8 +209,8 @@ def brief(completions: list[Any], **_: Any) -> list[float]:
 class Hidden(Shop):
     """Pays 5 more than it names."""
 
-    def _set(self, said: tuple[int, ...]) -> None:
-        super()._set(said)
+    def settle(self, said: tuple[int, ...]) -> None:
+        super().settle(said)
         self.rewards = {agent: reward + 5 for agent, reward in self.rewards.items()}
 
 
@@ -219,41 +218,41 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unknown part": (
         PLAN_PATH,
         {"reward_parts": {"progres": 2.0}},
-        r"no reward part 'progres'\. Did you mean 'progress'\? Known: progress, success, format",
+        r"'progres'.*'progress'.*success, format",
     ),
     "unknown part beside a reward function's": (
         PLAN_PATH,
         {"reward_parts": {"brif": 2.0}, "reward_funcs": brief},
-        r"no reward part 'brif'\. Did you mean 'brief'\?",
+        r"'brif'.*'brief'",
     ),
     "unknown part of what declares none": (
         Shop,
         {"reward_parts": {"wast": 2.0}},
-        r"no reward part 'wast'\. Did you mean 'waste'\? Known: plates, waste, tip",
+        r"'wast'.*'waste'.*plates, waste, tip",
     ),
-    "no parts": (Relay, {"reward_parts": {"success": 2.0}}, r"no reward part 'success'\. Known: none"),
+    "no parts": (Relay, {"reward_parts": {"success": 2.0}}, r"'success'.*none"),
     "alpha twice": (
         partial(plan_path_v0.raw_env, alpha=0.5),
         {"alpha": 2.0},
-        r"environment that was made with alpha=0\.5, expected 1: .* Make it with alpha=1",
+        r"alpha=0\.5.*alpha=1",
     ),
     "alpha of what does not say which": (
         partial(Shop, scoped=False),
         {"alpha": 2.0},
-        r"alpha=2\.0, but the environment does not say .*expected their names in infos\[agent\]\['team_rewards'\]\.",
+        r"alpha=2\.0.*\['team_rewards'\]",
     ),
     "parts that do not make the reward": (
         Hidden,
         {"reward_parts": {"tip": 2.0}},
-        r"of 'cook_0', after 'cook_0' acted: a reward of 5 has the parts plates 0, waste -0, expected them to add up",
+        r"'cook_0'.*reward of 5.*plates 0, waste -0",
     ),
-    "negative alpha": (PLAN_PATH, {"alpha": -1.0}, r"alpha=-1\.0, expected the weight of the team's rewards"),
+    "negative alpha": (PLAN_PATH, {"alpha": -1.0}, r"alpha=-1\.0"),
     "no number": (
         PLAN_PATH,
         {"reward_parts": {"format": "a lot"}},
-        r"reward_parts=.*'a lot'.*, expected a mapping",
+        r"reward_parts=.*'a lot'",
     ),
-    "no mapping": (PLAN_PATH, {"reward_parts": "format=2"}, r"reward_parts='format=2', expected a mapping from"),
+    "no mapping": (PLAN_PATH, {"reward_parts": "format=2"}, r"reward_parts='format=2'"),
 }
 
 

@@ -21,7 +21,7 @@ from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shi
 from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
-from short_runs import KeepsRollouts, keep_all_rows
+from short_runs import KeepsBatches, KeepsRollouts, keep_all_rows
 from third_party import OneShot, Relay
 
 
@@ -113,14 +113,14 @@ def test_a_batch_that_is_not_full_asks_for_rows_and_one_that_is_more_than_full_i
 @pytest.mark.parametrize(
     ("returned", "error", "message"),
     [
-        (lambda ds: [0, 1], TypeError, r"the filter <lambda> returned a list, expected a Kept\. Return Kept\.of\("),
+        (lambda ds: [0, 1], TypeError, r"<lambda>.*a list.*Kept\.of\("),
         (
             lambda ds: Kept.of(ds, [1, 0]),
             ValueError,
-            r"indices \[1, 0\] of 6 decisions, expected some of 0 to 5",
+            r"\[1, 0\] of 6 decisions",
         ),
-        (lambda ds: Kept((ds[0],), (6,), {}), ValueError, r"kept the indices \[6\] of 6 decisions"),
-        (lambda ds: Kept((ds[0],), (1,), {}), ValueError, r"returned other decisions than those at the indices \[1\]"),
+        (lambda ds: Kept((ds[0],), (6,), {}), ValueError, r"\[6\] of 6 decisions"),
+        (lambda ds: Kept((ds[0],), (1,), {}), ValueError, r"other decisions.*\[1\]"),
     ],
     ids=["a list", "out of order", "out of range", "another decision"],
 )
@@ -164,22 +164,17 @@ BRIEF = partial(Dull, 1)
 ONLY_DULL = Dataset.from_dict({"seed": [1, 3, 5, 7]})
 
 
-class Watched(KeepsRollouts, MultiAgentGRPOTrainer):
-    """Keeps the batches of the loss, and the gradients before each step."""
+class Watched(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
+    """Keeps the gradients before each step as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.batches: list[dict[str, Any]] = []
         self.gradients: list[dict[str, torch.Tensor]] = []
         super().__init__(*args, callbacks=[Gradients(self)], **kwargs)
 
     @property
     def seeds(self) -> list[list[int]]:
-        """Of the rows of each rollout."""
-        return [[row["seed"] for row in rows] for rows in self.kept.rows]
-
-    def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
-        self.batches.append(inputs)
-        return super()._compute_loss(model, inputs)
+        """Of each rollout's rows."""
+        return [[row["seed"] for row in rows] for rows in self.rollout_rows]
 
 
 class Gradients(TrainerCallback):
@@ -314,7 +309,7 @@ def test_further_rows_are_played_until_enough_is_left_and_are_the_next_of_the_da
     trainer = made(model_path, tmp_path, filters="nonzero_variance", **options)
     trainer.train()
     played = [seed for seeds in trainer.seeds for seed in seeds]
-    sampler = trainer.epoch_sampler()
+    sampler = EpochSampler(range(16), mini_repeat_count=1, batch_size=4, repeat_count=1, seed=5)
     assert played == places(sampler, 0, len(played))
     assert sorted(played[:16]) == list(range(16))  # none twice before each was played once
     assert len(trainer.seeds) > 3
@@ -367,7 +362,7 @@ def test_rows_that_an_environment_failed_in_are_played_for(model_path: str, tmp_
         dataset=Dataset.from_dict({"seed": range(16)}),
     )
     keep_all_rows(trainer)
-    with pytest.warns(UserWarning, match="an instance was dropped, its environment having failed three times"):
+    with pytest.warns(UserWarning, match="instance was dropped"):
         trainer.train()
     # 7 of 8 rows are there: 1 * 8 / 7 = 1.1, so 2 more, of which one is more than enough.
     assert trainer.seeds == [list(range(8)), [8, 9]]
@@ -394,7 +389,7 @@ def test_a_generation_that_nothing_is_left_of_changes_nothing_and_is_said(
         beta=0.1,
     )
     before = weights(trainer)
-    with pytest.warns(UserWarning, match=r"the filters dropped every decision of the generation, so nothing"):
+    with pytest.warns(UserWarning, match="dropped every decision"):
         trainer.train()
     assert trainer.state.global_step == 2
     assert equal(before, weights(trainer))
@@ -493,42 +488,42 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "unknown filter": (
         {"filters": "nonzero_varianc"},
         ValueError,
-        r"no group filter .*Did you mean 'nonzero_variance'\?",
+        r"nonzero_varianc'.*'nonzero_variance'",
     ),
     "unknown option": (
         {"filters": {"signal_to_noise": {"treshold": 0.5}}},
         ValueError,
-        r"the group filter signal_to_noise with the option 'treshold', expected some of threshold.*'threshold'\?",
+        r"signal_to_noise.*'treshold'.*'threshold'",
     ),
     "option out of range": (
         {"filters": [{"signal_to_noise": {"threshold": 2.0}}]},
         ValueError,
-        r"threshold=2\.0, expected the share",
+        r"threshold=2\.0",
     ),
-    "filter of no kind": ({"filters": [3]}, TypeError, "the group filter is 3, expected a name"),
-    "filter that returns a list": ({"filters": lambda ds: list(ds)}, TypeError, "returned a list, expected a Kept"),
+    "filter of no kind": ({"filters": [3]}, TypeError, "filter is 3"),
+    "filter that returns a list": ({"filters": lambda ds: list(ds)}, TypeError, "a list.*Kept"),
     "unknown option of a credit": (
         {"credit": {"at_grpo": {"valeu": "reward"}}},
         ValueError,
-        r"credit='at_grpo' with the option 'valeu', expected some of scale, value, gamma\. Did you mean 'value'\?",
+        r"'at_grpo'.*'valeu'.*scale, value, gamma.*'value'",
     ),
     "unknown value": (
         {"credit": {"at_grpo": {"value": "return"}}},
         ValueError,
-        r"value='return', expected one of reward, return_to_go, outcome",
+        r"value='return'.*reward, return_to_go, outcome",
     ),
     "unknown scale": (
         {"credit": partial(at_grpo, scale="std")},
         ValueError,
-        r"scale='std', expected one of group, batch, none",
+        r"scale='std'.*group, batch, none",
     ),
     "options of no kind": ({"credit": {"at_grpo": "reward"}}, TypeError, r"expected a name .*, a name with options"),
     "a stream": (
         {"max_resamples": 1, "dataset": STREAM},
         ValueError,
-        r"max_resamples=1 with a streamed train_",
+        r"max_resamples=1.*stream",
     ),
-    "fewer than none": ({"max_resamples": -1}, ValueError, r"max_resamples=-1, expected 0 or more"),
+    "fewer than none": ({"max_resamples": -1}, ValueError, r"max_resamples=-1"),
 }
 
 

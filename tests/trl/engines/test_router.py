@@ -121,6 +121,30 @@ def test_apis_are_asked_on_threads_and_hold_up_nobody() -> None:
     assert answers[7] == Sampled((), (Completion(ids=(), text="AHello"),))
 
 
+class Far(Flow):
+    """Works elsewhere; `timeouts` lists how long each step might have waited."""
+
+    is_remote = True
+
+    def __init__(self) -> None:
+        super().__init__(babble, delay=lambda ticket: 9)
+        self.timeouts: list[float] = []
+
+    def step(self, timeout: float = 0.0) -> Any:
+        self.timeouts.append(timeout)
+        return super().step(timeout)
+
+
+def test_remote_engines_are_waited_for_only_while_no_engine_of_this_process_works() -> None:
+    here, one, other = Flow(babble), Far(), Far()
+    several = EngineRouter({"here": here, "one": one, "other": other})
+    with several.rollout("r"):
+        submit(several, *requests(0, agent="here"), *requests(1, agent="one"), *requests(2, agent="other"))
+        for _ in range(2):
+            several.step(0.5)
+    assert one.timeouts == other.timeouts == [0.0, 0.25]  # which the two then share
+
+
 def test_what_an_api_was_asked_before_a_rollout_broke_off_is_not_answered_in_the_next() -> None:
     began, released = threading.Event(), threading.Event()
 

@@ -186,13 +186,13 @@ def test_an_adapter_that_stays_behind_is_found_by_the_canary(base_path: str, tmp
     assert len(differences) == 12
     assert max(differences) < 1e-5
     (served,) = trainer.engines.engine_set._served
-    sync, kept = served.engine.sync, {}
+    load, kept = served.engine.load, {}
 
-    def late(policy: str, state: Any) -> int:
+    def late(policy: str, state: Any, version: int) -> None:
         kept.setdefault(policy, {name: tensor.clone() for name, tensor in state.items()})
-        return int(sync(policy, kept[policy] if policy == "closer" else state))
+        load(policy, kept[policy] if policy == "closer" else state, version)
 
-    served.engine.sync = late
+    served.engine.load = late
     with pytest.raises(
         StaleWeights, match=r"step 1: .* policy 'closer'. The trainer holds version 9; .* given version 9 and says"
     ):

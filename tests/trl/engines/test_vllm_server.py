@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,6 +24,7 @@ from pettingllms_trl.engines.vllm_server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request, Sampled, Scored
 from pettingllms_trl.rollout.play import play
+from real_vllm import served
 from third_party import Relay
 
 
@@ -55,6 +53,7 @@ class FakeVLLM(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.model, self.logprob, self.takes_adapters = model, logprob, takes_adapters
         self.reloads = reloads
+        self.folder = Path()  # that of the run whose weights it was given last
         self.weights: list[str] = []
         self.weight_version = "default"
         self.drops = 0
@@ -88,6 +87,7 @@ class FakeVLLM(ThreadingHTTPServer):
             return 400, f"The lora adapter '{name}' has already been loaded."
         assert sorted(os.listdir(body["lora_path"])) == ["adapter_config.json", "adapter_model.safetensors"]
         self.adapters[name] = body["lora_path"]
+        self.folder = Path(body["lora_path"]).parent
         if self.drops_loads:
             self.drops_loads -= 1
             return None
@@ -102,6 +102,7 @@ class FakeVLLM(ThreadingHTTPServer):
             folder = Path(body["kwargs"]["weights_path"])
             assert sorted(load_file(folder / "model.safetensors")) == sorted(WHOLE)
             self.weights.append(folder.name)
+            self.folder = folder.parent
         elif path == "/update_weight_version":
             assert body is not None
             self.weight_version = body["new_version"]
@@ -244,7 +245,7 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
     for policy, version in (("opener", 1), ("closer", 1), ("opener", 2)):
         engine.load(policy, STATE, version)
     assert engine.versions == {"opener": 2, "closer": 1}
-    run = engine._store.folder.name
+    run = servers[0].folder.name
     for server in servers:
         assert server.log == [
             ("load_lora_adapter", f"{run}/opener-v1"),
@@ -252,7 +253,7 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
             ("load_lora_adapter", f"{run}/opener-v2"),
             ("unload_lora_adapter", f"{run}/opener-v1"),
         ]
-    assert sorted(path.name for path in engine._store.folder.iterdir()) == ["closer-v1", "opener-v2"]
+    assert sorted(path.name for path in servers[0].folder.iterdir()) == ["closer-v1", "opener-v2"]
     ask(engine, {0: Request("opener_0", HELLO, 2), 2: Request("closer_0", HELLO, 2)})
     assert sorted(b["model"] for b in servers[0].completions) == [f"{run}/closer-v1", f"{run}/opener-v2"]
 
@@ -264,13 +265,13 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
     engine = connect(servers)
     engine.load("opener", STATE, 1)
     servers[1].adapters.clear()  # restarted: it is given the adapter again
-    weights = f"{engine._store.folder.name}/opener-v1"
+    weights = f"{servers[0].folder.name}/opener-v1"
     logprobs = (-0.098, -0.099)
     assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
     engine = connect(servers, {"solver_0": "shared"}, {})
     assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == ["default"] * 2
     engine.load("shared", WHOLE, 1)
-    weights = f"{engine._store.folder.name}/shared-v1"
+    weights = f"{servers[0].folder.name}/shared-v1"
     assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == [weights] * 2
     assert len(engine.score("shared", [97] * 5000)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
     servers[0].serves_as = "another"
@@ -294,7 +295,7 @@ def test_beside_adapters_the_base_is_an_adapter_of_zeros(
     engine = connect([server], {"opener_0": "opener", "partner_0": "frozen"}, {"opener": LORA})
     engine.load("opener", STATE, 1)
     ask(engine, {0: Request("partner_0", HELLO, 2)})
-    assert server.completions[0]["model"] == f"{engine._store.folder.name}/frozen-zero"
+    assert server.completions[0]["model"] == f"{server.folder.name}/frozen-zero"
     assert engine.versions == {"opener": 1}
 
 
@@ -308,8 +309,8 @@ def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
     engine.load("shared", {**WHOLE, "head": WHOLE["embed"]}, 2)
     for server in servers:
         assert server.weights == ["shared-v1", "shared-v2"]
-        assert server.weight_version == f"{engine._store.folder.name}/shared-v2"
-    assert [path.name for path in engine._store.folder.iterdir()] == ["shared-v2"]
+        assert server.weight_version == f"{server.folder.name}/shared-v2"
+    assert [path.name for path in servers[0].folder.iterdir()] == ["shared-v2"]
     ask(engine, {0: Request("solver_0", HELLO, 2)})
 
 
@@ -432,6 +433,13 @@ def test_a_version_is_loaded_once_and_may_be_tried_again_where_that_failed(
         ):
             engine.load("opener", STATE, version)
     assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v3"]
+    server = fake(reloads=False)
+    engine = connect([server], {"solver_0": "shared"}, {})
+    with pytest.raises(ValueError, match="VLLM_SERVER_DEV_MODE"):
+        engine.load("shared", WHOLE, 1)
+    server.reloads = True
+    engine.load("shared", WHOLE, 1)
+    assert [path.name for path in engine._store.folder.iterdir()] == ["shared-v1"]
 
 
 def test_servers_that_will_not_do_are_refused_at_the_door(
@@ -479,37 +487,13 @@ def test_a_team_plays_whole_episodes_over_two_replicas(
 
 @pytest.fixture(scope="module")
 def vllm_serve(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("vllm", reason="needs the extra `vllm`")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     options = (
-        f"--model {base_path} --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager --max-model-len 512 "
-        "--logprobs-mode processed_logprobs --enable-lora --max-loras 3 --max-cpu-loras 6 --max-lora-rank 8 "
-        "--no-enable-chunked-prefill"  # see `engine_arguments`
+        "--max-model-len 512 --logprobs-mode processed_logprobs --enable-lora --max-loras 3 --max-cpu-loras 6 "
+        "--max-lora-rank 8 --no-enable-chunked-prefill"  # see `engine_arguments`
     )
-    environment = {
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
-        "VLLM_SERVER_DEV_MODE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    log = tmp_path_factory.mktemp("serve") / "log"
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()],
-            env=os.environ | environment,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+    environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_SERVER_DEV_MODE": "1"}
+    with served(base_path, tmp_path_factory.mktemp("serve") / "log", options, **environment) as url:
+        yield url
 
 
 def real_engine(

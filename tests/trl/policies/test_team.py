@@ -28,7 +28,7 @@ from transformers import (
 
 from pettingllms_envs import apps_v0
 from pettingllms_trl import Completion, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
+from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
 from third_party import Relay
 
 
@@ -73,16 +73,8 @@ def granite_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-class Team(KeepsRollouts, MultiAgentGRPOTrainer):
-    """Keeps the batches that reach the loss as well."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.batches: list[dict[str, Any]] = []
-        super().__init__(*args, **kwargs)
-
-    def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
-        self.batches.append(inputs)
-        return super()._compute_loss(model, inputs)
+class Team(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
+    pass
 
 
 def team(model: Any, path: Path, policies: Any, *, env: Any = GAME, **options: Any) -> Team:
@@ -294,7 +286,7 @@ def test_the_log_probabilities_trained_on_are_those_of_the_policys_own_model(
         mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
         keep = batch["completion_ids"].size(1)
         with torch.no_grad():
-            found, _, _ = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, keep)
+            found, _, _ = trainer.scorer.score(trainer.model, ids, mask, keep)
             logits = alone(input_ids=ids, attention_mask=mask).logits[:, -keep - 1 : -1] / 0.7
         expected = logits.log_softmax(-1).gather(-1, batch["completion_ids"].unsqueeze(-1)).squeeze(-1)
         real = batch["completion_mask"].bool()
@@ -390,13 +382,12 @@ def test_a_frozen_partner_answers_once_without_dropout_and_with_the_weights_it_w
         "base": lambda: AutoModelForCausalLM.from_pretrained(model_path)(ids).logits,
     }.get(kind, lambda: AutoModelForCausalLM.from_pretrained(granite_path)(ids).logits)()
     asked = []
-    generate = trainer._generate_single_turn
 
-    def keep(prompts: Any, *rest: Any) -> Any:
+    def keep(prompts: Any, generate: Any) -> Any:
         asked.append((len(prompts), trainer.model.training, trainer.model(input_ids=ids).logits.detach()))
-        return generate(prompts, *rest)
+        return generate()
 
-    trainer._generate_single_turn = keep
+    around_generation(trainer, keep)
     trainer.train()
     (rows, training, _), (rows_of_partner, training_of_partner, logits) = asked
     assert (rows, training) == (2 * 4, True)
@@ -493,8 +484,14 @@ KL = {
 }
 
 
-@pytest.mark.parametrize("kind", KL)
-@pytest.mark.parametrize("role", ["opener", "closer"])
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [
+        *(("opener", kind) for kind in KL),
+        *(("closer", kind) for kind in ("mixture", "base and full")),
+        *(pytest.param("closer", kind, marks=pytest.mark.slow) for kind in ("fresh adapters", "full")),
+    ],
+)
 def test_the_kl_divergence_of_the_policy_that_has_beta_is_zero_at_first_and_positive_later(
     role: str, kind: str, model_path: str, granite_path: str, tmp_path: Path
 ) -> None:

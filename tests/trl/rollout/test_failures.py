@@ -244,8 +244,10 @@ def test_what_a_dropped_instance_had_asked_for_is_not_played() -> None:
             super().step(action)
 
     # Two episodes of a row: the first blows up at once and thrice, while the second still waits for its tokens.
-    engine = Patient(lambda ticket, request, k: "AZ" if ticket == 3 else "BOOM" * (ticket % 4 == 2) or "ZA")
-    engine._delay = lambda ticket: 9 if ticket == 3 else 1
+    engine = Patient(
+        lambda ticket, request, k: "AZ" if ticket == 3 else "BOOM" * (ticket % 4 == 2) or "ZA",
+        delay=lambda ticket: 9 if ticket == 3 else 1,
+    )
     shop = Shop(Notes, never)
     found = shop.play(engine, sampling="parallel", num_rows=2)
     assert list(found.dropped) == [1]

@@ -96,8 +96,8 @@ class House:
         self.pool: list[Any] = []
         self.num_resets = self.num_restores = 0
         self.most_inside: Counter[int] = Counter()  # of an instance, at the same time
-        self._inside: Counter[int] = Counter()
-        self._lock = threading.Lock()
+        self.inside: Counter[int] = Counter()
+        self.lock = threading.Lock()
         self._making = threading.Lock()
 
     def make_env(self) -> Room:
@@ -129,13 +129,13 @@ class _Counted:
 
     def __enter__(self) -> None:
         house = self._house
-        with house._lock:
-            house._inside[self._instance] += 1
-            house.most_inside[self._instance] = max(house.most_inside[self._instance], house._inside[self._instance])
+        with house.lock:
+            house.inside[self._instance] += 1
+            house.most_inside[self._instance] = max(house.most_inside[self._instance], house.inside[self._instance])
 
     def __exit__(self, *_: Any) -> None:
-        with self._house._lock:
-            self._house._inside[self._instance] -= 1
+        with self._house.lock:
+            self._house.inside[self._instance] -= 1
 
 
 def by_prompt(ticket: int, request: Request, k: int) -> str:
@@ -385,7 +385,7 @@ def test_an_instance_is_played_anew_in_turn_for_it_may_have_failed_for_being_pla
     # A server that bears one session at a time.
     def lonely(room: Room, action: str) -> None:
         time.sleep(3 * SLOWLY)
-        if room.house._inside[room.task] > 1:
+        if room.house.inside[room.task] > 1:
             raise ConnectionError("too many sessions")
 
     house = House(lonely)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from transformers import AutoModelForCausalLM
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.records import Decision
-from short_runs import KeepsRollouts, adapter, settings
+from short_runs import KeepsRollouts, adapter, around_generation, settings
 from third_party import Relay
 
 
@@ -45,13 +46,12 @@ def test_what_the_generator_is_given_is_what_it_was_given_and_sampled_before(
 ) -> None:
     trainer = team(model_path, tmp_path, policies=policies)
     given: list[tuple[int, ...]] = []
-    generate = trainer._generate_single_turn
 
-    def noted(prompts: Sequence[Sequence[int]], *rest: Any) -> Any:
+    def noted(prompts: Sequence[Sequence[int]], generate: Any) -> Any:
         given.extend(map(tuple, prompts))
-        return generate(prompts, *rest)
+        return generate()
 
-    trainer._generate_single_turn = noted
+    around_generation(trainer, noted)
     trainer.train()
     assert sorted(given) == sorted(d.prompt_ids for d in decisions(trainer) for _ in d.candidates)
     for episode in trainer.rollouts[0]:
@@ -73,17 +73,17 @@ def test_log_probabilities_of_the_first_step_are_those_before_it_and_the_ratio_i
     class Compares(MultiAgentGRPOTrainer):
         ratios: list[torch.Tensor] = []  # one run
 
-        def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
+        def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
             if self.state.global_step == 0:
                 self.activate(inputs["policy"])
                 ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
                 mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
                 width = inputs["completion_ids"].size(1)
                 with torch.no_grad():
-                    now, *_ = self._get_per_token_logps_and_entropies(model, ids, mask, width)
+                    now, *_ = self.scorer.score(model, ids, mask, width)
                 ratio = torch.exp(now - inputs["old_per_token_logps"])
                 self.ratios.append(ratio[inputs["completion_mask"].bool()])
-            return super()._compute_loss(model, inputs)
+            return super().compute_loss(model, inputs, *args, **kwargs)
 
     trainer = team(model_path, tmp_path, kind=Compares, num_iterations=2, max_steps=2)
     trainer.train()
@@ -138,8 +138,18 @@ def test_a_full_context_begins_anew_and_is_logged(model_path: str, tmp_path: Pat
 
 
 def test_the_context_of_the_model_bounds_a_conversation_by_default(model_path: str, tmp_path: Path) -> None:
-    assert team(model_path, tmp_path)._follow["opener_0"].longest == 1024 - 8
-    assert team(model_path, tmp_path, history="none")._follow == {}
+    # First prompts have about 20 and 30 tokens, second ones 38 and 47; a conversation has 20 + 8 + 38 and more.
+    model = AutoModelForCausalLM.from_pretrained(model_path, max_position_embeddings=64)
+    trainer = team(model, tmp_path, policies="shared")
+    trainer.train()
+    assert trainer.state.log_history[0]["rollout/conversations_begun_anew"] == 2 * 2  # rows, agents
+
+
+def test_where_nobody_remembers_no_conversation_is_counted(model_path: str, tmp_path: Path) -> None:
+    trainer = team(model_path, tmp_path, policies="shared", history="none")
+    trainer.train()
+    assert not any(goes_on(d) for d in decisions(trainer))
+    assert "rollout/conversations_begun_anew" not in trainer.state.log_history[0]
 
 
 def test_the_table_of_completions_shows_the_conversation(model_path: str, tmp_path: Path) -> None:
@@ -200,7 +210,7 @@ def test_a_chat_template_that_cannot_be_gone_on_with_is_refused(
     trainer = partial(
         team, model_path, tmp_path, policies={"opener": "open", "closer": Policy(tokenizer=other, adapter="close")}
     )
-    assert trainer(history={"opener": "conversation"})._follow.keys() == {"opener_0"}
+    trainer(history={"opener": "conversation"})  # the other policy's conversations are not gone on with
     with pytest.raises(ValueError, match="for policy 'close', whose chat template writes a reply 0 times"):
         trainer()
 

@@ -19,9 +19,10 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 import pettingllms_trl.update.builder
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.credit import at_grpo, grpo
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import split
-from short_runs import KeepsRollouts, adapter, keep_all_rows, settings
+from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
 from third_party import Relay
 
 
@@ -30,19 +31,17 @@ PLAN_PATH = partial(plan_path_v0.env, size=4, num_turns=2)
 GAMES = pytest.mark.parametrize("env", [partial(Relay, 1), PLAN_PATH], ids=["stranger", "plan_path"])
 
 
-class Team(KeepsRollouts, MultiAgentGRPOTrainer):
-    """Keeps the names of rollouts, the batches that reach the loss, and the gradients before each step as well."""
+class Team(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
+    """Keeps the gradients before each step as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.batches: list[dict[str, Any]] = []
         self.gradients: list[dict[str, torch.Tensor]] = []
         self.corrects = False
         super().__init__(*args, callbacks=[KeepGradients(self)], **kwargs)
 
-    def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
-        self.batches.append(inputs)
+    def compute_loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         self.use_vllm = self.corrects  # after the generation, which needs none
-        return super()._compute_loss(model, inputs)
+        return super().compute_loss(*args, **kwargs)
 
 
 class KeepGradients(TrainerCallback):
@@ -102,11 +101,13 @@ def test_the_tokens_trained_on_are_the_tokens_sampled_each_once_under_its_own_po
     trainer = team(model_path, tmp_path, env=env, policies=policies, gradient_accumulation_steps=2)
     keep_all_rows(trainer)
     drawn: list[tuple[int, ...]] = []
-    generate = trainer._generate_single_turn
-    trainer._generate_single_turn = lambda prompts, *rest: [  # what leaves the generator, before anything of ours
-        drawn.extend(map(tuple, (out := generate(prompts, *rest))[0])),
-        out,
-    ][1]
+
+    def noted(prompts: Any, generate: Any) -> Any:  # what leaves the generator, before anything of ours
+        ids, logprobs = generate()
+        drawn.extend(map(tuple, ids))
+        return ids, logprobs
+
+    around_generation(trainer, noted)
     trainer.train()
     sampled = sorted(
         (trainer.routing.of_agent[decision.agent], decision.prompt_ids, candidate.completion.ids)
@@ -160,7 +161,7 @@ def test_a_groups_advantages_reach_the_rows_of_its_own_candidates(env: Any, mode
     decisions = [d for e in trainer.rollouts[0] for d in e.decisions]
     expected = sorted(
         (trainer.routing.of_agent[d.agent], d.prompt_ids, c.completion.ids, round(advantage, 5))
-        for d, values in zip(decisions, trainer.credit(decisions), strict=True)
+        for d, values in zip(decisions, at_grpo(decisions), strict=True)
         for c, advantage in zip(d.candidates, values, strict=True)
     )
     found = sorted(
@@ -294,13 +295,12 @@ def test_each_policys_gradient_is_clipped_by_its_own_norm(model_path: str, tmp_p
 
 def make_uneven(trainer: Team) -> None:
     """Completions of 1 to 8 tokens, and adapters away from their start, where A has no gradient and KL is zero."""
-    generate = trainer._generate_single_turn
 
-    def cut_short(prompts: Any, *rest: Any) -> Any:
-        ids, logprobs = generate(prompts, *rest)
+    def cut_short(prompts: Any, generate: Any) -> Any:
+        ids, logprobs = generate()
         return [[*row[: i % 8], 1 if i % 3 else row[i % 8]] for i, row in enumerate(ids)], logprobs  # 1: the end
 
-    trainer._generate_single_turn = cut_short
+    around_generation(trainer, cut_short)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, p in trainer.model.named_parameters():
@@ -444,7 +444,7 @@ def test_the_completions_table_has_a_row_for_every_candidate(model_path: str, tm
     assert {"agent", "turn", "instance", "episode", "chosen", "advantage"} <= set(table.columns)
     assert table["chosen"].sum() == len(decisions)
     of = {(d.instance, d.agent, d.turn): d for d in decisions}
-    expected = dict(zip(of, trainer.credit(decisions), strict=True))
+    expected = dict(zip(of, at_grpo(decisions), strict=True))
     for key, rows in table.groupby(["instance", "agent", "turn"]):
         assert rows["advantage"].tolist() == pytest.approx(expected[key], abs=1e-6)
         assert rows["completion"].map(lambda c: c[0]["content"]).tolist() == [
@@ -554,7 +554,7 @@ def test_parallel_sampling_trains_on_whole_trajectories(model_path: str, tmp_pat
     # Both decisions of an agent in an episode carry the same advantage.
     values = defaultdict(set)
     decisions = [d for e in episodes for d in e.decisions]
-    for decision, (value,) in zip(decisions, trainer.credit(decisions), strict=True):
+    for decision, (value,) in zip(decisions, grpo(decisions), strict=True):
         values[decision.agent, decision.instance, decision.episode].add(value)
     assert all(len(found) == 1 for found in values.values())
     assert sum(len(batch["advantages"]) for batch in trainer.batches) == 2 * 4 * 4
@@ -603,7 +603,9 @@ def test_generations_of_one_optimizer_step_bear_different_names_which_seed_them(
     options = {"gradient_accumulation_steps": 3, "steps_per_generation": 1, "max_steps": 2}
     trainer = team(model_path, tmp_path, **options)
     trainer.train()
-    assert trainer.kept.names == ["0", "0.1", "0.2", "1", "1.1", "1.2"]
+    assert trainer.rollout_names == ["0", "0.1", "0.2", "1", "1.1", "1.2"]
+    versions = [{d.policy_version for episode in episodes for d in episode.decisions} for episodes in trainer.rollouts]
+    assert versions == [{0}, {0}, {0}, {1}, {1}, {1}]  # the optimizer steps of the weights that sampled
 
 
 @pytest.mark.parametrize(

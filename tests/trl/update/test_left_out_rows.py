@@ -54,6 +54,13 @@ class FirstOnly(Relay):
             self.rewards = dict.fromkeys(self.possible_agents, 0.0)
 
 
+def left_out_of(
+    trainer: MultiAgentGRPOTrainer, decisions: Sequence[Decision], advantages: Sequence[float], policy: int = 0
+) -> frozenset[int]:
+    """The numbers of the rows that the trainer would leave out."""
+    return trainer.builder.rows_without_gradient(trainer.routing.trained[policy], decisions, advantages)
+
+
 def paid(*rewards: float) -> Decision:
     return decision("solver_0", rewards)
 
@@ -64,13 +71,13 @@ class Passes(TrainerCallback):
     def __init__(self, trainer: MultiAgentGRPOTrainer) -> None:
         self.rows: list[int] = []
         self.weights: list[dict[str, torch.Tensor]] = []
-        compute = trainer._compute_loss
+        compute = trainer.compute_loss
 
-        def noted(model: Any, inputs: Any) -> Any:
+        def noted(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             self.rows.append(len(inputs["advantages"]))
-            return compute(model, inputs)
+            return compute(model, inputs, *args, **kwargs)
 
-        trainer._compute_loss = noted
+        trainer.compute_loss = noted
         trainer.add_callback(self)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any, **kwargs: Any) -> None:
@@ -209,18 +216,14 @@ def test_a_row_is_left_out_where_nothing_but_its_advantage_could_move_a_weight(
     options: dict[str, Any], left_out: set[int], model_path: str, tmp_path: Path
 ) -> None:
     trainer = made(MultiAgentGRPOTrainer, OneShot, model_path, tmp_path, **options)
-    (policy,) = trainer.routing.trained
-    found = trainer.builder.rows_without_gradient(policy, [paid(1, 2, 3, 4, 5)], [0.0, 1e-6, -1e-12, -0.0, -1.0])
-    assert found == left_out
+    assert left_out_of(trainer, [paid(1, 2, 3, 4, 5)], [0.0, 1e-6, -1e-12, -0.0, -1.0]) == left_out
 
 
 def test_the_rounding_of_equal_rewards_is_no_advantage(model_path: str, tmp_path: Path) -> None:
     trainer = made(MultiAgentGRPOTrainer, OneShot, model_path, tmp_path)
-    (policy,) = trainer.routing.trained
     flat, paid_otherwise, judged_otherwise, alone = paid(0.1, 0.1), paid(0.1, 0.2), paid(0.1, 0.1), paid(0.1)
     decisions = [flat, paid_otherwise, judged_otherwise, alone]
-    advantages = [7e-5, 7e-5, 7e-5, 7e-5, 7e-5, -7e-5, 7e-5]
-    assert trainer.builder.rows_without_gradient(policy, decisions, advantages) == {0, 1}
+    assert left_out_of(trainer, decisions, [7e-5, 7e-5, 7e-5, 7e-5, 7e-5, -7e-5, 7e-5]) == {0, 1}
 
 
 def test_small_advantages_of_a_credit_function_without_a_mean_are_no_rounding(model_path: str, tmp_path: Path) -> None:
@@ -228,15 +231,13 @@ def test_small_advantages_of_a_credit_function_without_a_mean_are_no_rounding(mo
         return [[0.005] * len(each.candidates) for each in decisions]
 
     trainer = made(MultiAgentGRPOTrainer, OneShot, model_path, tmp_path, {"credit": slight})
-    (policy,) = trainer.routing.trained
-    assert trainer.builder.rows_without_gradient(policy, [paid(1, 1)], [0.005, 0.005]) == set()
+    assert left_out_of(trainer, [paid(1, 1)], [0.005, 0.005]) == set()
 
 
 def test_the_kl_term_is_the_policys_own(model_path: str, tmp_path: Path) -> None:
     policies = {"opener": Policy(adapter="opener", beta=0.1), "closer": Policy(adapter="closer")}
     trainer = made(MultiAgentGRPOTrainer, Relay, model_path, tmp_path, {"policies": policies})
-    of_policy = trainer.builder.rows_without_gradient
-    left_out = [of_policy(policy, [paid(1, 2)], [0.0, 1.0]) for policy in trainer.routing.trained]
+    left_out = [left_out_of(trainer, [paid(1, 2)], [0.0, 1.0], policy) for policy in (0, 1)]
     assert left_out == [set(), {0}]
 
 

@@ -75,7 +75,7 @@ def error(trainer: MultiAgentGRPOTrainer) -> float:
     ids = torch.tensor([[0] * (8 - len(p)) + p + c for p, c in zip(prompts, completions, strict=True)])
     model = trainer.model.eval()
     with torch.no_grad():
-        found, _, _ = trainer._get_per_token_logps_and_entropies(model, ids, (ids != 0).long(), 3)
+        found, _, _ = trainer.scorer.score(model, ids, (ids != 0).long(), 3)
         for row, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
             logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
             found[row] -= logits.log_softmax(-1).gather(1, torch.tensor(completion)[:, None])[:, 0]
