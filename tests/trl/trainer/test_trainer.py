@@ -358,7 +358,7 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
 
         monkeypatch.setattr(
             pettingllms_trl.update.builder,
-            "cut",
+            "split",
             lambda b, rows=rows, **o: split(stale(b), **{**o, "max_rows": rows}),
         )
         make_uneven(trainer)
