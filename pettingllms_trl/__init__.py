@@ -1,4 +1,4 @@
-"""Training teams of language-model agents on TRL: AT-GRPO over any PettingZoo AEC environment that speaks text.
+"""Training teams of language-model agents on TRL: AT-GRPO for any PettingZoo AEC environment with text observations.
 
 A name is looked up when it is first used, so that playing (`rollout/`, `records.py`) loads neither torch nor TRL.
 Importing this package registers the environments of `pettingllms_envs` with PettingZoo.

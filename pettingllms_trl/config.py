@@ -32,8 +32,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
             its own and scored, and the best goes on. `"parallel"`: each instance is played K times, independently.
         max_envs (`int`, *optional*):
             How many environments are in play at once, on each process. `None` plays all its rows of a generation
-            together; fewer bounds the number of sequences in one call of the generator. Slow ones on threads are lent
-            to candidates beside that, at most one for each thread.
+            together; fewer bounds the number of sequences in one call of the generator. Besides, slow
+            ones on threads may step candidates in further environments, at most one for each thread.
         max_turns (`int`, *optional*):
             Most decisions of an agent in an episode, which ends there. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):
@@ -41,9 +41,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             for a sandbox, a search, a game server. One that takes 10 ms or more for a step, and can be restored to a
             snapshot, has the candidates of a decision stepped at once, each in an environment of its own, so that as
             many more are made as there are threads at most; `num_generations` threads for each decision that is played
-            at the same time are all it can use. As many more ask partners behind an API. With `0` all of that is
-            done one after the other. An environment that computes in Python holds the interpreter's lock while it
-            does: on threads it is no faster, and holds up the engine's own loop. Leave `0` for it, or have it compute
+            at the same time are all it can use. The same number of further threads call policies behind an API. With
+            `0` all of that is done one after the other. An environment that computes in Python holds the interpreter's
+            lock while it does: on threads it is no faster, and holds up the engine's own loop. Leave `0` for it, or
+            have it compute
             in a process of its own.
         env_timeout (`float`, *optional*):
             Seconds that one call of an environment may take, on threads (`num_threads`); then it has failed, and its

@@ -1,7 +1,7 @@
 """Links between files of the repository, as links between pages of the site.
 
-Pages are written to be read in the repository, too: `[engines.py](../pettingllms_trl/engines.py)` is a file there. The
-site has such files below `source/`, Markdown as it is, everything else as a page that quotes it.
+Pages are written to be read in the repository, too: `[router.py](../pettingllms_trl/engines/router.py)` is a file
+there. The site has such files below `source/`, Markdown as it is, everything else as a page that quotes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server that speaks JSON over HTTP, asked over connections that are kept, and again where that may help.
+"""An HTTP client of servers that speak JSON, with connections that are kept alive, and retries.
 
 What is worth a second try gets one: connections that fail or break, time-outs, answers that cannot be read, 408, 425,
 429 and all of 500 and above, after pauses that double, with jitter, and no sooner than `Retry-After` says. Any other

@@ -27,7 +27,7 @@ from transformers import (
 
 from pettingllms_envs.agents import AgentSpec
 from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, ChatAgent, EngineThread, Models, by_model, sampling_of
-from pettingllms_trl.engines.protocol import BatchedEngine, before_stop
+from pettingllms_trl.engines.batched import BatchedEngine, before_stop
 from pettingllms_trl.policies.profiles import check_chat_template, eos_token_ids
 from pettingllms_trl.records import Completion, Request, Sampled
 

@@ -1,7 +1,7 @@
 """Credit schemes: compute advantages from decisions. A scheme is one pure function; the trainer does not know which.
 
 A scheme chooses the number by which a candidate is judged, its peers, the baseline and the scale. So it is a few lines
-over `values.py` (the number) and `grouping.py` (peers, baseline, scale):
+over `grouping.py` (the number, peers, baseline, scale):
 
 | scheme           | number                  | peers                      | baseline, scale        | sampling |
 |------------------|-------------------------|----------------------------|------------------------|----------|

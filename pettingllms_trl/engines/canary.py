@@ -27,8 +27,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from pettingllms_trl.engines.protocol import WeightsVersion
-from pettingllms_trl.engines.weight_store import StaleWeights
+from pettingllms_trl.engines.weight_store import StaleWeights, WeightsVersion
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.records import Scored
 

@@ -28,10 +28,11 @@ from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
-from pettingllms_trl.engines.protocol import BatchedEngine, ServedPolicies, WeightsVersion
+from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
 from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
+from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.weights import weights_of

@@ -1,9 +1,7 @@
 """`SyncedEngines`: the engines of a run, which sample every rollout with the weights that the trainer holds now.
 
-A `WeightsVersion` counts every change of the trainer's weights. Before a rollout each engine is given what changed
-since it was last given weights, and the canary compares its log-probabilities with the trainer's. The number of
-optimizer steps is no such version: the best checkpoint is loaded after the last step, a second `train()` counts from 0
-again, and a user may change weights between two steps.
+Before a rollout each engine is given what changed since it was last given weights, by version (`weight_store.py`), and
+the canary compares its log-probabilities with the trainer's.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from accelerate import Accelerator
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.canary import LARGEST_AT_START, Array, Canary, Own
 from pettingllms_trl.engines.factory import EngineSet
-from pettingllms_trl.engines.protocol import WeightsVersion
+from pettingllms_trl.engines.weight_store import WeightsVersion
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import POLL_SECONDS, Engine, Request, Sampled
@@ -33,7 +31,7 @@ class SyncedEngines:
         engines: That sample for them.
         codecs: Of each policy with weights here.
         accelerator: The trainer's.
-        whole_weights: Meanwhile all weights are on this process, where the trainer spreads them over several.
+        whole_weights: A context in which weights that are sharded over processes are gathered on each.
         activate: Makes a policy active.
     """
 

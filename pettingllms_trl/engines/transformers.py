@@ -24,7 +24,7 @@ from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 from trl import GRPOConfig
 
-from pettingllms_trl.engines.protocol import before_stop, check_length, context_of, sample_within, up_to_stop
+from pettingllms_trl.engines.batched import before_stop, check_length, context_of, sample_within, up_to_stop
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Message, Request, Sampled

@@ -42,7 +42,7 @@ class ColocatedVllm(VllmEngine):
     """Samples for every agent of a team; see `pettingllms_trl.records.PolicyEngine`.
 
     What vLLM does to the process: starting an engine seeds the global random numbers again, and on a CPU fixes torch's
-    number of threads for good; an engine that is forgotten takes the process groups of every other along.
+    number of threads for good; when an engine is collected, the process groups of all others are destroyed.
 
     Args:
         arguments: Of `vllm.EngineArgs`, the model included; see `engine_arguments`.

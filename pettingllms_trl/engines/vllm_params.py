@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from trl import GRPOConfig
 
-from pettingllms_trl.engines.protocol import Decode, before_stop, check_length
+from pettingllms_trl.engines.batched import Decode, before_stop, check_length
 from pettingllms_trl.records import Completion, Finish, Message, Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 

@@ -1,6 +1,10 @@
-"""Writes weights for vLLM: each update to a new folder, which is never overwritten.
+"""Weights for engines: which version of them the trainer holds, and the folder in which an engine finds them.
 
-vLLM identifies an adapter by name and path, and caches under both: keys and values of prompts
+A `WeightsVersion` counts every change of the trainer's weights. The number of optimizer steps is no such version: the
+best checkpoint is loaded after the last step, a second `train()` counts from 0 again, and a user may change weights
+between two steps.
+
+A `WeightStore` writes each update to a new folder, which is never overwritten. vLLM identifies an adapter by name and path, and caches under both: keys and values of prompts
 (`vllm/v1/core/kv_cache_utils.py`), and the weights it has read. New weights under an old name would therefore be
 silently stale, in part or whole. So a new version has a new name and a new path.
 """
@@ -10,14 +14,19 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from peft import LoraConfig, PeftConfig
+from peft import LoraConfig, PeftConfig, get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch import Tensor, zeros_like
+from transformers import TrainerCallback
+
+from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.records import PolicyEngine
 
 
 # What `--max-lora-rank` may be (vllm/config/lora.py: MaxLoRARanks).
@@ -180,3 +189,107 @@ def _unservable(config: LoraConfig) -> list[str]:
     if any("lm_head" in name or "embed_tokens" in name for name in targets):
         found.append(f"target_modules={targets!r}")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsVersion:
+    """How often a trainer's weights have changed, counted for those that a change can concern.
+
+    | what changes them                                     | `trained` | `frozen` | `base` |
+    |-------------------------------------------------------|-----------|----------|--------|
+    | an optimizer step, the beginning of `train()`         | + 1       |          |        |
+    | a checkpoint that is loaded                           | + 1       | + 1      |        |
+    | by hand (`MultiAgentGRPOTrainer.weights_changed`)     | + 1       | + 1      | + 1    |
+
+    Args:
+        trained: Of the policies that are trained.
+        frozen: Of frozen adapters, and of frozen models that were given as objects.
+        base: Of frozen models that were loaded by name, as an engine loads them itself. No checkpoint holds them.
+    """
+
+    trained: int = 0
+    frozen: int = 0
+    base: int = 0
+
+    def after_step(self) -> WeightsVersion:
+        """The version after an optimizer step."""
+        return replace(self, trained=self.trained + 1)
+
+    def after_load(self) -> WeightsVersion:
+        """The version after a checkpoint was loaded."""
+        return replace(self, trained=self.trained + 1, frozen=self.frozen + 1)
+
+    def after_change_by_hand(self) -> WeightsVersion:
+        """The version after anything may have changed."""
+        return WeightsVersion(self.trained + 1, self.frozen + 1, self.base + 1)
+
+    def of(self, policy: Policy) -> int:
+        """The version of one policy's own weights: of its adapter, or of its model."""
+        if policy.is_trained:
+            return self.trained
+        return self.base if policy.adapter is None else self.frozen
+
+
+class ServedPolicies:
+    """Policies of one engine, whose weights follow the trainer's.
+
+    Args:
+        policies: A full model, or all that stand on the trainer's.
+        engine: Samples for them.
+        adapters: Per policy that is an adapter, its name in the trainer's model.
+        is_in_memory: The model was given to the trainer as an object, which may be another than the engine loads by
+            its name.
+    """
+
+    def __init__(
+        self, policies: tuple[Policy, ...], engine: PolicyEngine, adapters: Mapping[str, str], *, is_in_memory: bool
+    ) -> None:
+        self.policies, self.engine = policies, engine
+        self._adapters, self._is_in_memory = adapters, is_in_memory
+        trains_base = any(policy.is_trained and policy.name not in adapters for policy in policies)
+        self._follows_base = engine.can_load_base and not trains_base
+        self._base_version = None if is_in_memory else 0  # what is loaded by name the engine has loaded itself
+
+    def version_of(self, policy: str) -> int:
+        """The version of a policy's weights that the engine has. 0: at most what it loaded itself."""
+        return self.engine.versions.get(policy, self._base_version or 0)
+
+    def sync_weights(self, weights: Any, version: WeightsVersion) -> None:
+        """Give the engine what it has another version of.
+
+        Args:
+            weights: The model of the trainer that the policies are.
+            version: Of the trainer's weights.
+        """
+        base_version = version.frozen if self._is_in_memory else version.base
+        if self._follows_base and self._base_version != base_version:
+            self.engine.load_base(_base_state(weights), base_version)
+            self._base_version = base_version
+        for policy in self.policies:
+            number, adapter = version.of(policy), self._adapters.get(policy.name)
+            if self.engine.versions.get(policy.name) == number:
+                continue
+            if adapter is not None:
+                self.engine.load(policy.name, get_peft_model_state_dict(weights, adapter_name=adapter), number)
+            elif policy.is_trained:
+                self.engine.load(policy.name, weights.state_dict(), number)
+
+
+def _base_state(weights: Any) -> dict[str, Tensor]:
+    """A model's weights without its adapters, by the names that they have on disk."""
+    return {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): tensor
+        for name, tensor in weights.state_dict().items()
+        if ".lora_" not in name
+    }
+
+
+class CountsSteps(TrainerCallback):
+    """Calls a function after each optimizer step, before any other callback can sample."""
+
+    def __init__(self, count: Callable[[], None]) -> None:
+        self._count = count
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """See `TrainerCallback`."""
+        self._count()

@@ -1,7 +1,7 @@
 """`RolloutCollector`: rows of the data set to a `Generation`, the episodes of one round of training.
 
 Rows are played by the policies as they are now (`EpisodeSource`), each process playing its share of them; filters say
-which decisions are trained on, and further rows are played for what they drop. What came of it is one value.
+which decisions are trained on, and further rows are played for what they drop. The result is a `Generation`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RolloutCollector:
         source: Plays rows.
         routing: Which policy decides for which agent.
         follow: How the conversations go on, of the agents that remember theirs.
-        sampling: What samples for a rollout of a name.
+        sampling: Opens the engine for a named rollout.
         rewards: The user's reward functions.
         reward_context: What they are given besides: `trainer_state`, `log_metric`.
         filters: Which groups are trained on.

@@ -1,4 +1,4 @@
-"""`TRLHooks`: what TRL's `GRPOTrainer` calls, and the only place that knows its private names.
+"""`TRLHooks`: what TRL's `GRPOTrainer` calls, and the only place that names its private attributes.
 
 | what               | here                                                                                     |
 |--------------------|------------------------------------------------------------------------------------------|
@@ -151,7 +151,8 @@ class TRLHooks(GRPOTrainer):
 
     @property
     def _num_repeats(self) -> int:
-        """How often a generation's rows are yielded: accelerate deals batches out, and each process shall know all."""
+        """How often a generation's rows are yielded: accelerate distributes batches, and every
+        process needs all rows."""
         return self._micro_steps_per_generation * self.accelerator.num_processes
 
     @property
@@ -358,7 +359,7 @@ class TRLHooks(GRPOTrainer):
                 raise FloatingPointError(self._report("1 step in a row", math.nan))
             self._zero_gradients(model, self.routing.trained, steps=True)
         else:
-            # All of their rows are left out: a gradient of zero, which the optimizer takes another way than none.
+            # All of their rows are left out: a gradient of zero, which the optimizer treats differently from none.
             for policy in self.routing.trained:
                 if policy.name in self._unmoved and all(p.grad is None for p in self.team.parameters_of(policy)):
                     self._zero_gradients(model, [policy])

@@ -38,7 +38,7 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
-from pettingllms_trl.engines.protocol import CountsSteps
+from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.schedule import Schedule, learning
@@ -116,24 +116,25 @@ class MultiAgentGRPOTrainer(TRLHooks):
         credit (`str`, `dict` or [`Credit`], *optional*, defaults to `"at_grpo"`):
             `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), ..., a scheme with options such as
             `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages. It is called once
-            with a made-up rollout when the trainer is created; give one that keeps anything as an object, of which a
-            copy is tried.
+            with a made-up rollout when the trainer is created; pass a stateful scheme as an object, of which a copy
+            is tried.
         filters (`str`, `dict`, [`Filter`] or `list` of them, *optional*):
             Which groups are trained on: `"nonzero_variance"`, `"signal_to_noise"`, one with options such as
             `{"signal_to_noise": {"threshold": 0.7}}`, or a function from decisions to [`Kept`]; of several, each sees
             what those before it left. With `args.max_resamples`, further rows are played for what they drop.
         curriculum ([`Curriculum`], or a `dict` of them, *optional*):
-            Levels of a reset option: one is written into each row that is trained on; success reaches the next. Of
-            several environments, a curriculum for each that shall have one, by name.
+            Levels of a reset option: one is written into each row that is trained on; success reaches the next. With
+            several environments, a curriculum by name for each environment that needs one.
         schedule (`Callable[[int], Collection[str]]`, *optional*):
             The number of a generation, from 0, to the names of the policies that learn from it, such as
-            [`Alternate`]; the others play, and stand still. `None`: all learn, or as `args.alternate_every` says.
+            [`Alternate`]; the others act but are not updated. `None`: all learn, or as `args.alternate_every` says.
         peft_config ([`~peft.PeftConfig`], *optional*):
             Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
 
     Raises:
         ValueError, TypeError: Before any model is loaded, for an unknown environment, agent, credit or row field, an
-            observation that is not text, or an option that is not supported; saying what was given, expected, to do.
+            observation that is not text, or an option that is not supported; saying what was
+            given, what was expected, and what to change.
     """
 
     _tag_names: ClassVar[list[str]] = ["trl", "grpo", "at-grpo", "multi-agent", "pettingllms"]

@@ -55,7 +55,7 @@ class RowScorer(Protocol):
         """TRL's batch of the rows, with further tensors.
 
         Args:
-            policy: That the sequences are of.
+            policy: Of the sequences.
             rows: The sequences.
             table: Further columns of the completions table, a value per row.
             columns: Further tensors of the batch, their first dimension rows.
@@ -154,7 +154,7 @@ class BatchBuilder:
         rows are trained on.
 
         Args:
-            policy: That the rows are of.
+            policy: Of the rows.
             decisions: Of the policy.
             advantages: Of all their candidates, one after another.
         """
@@ -188,7 +188,7 @@ class BatchBuilder:
         """One policy's passes of each micro-step; with several processes, this process's part of them.
 
         Args:
-            policy: That the decisions are of.
+            policy: Of the decisions.
             decisions: At least one.
             advantages: Of all their candidates.
             left_out: The rows (candidates) that go through no forward pass.

@@ -15,7 +15,7 @@ from pettingzoo import AECEnv
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import counterfactual, weigh
-from pettingllms_trl.engines.protocol import BatchedEngine
+from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, PendingDecision, Request, Sampled
 from pettingllms_trl.rollout.play import play
 from short_runs import KeepsDecisions, settings

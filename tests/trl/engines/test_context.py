@@ -11,7 +11,7 @@ import pytest
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.engines.protocol import check_length, context_of, sample_within
+from pettingllms_trl.engines.batched import check_length, context_of, sample_within
 from pettingllms_trl.records import Request
 from short_runs import settings
 from third_party import OneShot

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
-from pettingllms_trl.engines.protocol import BatchedEngine
+from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.play import play

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import Qwen3ForCausalLM
 
 from pettingllms_trl import Policy
-from pettingllms_trl.engines.protocol import WeightsVersion
+from pettingllms_trl.engines.weight_store import WeightsVersion
 from shadow import shadowed
 from short_runs import adapter
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.train import KINDS
-from pettingllms_trl.engines.protocol import before_stop, up_to_stop
+from pettingllms_trl.engines.batched import before_stop, up_to_stop
 from pettingllms_trl.engines.transformers import sample
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.policies.sampling import check, of_agents, temperatures

@@ -15,7 +15,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.observations import prompt_of
-from pettingllms_trl.engines.protocol import BatchedEngine
+from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
 from pettingllms_trl.rollout.play import play
 from pettingllms_trl.trainer.rollout_checks import check_groups

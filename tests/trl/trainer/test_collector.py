@@ -13,7 +13,7 @@ import pytest
 
 from pettingllms_trl.credit import at_grpo, nonzero_variance
 from pettingllms_trl.credit.reward_functions import RewardFunctions
-from pettingllms_trl.engines.protocol import BatchedEngine
+from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Completion, Request, Row, Sampled
 from pettingllms_trl.rollout.curriculum import Curricula

@@ -13,7 +13,7 @@ import pytest
 
 from pettingllms_trl import Completion
 from pettingllms_trl.credit import at_grpo
-from pettingllms_trl.engines.protocol import BatchedEngine
+from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Request, Sampled
 from pettingllms_trl.rollout.play import play
 from pettingllms_trl.trainer.demonstrations import read

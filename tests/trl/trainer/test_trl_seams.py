@@ -1,9 +1,9 @@
 """The private parts of TRL 1.16 and transformers 5 that `MultiAgentGRPOTrainer` overrides, calls or reads.
 
 Neither library promises anything about them. A failure here says what moved, before a training run shows it as a
-wrong number: read the new source, adapt the method that stands on it (trainer.py, replaying.py, collecting.py,
-playing.py, entropy.py, references.py, survival.py, skipping.py, layouts.py, apart.py, loading.py,
-reward_functions.py), then the table here, then the pin of TRL in pyproject.toml.
+wrong number: read the new source, adapt the method that stands on it, then the table here, then the pin of TRL in
+pyproject.toml. Attributes of the trainer are named in trainer/hooks.py alone; functions of TRL are imported by
+trainer/dataloading.py, update/builder.py, policies/{team,weights,references,profiles}.py and credit/.
 """
 
 import ast
@@ -452,7 +452,7 @@ def test_the_entropy_bonus_is_the_mean_of_a_pass_times_the_coefficient_where_ent
 
 
 LOSS_MEANS = {
-    # Loss: how its rows and tokens are summed up, which says how batching.cut has to scale a pass.
+    # Loss: how its rows and tokens are summed up, which says how `micro_batches.split` has to scale a pass.
     "grpo, sapo": "loss = ((per_token_loss * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).mean()",
     "bnpo": "loss = (per_token_loss * mask).sum() / mask.sum().clamp(min=1.0)",
     "dr_grpo": "loss = (per_token_loss * mask).sum() / (per_token_loss.size(0) * self.max_completion_length)",

@@ -1,0 +1,138 @@
+"""An engine that answers in batches, and the limits of a completion that all engines share.
+
+With `generate` as with vLLM, prompt and completion share the model's context: a prompt that leaves no room for a
+single token raises ValueError, and one that leaves less than `max_completion_length` gets completions of as many
+tokens as there is room for. A stop word ends a completion; its ids include the word, its text does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from pettingllms_trl.records import POLL_SECONDS, Request, Sample, Sampled
+
+
+class BatchedEngine:
+    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake."""
+
+    is_batched, is_remote = True, False
+
+    def __init__(self, sample: Sample) -> None:
+        self._sample = sample
+        self._waiting: list[tuple[int, Request]] = []
+
+    def rollout(self, name: str) -> AbstractContextManager[None]:
+        """See `Engine`. Nothing is left when it ends but after an error."""
+        self._waiting = []
+        return nullcontext()
+
+    def submit(self, ticket: int, request: Request) -> None:
+        """See `Engine`."""
+        self._waiting.append((ticket, request))
+
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+        """Sample for all requests, in the order in which they came."""
+        batch, self._waiting = self._waiting, []
+        answers = self._sample([request for _, request in batch])
+        return [(ticket, sampled) for (ticket, _), sampled in zip(batch, answers, strict=True)]
+
+
+Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]
+"""Generated ids of each prompt, and their log-probabilities where the generator gives them."""
+NOT_STRETCHED = ("default", "longrope", "su", "llama3")
+"""Kinds of rotary embeddings whose factor is in `max_position_embeddings` already."""
+
+
+def context_of(config: Any) -> int | None:
+    """Most tokens of prompt and completion together, as vLLM reads it from a text model's configuration.
+
+    `None`: the model names no bound.
+    """
+    length = getattr(config, "max_position_embeddings", None)
+    if length is None:
+        return None
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kinds = [rope, *rope.values()]  # of models with several kinds of layers, one for each
+    return max(length, *(_stretched(length, each) for each in kinds if isinstance(each, Mapping)))
+
+
+def _stretched(length: int, rope: Mapping[str, Any]) -> int:
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind in NOT_STRETCHED:
+        return length
+    return int(rope.get("original_max_position_embeddings", length) * (rope.get("factor") or 1.0))
+
+
+def check_length(prompt_ids: Sequence[int], request: Request, context: int) -> None:
+    """
+    Raises:
+        ValueError: The prompt leaves no room for a completion.
+    """
+    if len(prompt_ids) >= context:
+        raise ValueError(
+            f"the prompt of agent {request.agent!r} has {len(prompt_ids)} tokens, but the context holds {context}, "
+            "the completion's included. Show less, choose a model with a longer context, or, where vLLM was started "
+            "for less than the model's, raise vllm_max_model_length (on a server --max-model-len). The prompt ends "
+            f"with {request.prompt[-1]['content'][-200:]!r}."
+        )
+
+
+def sample_within(
+    prompts: Sequence[Sequence[int]],
+    sample: Callable[[list[Sequence[int]], int | None], Generated],
+    *,
+    context: int,
+    most: int | None,
+) -> Generated:
+    """Sample each prompt's completion, none longer than there is room for. Together, where there is room for all.
+
+    Args:
+        prompts: Each shorter than the context.
+        sample: Prompts, and the most tokens of their completions (`None`: as configured), to what was sampled.
+        context: Most tokens of prompt and completion.
+        most: Tokens of a completion, as configured.
+    """
+    rooms = [context - len(ids) for ids in prompts]
+    limits = [None if most is not None and room >= most else room for room in rooms]
+    ids: list[Sequence[int]] = [()] * len(prompts)
+    logprobs: list[Sequence[float]] | None = None
+    for limit in dict.fromkeys(limits):
+        own = [i for i, other in enumerate(limits) if other == limit]
+        sampled, scores = sample([prompts[i] for i in own], limit)
+        for i, each in zip(own, sampled, strict=True):
+            ids[i] = each
+        if scores is not None:
+            logprobs = [()] * len(prompts) if logprobs is None else logprobs
+            for i, score in zip(own, scores, strict=True):
+                logprobs[i] = score
+    return ids, logprobs
+
+
+Decode = Callable[[Sequence[int]], str]
+
+
+def before_stop(text: str, stop: Sequence[str]) -> str:
+    """A completion's text without the first stop word and what follows it."""
+    return text[: min([len(text), *(place for word in stop if (place := text.find(word)) >= 0)])]
+
+
+def up_to_stop(ids: Sequence[int], stop: Sequence[str], decode: Decode) -> Sequence[int]:
+    """The ids up to and including the first after which the text contains a stop word: where a sampler that checks
+    after every token would have stopped."""
+
+    def stops(number: int) -> bool:
+        text = decode(ids[:number])
+        return any(word in text for word in stop)
+
+    if not stop or not stops(len(ids)):
+        return ids
+    least, most = 1, len(ids)
+    while least < most:
+        middle = (least + most) // 2
+        if stops(middle):
+            most = middle
+        else:
+            least = middle + 1
+    return ids[:least]
