@@ -6,8 +6,8 @@ between two steps.
 
 A `WeightStore` writes each update to a new folder, which is never overwritten. vLLM identifies an adapter by name and
 path, and caches under both: keys and values of prompts (`vllm/v1/core/kv_cache_utils.py`), and the weights it has
-read. New weights under an old name would therefore be silently stale, in part or whole. So a new version has a new name
-and a new path.
+read. New weights under an old name would therefore be silently stale, in part or whole. So a new version has a new
+name and a new path.
 """
 
 from __future__ import annotations
