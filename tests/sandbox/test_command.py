@@ -33,4 +33,4 @@ def test_a_machine_that_allows_nothing_ends_with_status_1(monkeypatch, capsys):
 def test_its_help_says_what_it_is_for(capsys, argument):
     with pytest.raises(SystemExit):
         main(["sandbox", argument])
-    assert "what would hold a model's programs on this machine" in " ".join(capsys.readouterr().out.split())
+    assert "how a model's programs are isolated on this machine" in " ".join(capsys.readouterr().out.split())

@@ -104,7 +104,7 @@ class OurEngine:
     def submit(self, ticket: int, request: Request) -> None:
         self.asked.append((ticket, request))
 
-    def step(self) -> list[tuple[int, Sampled]]:
+    def step(self, timeout: float = 0.0) -> list[tuple[int, Sampled]]:
         ticket, request = self.asked.pop()
         prompt_ids = tuple(self.codec.tokenize(request.prompt))
         found = [made_up(prompt_ids, k, self.generation) for k in range(request.num_candidates)]
