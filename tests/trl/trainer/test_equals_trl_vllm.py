@@ -37,8 +37,8 @@ def test_what_a_real_engine_sampled_gives_the_update_of_plain_trl(
     engine = trainer.engines.engine_set.engine
     step = engine.step
 
-    def recorded() -> Any:
-        answers = list(step())
+    def recorded(*timeout: float) -> Any:
+        answers = list(step(*timeout))
         for _, sampled in answers:
             record.setdefault(sampled.prompt_ids, []).append(sampled)
         return answers
