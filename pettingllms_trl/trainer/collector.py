@@ -82,6 +82,7 @@ class RolloutCollector:
         filters: Which groups are trained on.
         curricula: Levels of the rows.
         rows_played: Place in the data.
+        rows_per_generation: Rows that a generation plays, without further ones for what filters drop.
         rows_at: Rows of the training data: from a place on, a number of them.
     """
 
@@ -99,12 +100,14 @@ class RolloutCollector:
         filters: Sequence[Filter],
         curricula: Curricula,
         rows_played: RowsPlayed,
+        rows_per_generation: int,
         rows_at: Callable[[int, int], list[Row]],
     ) -> None:
         self._args, self._accelerator, self.source, self._routing = args, accelerator, source, routing
         self._follow, self._sampling = dict(follow), sampling
         self._rewards, self._reward_context, self.filters = rewards, reward_context, filters
         self.curricula, self.rows_played, self._rows_at = curricula, rows_played, rows_at
+        self.rows_per_generation = rows_per_generation
         self._options = RolloutOptions(
             sampling=args.sampling,
             num_candidates=args.num_generations,
@@ -116,12 +119,6 @@ class RolloutCollector:
             env_timeout=args.env_timeout,
             crash_reward=args.crash_reward,
         )
-
-    @property
-    def rows_per_generation(self) -> int:
-        """Rows that a generation plays, without further ones for what filters drop."""
-        assert self._args.generation_batch_size is not None
-        return self._args.generation_batch_size // self._args.num_generations
 
     def collect(self, rows: Sequence[Row], *, name: str, learning: tuple[Policy, ...]) -> Generation:
         """Play a generation's rows, and further ones for what the filters drop.

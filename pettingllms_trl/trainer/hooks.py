@@ -201,7 +201,7 @@ class TRLHooks(GRPOTrainer):
     # ---- A generation -----------------------------------------------------------------------------------------------
 
     def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
-        """Rows to the forward passes of each of a generation's micro-steps."""
+        """Rows to the forward passes of each of a generation's micro-steps. `MultiAgentGRPOTrainer` says how."""
         raise NotImplementedError
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:

@@ -133,6 +133,7 @@ def collector_of(
         filters=setup.filters,
         curricula=setup.curricula,
         rows_played=RowsPlayed(),
+        rows_per_generation=trainer.rows_per_generation,
         rows_at=rows_at,
     )
 

@@ -91,7 +91,9 @@ def test_one_run_has_roles_that_learn_in_turns_and_is_else_as_the_one_whose_role
         "output_dir": "outputs/sokoban_L2_1.7B_turns",
     }
     trainer = make_trainer(*parsed(TURNS, model_path, tmp_path))
-    assert trainer.args.alternate_every == 10
+    assert trainer.schedule is not None
+    learning = [trainer.schedule(generation) for generation in (0, 9, 10, 19, 20)]
+    assert learning == [("drafter",), ("drafter",), ("planner",), ("planner",), ("drafter",)]
     assert [policy.name for policy in trainer.routing.trained] == ["drafter", "planner"]
 
 

@@ -71,6 +71,7 @@ def collector_of(path: Path, *, rewards: RewardFunctions | None = None, filters:
         filters=filters,
         curricula=Curricula({}),
         rows_played=RowsPlayed(),
+        rows_per_generation=2,
         rows_at=rows_at,
     )
     return collector, names
