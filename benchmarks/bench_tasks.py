@@ -32,7 +32,7 @@ from children import below
 from figures import Figure, write
 
 import pettingllms_envs
-from pettingllms_envs.core import Execution
+from pettingllms_envs.core import ToolResult
 from pettingllms_envs.sandbox import run
 from pettingllms_envs.sandbox.executor import ToolExecutor
 
@@ -49,13 +49,13 @@ class Metered:
     runs: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, program: str) -> Execution:
+    def __call__(self, program: str) -> ToolResult:
         """Run the program, as a `ToolExecutor` does."""
         result = run(program, limits=self.inner.limits)
         with self._lock:
             self.cpu += result.cpu
             self.runs += 1
-        return Execution(result.stdout.decode(), "" if result.exit_code == 0 else "it failed")
+        return ToolResult(result.stdout.decode(), "" if result.exit_code == 0 else "it failed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,11 @@ import numpy as np
 from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
 
-from pettingllms_envs.core import TEAM, OnDataSet, Parts, Workflow, check_choice, scalars
-from pettingllms_envs.spaces import ChatText
+from pettingllms_envs.core import TEAM, Parts, Workflow, check_choice, scalars
+from pettingllms_envs.features import ChangingTeam, Competitive, HasDigest, HasOracle, HasOutcome, OnDataSet
+from pettingllms_envs.observations import Prompt
+from pettingllms_envs.spaces import ChatText, observation_space
+from pettingllms_envs.state_digest import with_task, written
 
 
 NONE: Mapping[str, float] = {}
@@ -37,13 +40,15 @@ class Snapshot(NamedTuple):
         env: The environment's own name with its version, such as `"plan_path_v0"`; not its task's.
         config: The settings of workflow, task and rewards, in words.
         play: The workflow's state.
-        agents: The agents that are still there, in order.
+        agents: The agents that are still there, in order; those that `left` until their dead steps.
         selection: The agent to act.
         rewards: Of the last step, one for each agent.
         cumulative: Since each agent's own last step, one for each agent.
         parts: The named parts of the last step's reward, by scope; to be read only.
         terminated: Whether the workflow ended the episode by its own rule: the task is solved, or the roles agree.
         truncated: Whether it ended because the turns were used up.
+        left: The agents that the workflow took out during the episode, in order.
+        replies: How often each possible agent has replied, where the workflow is not cyclic; else empty.
     """
 
     env: str
@@ -56,25 +61,32 @@ class Snapshot(NamedTuple):
     parts: Parts = {}  # noqa: RUF012  # read only, as all of it
     terminated: bool = False
     truncated: bool = False
+    left: tuple[str, ...] = ()
+    replies: tuple[int, ...] = ()
 
 
-class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  # pettingzoo ships no types
+class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  # pettingzoo ships no types
     """A workflow over a task as a PettingZoo AEC environment for language models.
 
-    Agents are `<role>_0`. An observation is `{"system": str, "text": str}`, an action any `str`. At each step *every*
-    agent gets `alpha * team + local` of that step's reward parts. `infos[agent]` has
+    Agents are `<role>_0`, `<role>_1`, ... An observation is `{"system": str, "text": str}`; of a role that observes
+    `"parts"` it is `{"system": str, "parts": tuple}` with texts and images, of one that observes `"messages"`
+    `{"messages": list, "tools": list}`. An action is any `str`. At each step *every* agent gets
+    `alpha * team + local` of that step's reward parts. `infos[agent]` has
 
     * `rewards`: the step's parts by name, those of the team (before alpha) and the agent's own;
     * `team_rewards`: the names of those that are the team's;
     * `outcome`: the task's report on the state, at least `success`;
-    * `turn`: the turn now being played, from 1; at the end the last one.
+    * `turn`: the turn now being played, from 1; at the end the last one. Where the workflow is not cyclic, it is the
+      number of the agent's next reply (at the end of its last one).
 
     Solving the task terminates all agents; so does agreement, right or wrong, where a workflow ends by it (`outcome`
-    says which it was). Using up the turns truncates them. `metadata` has `name`, the environment's own with its
-    version, and `task`, its task's; `reset_options` (the options of `reset`, each with its legal values, or () if it
-    is open), `reward_ranges` (least and greatest of each part), `alpha`, `max_return` (the most that the team's parts
-    can add up to over an episode, before alpha) and `delayed_roles` (roles that are paid at later steps only, see
-    `Role.delayed`); of a task on a data set `data`, what `core.DataSet` says of it
+    says which it was). Using up the turns truncates them. An agent that the workflow takes out earlier (see
+    `features.ChangingTeam`) is terminated alone; one that joins later appears in `agents`. `metadata` has `name`, the
+    environment's own with its version, and `task`, its task's; `reset_options` (the options of `reset`, each with its
+    legal values, or () if it is open), `reward_ranges` (least and greatest of each part), `alpha`, `max_return` (the
+    most that the team's parts can add up to over an episode, before alpha; None of a competitive task), `cyclic` (see
+    `core.Workflow`), `has_oracle`, `competitive` (`"zero_sum"`, `"mixed"` or None) and `delayed_roles` (roles that are
+    paid at later steps only, see `Role.delayed`); of a task on a data set `data`, what `features.DataSet` says of it
     (name, note, remedy); of one that `pettingllms_envs.assembly` made also `settings`, which make another like it
     (without what no file holds), and `workflows`, the names of those that it can be played in.
 
@@ -88,7 +100,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             step prints the board).
 
     Raises:
-        ValueError: `name`, `alpha` or `render_mode` is not as above, or two roles have one name.
+        ValueError: `name`, `alpha` or `render_mode` is not as above, or two roles or agents have one name.
     """
 
     def __init__(
@@ -120,27 +132,36 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             "reset_options": dict(task.instance_fields),
             "reward_ranges": dict(workflow.ranges()),
             "alpha": self.alpha,
-            "max_return": task.ranges()["value"][1] + 1,
+            "max_return": None if isinstance(task, Competitive) else task.ranges()["value"][1] + 1,
+            "cyclic": workflow.cyclic,
+            "has_oracle": isinstance(task, HasOracle),
+            "competitive": _competition(task),
             "delayed_roles": [role.name for role in workflow.roles if role.delayed],
         }
         if isinstance(task, OnDataSet):
             data = task.data_set
             self.metadata["data"] = {"name": data.name, "note": data.note, "remedy": data.remedy}
-        self.possible_agents = [f"{role.name}_0" for role in workflow.roles]
+        self.possible_agents = [agent for role in workflow.roles for agent in role.agents]
         self.observation_spaces = {
-            agent: Dict({"system": ChatText(), "text": ChatText()}) for agent in self.possible_agents
+            agent: observation_space(role.observes) for role in workflow.roles for agent in role.agents
         }
         self.action_spaces = {agent: ChatText(replies=task.blind_replies) for agent in self.possible_agents}
         self._name: str = self.metadata["name"]
-        self._roles = {f"{role.name}_0": role.name for role in workflow.roles}
-        self._agents = {role: agent for agent, role in self._roles.items()}
+        pairs = [pair for role in workflow.roles for pair in zip(role.agents, role.members, strict=True)]
+        self._roles = dict(pairs)  # agent -> how the workflow names it
+        self._agents = {role: agent for agent, role in pairs}
+        self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
         self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
+        self._cyclic = workflow.cyclic
+        self._changing = workflow if isinstance(workflow, ChangingTeam) else None
+        self._reporting = workflow if isinstance(workflow, HasOutcome) else None
+        self._digesting = task if isinstance(task, HasDigest) else None
         self._config = repr((workflow, self.alpha))
         self._seeds: random.Random | int | None = None
         self._now: Snapshot | None = None
 
     def observation_space(self, agent: str) -> Dict:
-        """`Dict(system=ChatText(), text=ChatText())`, the same object at every call."""
+        """The `spaces.observation_space` of what the agent's role observes, the same object at every call."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> ChatText:
@@ -172,7 +193,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     def terminations(self) -> dict[str, bool]:
         """Whether the workflow ended the episode by its own rule, by agent."""
         now = self._now or self._missing("terminations")
-        return dict.fromkeys(now.agents, now.terminated)
+        return {agent: now.terminated or agent in now.left for agent in now.agents}
 
     @property
     def truncations(self) -> dict[str, bool]:
@@ -184,7 +205,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
     def infos(self) -> dict[str, dict[str, Any]]:
         """Parts of the last step's reward, outcome so far and turn, by agent; see the class."""
         now = self._now or self._missing("infos")
-        return {agent: self._info(now.play, now.parts, self._roles[agent]) for agent in now.agents}
+        return {agent: self._info(now, agent) for agent in now.agents}
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Start an episode.
@@ -207,13 +228,15 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         else:
             seed = self._seeds = _whole(seed)
         play = self.workflow.start(self.workflow.task.generate(seed, **fields))
-        agents, zeros = tuple(self.possible_agents), (0.0,) * len(self.possible_agents)
+        agents = tuple(self.possible_agents) if self._changing is None else self._present(self._changing, play)
+        zeros = (0.0,) * len(agents)
         first = self._agents[self.workflow.actor(play)]
-        self._now = Snapshot(self._name, self._config, play, agents, first, zeros, zeros)
+        replies = () if self._cyclic else (0,) * len(self.possible_agents)
+        self._now = Snapshot(self._name, self._config, play, agents, first, zeros, zeros, replies=replies)
         if self.render_mode == "human":
             self.render()
 
-    def observe(self, agent: str) -> dict[str, str]:
+    def observe(self, agent: str) -> dict[str, Any]:
         """The agent's observation, whether or not it is the acting agent.
 
         Raises:
@@ -221,17 +244,17 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         """
         if agent not in self._roles:
             raise ValueError(f"no agent {agent!r}; expected one of {', '.join(self._roles)}.")
-        text = self.workflow.observe(self._current.play, self._roles[agent])
-        return {"system": self._systems[agent], "text": text}
+        return self._observation(self._current.play, agent)
 
-    def last(self, observe: bool = True) -> tuple[dict[str, str] | None, float, bool, bool, dict[str, Any]]:
+    def last(self, observe: bool = True) -> tuple[dict[str, Any] | None, float, bool, bool, dict[str, Any]]:
         """Observation, reward since its own last step, termination, truncation and info of the agent to act."""
-        _, _, play, agents, agent, _, cumulative, parts, terminated, truncated = self._now or self._current
+        now = self._now or self._current
+        _, _, play, agents, agent, _, cumulative, _, terminated, truncated, left, _ = now
         if not agents:
             raise RuntimeError("last() came after the last agent left. Call reset() to start the next episode.")
-        role = self._roles[agent]
-        seen = {"system": self._systems[agent], "text": self.workflow.observe(play, role)} if observe else None
-        return seen, cumulative[agents.index(agent)], terminated, truncated, self._info(play, parts, role)
+        seen = self._observation(play, agent) if observe else None
+        is_out = terminated or agent in left
+        return seen, cumulative[agents.index(agent)], is_out, truncated, self._info(now, agent)
 
     def agent_iter(self, max_iter: int = 2**63) -> Iterator[str]:
         """The agent to act, round after round until the last one has left.
@@ -256,16 +279,17 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             RuntimeError: There is no episode, or no agents are left in it.
         """
         now = self._now or self._current
-        env, config, play, agents, selection, _, totals, _, terminated, truncated = now
+        env, config, play, agents, selection, _, totals, _, terminated, truncated, left, replies = now
         if not agents:
             raise RuntimeError("step() came after the last agent left. Call reset() to start the next episode.")
-        if terminated or truncated:
-            self._now = _leave(now, action)
+        if terminated or truncated or (left and selection in left):
+            self._now = self._after_dead_step(now, action)
             return
         if not isinstance(action, str):
             raise TypeError(f"step() got {type(action).__name__} for {selection}; expected a str. Any str is legal.")
         play, parts, terminated, truncated = self.workflow.step(play, action)
-        rewards = cumulative = scalars(parts, self._agents, self.alpha)
+        names = self._agents if self._changing is None else [self._roles[agent] for agent in agents]
+        rewards = cumulative = scalars(parts, names, self.alpha)
         following = agents[0]
         if len(agents) > 1:  # a lone agent's every step is its own
             since = [0.0 if agent == selection else total for agent, total in zip(agents, totals, strict=True)]
@@ -273,8 +297,13 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             if not (terminated or truncated):
                 following = self._agents[self.workflow.actor(play)]
         self._now = tuple.__new__(  # in half the time of `Snapshot(...)`
-            Snapshot, (env, config, play, agents, following, rewards, cumulative, parts, terminated, truncated)
+            Snapshot,
+            (env, config, play, agents, following, rewards, cumulative, parts, terminated, truncated, left, replies),
         )
+        if not self._cyclic:
+            self._now = self._now._replace(replies=self._counted(replies, selection))
+        if self._changing is not None and not (terminated or truncated):
+            self._now = self._with_present(self._now, self._present(self._changing, play))
         if self.render_mode == "human":
             self.render()
 
@@ -283,6 +312,7 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
 
         Raises:
             RuntimeError: There is no episode, or it is over.
+            ValueError: The task has no oracle (`metadata["has_oracle"]`).
         """
         now = self._current
         if now.terminated or now.truncated:
@@ -319,8 +349,21 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
         It covers the environment, its settings, the workflow's state and the remaining agents, but not past rewards.
         """
         now = self._current
-        whole = (now.env, now.config, now.play, now.agents, now.selection, now.terminated, now.truncated)
-        return hashlib.sha256(repr(whole).encode("utf-8", "surrogatepass")).hexdigest()
+        play = now.play
+        if self._digesting is not None:
+            play = (self._digesting.digest(play.task), with_task(play, None))
+        whole: tuple[Any, ...] = (
+            now.env,
+            now.config,
+            play,
+            now.agents,
+            now.selection,
+            now.terminated,
+            now.truncated,
+        )
+        if now.left:
+            whole = (*whole, now.left)
+        return hashlib.sha256(written(whole).encode("utf-8", "surrogatepass")).hexdigest()
 
     def render(self) -> str | np.ndarray[Any, np.dtype[np.uint8]] | None:
         """The turn, who is to act, and the board.
@@ -372,14 +415,94 @@ class TextEnv(AECEnv[str, dict[str, str], str | None]):  # type: ignore[misc]  #
             warnings.warn(f"{self._name} ignores the reset options {unknown}; it knows {expected}.", stacklevel=3)
         return {name: options[name] for name in known if options.get(name) is not None}
 
-    def _info(self, play: Any, parts: Parts, role: str) -> dict[str, Any]:
-        team = parts.get(TEAM, NONE)
+    def _observation(self, play: Any, agent: str) -> dict[str, Any]:
+        seen = self.workflow.observe(play, self._roles[agent])
+        observes = self._observes[agent]
+        if observes == "text" and isinstance(seen, str):
+            return {"system": self._systems[agent], "text": seen}
+        if observes == "parts" and not isinstance(seen, Prompt):
+            return {"system": self._systems[agent], "parts": (seen,) if isinstance(seen, str) else tuple(seen)}
+        if observes == "messages" and isinstance(seen, Prompt):
+            return {"messages": list(seen.messages), "tools": list(seen.tools)}
+        raise TypeError(
+            f"the workflow {self.workflow.name!r} shows {agent} a {type(seen).__name__}, but its role observes "
+            f"{observes!r}. Give the role observes={_kind_of(seen)!r}, or have observe() return what it says."
+        )
+
+    def _info(self, now: Snapshot, agent: str) -> dict[str, Any]:
+        play, role = now.play, self._roles[agent]
+        team = now.parts.get(TEAM, NONE)
+        outcome: Mapping[str, Any] = self.workflow.task.outcome(play.task)
+        if self._reporting is not None:
+            outcome = {**outcome, **self._reporting.outcome(play)}
         return {
-            "rewards": {**team, **parts.get(role, NONE)},
+            "rewards": {**team, **now.parts.get(role, NONE)},
             "team_rewards": [*team],
-            "outcome": self.workflow.task.outcome(play.task),
-            "turn": play.turn,
+            "outcome": outcome,
+            "turn": play.turn if self._cyclic else self._turn_of(now, agent),
         }
+
+    def _turn_of(self, now: Snapshot, agent: str) -> int:
+        """The number of the agent's next reply, from 1; once it is done, of its last one."""
+        done = now.replies[self.possible_agents.index(agent)]
+        return max(done, 1) if now.terminated or now.truncated or agent in now.left else done + 1
+
+    def _counted(self, replies: tuple[int, ...], agent: str) -> tuple[int, ...]:
+        at = self.possible_agents.index(agent)
+        return (*replies[:at], replies[at] + 1, *replies[at + 1 :])
+
+    def _present(self, workflow: ChangingTeam, play: Any) -> tuple[str, ...]:
+        """The agents that take part, in the order of `possible_agents`."""
+        names = set(workflow.present(play))
+        if unknown := names - self._agents.keys():
+            raise ValueError(
+                f"the workflow {self.workflow.name!r} has present {sorted(unknown)}; expected names among "
+                f"{', '.join(self._agents)}."
+            )
+        if (actor := self.workflow.actor(play)) not in names:
+            raise ValueError(f"the workflow {self.workflow.name!r} lets {actor!r} act, who is not present.")
+        return tuple(agent for agent in self.possible_agents if self._roles[agent] in names)
+
+    def _with_present(self, now: Snapshot, present: tuple[str, ...]) -> Snapshot:
+        """The episode with the agents that have joined, and with those that left about to take their dead steps."""
+        if back := set(present) & set(now.left):
+            raise ValueError(
+                f"the workflow {self.workflow.name!r} has {sorted(back)} present again; expected other agents, since "
+                "PettingZoo's cannot come back. Give the role a larger count."
+            )
+        gone = tuple(agent for agent in now.agents if agent not in present and agent not in now.left)
+        left = now.left + gone
+        agents = tuple(agent for agent in self.possible_agents if agent in now.agents or agent in present)
+        rewards, cumulative = (dict(zip(now.agents, each, strict=True)) for each in (now.rewards, now.cumulative))
+        return now._replace(
+            agents=agents,
+            selection=gone[0] if gone else now.selection,
+            rewards=tuple(rewards.get(agent, 0.0) for agent in agents),
+            cumulative=tuple(cumulative.get(agent, 0.0) for agent in agents),
+            left=left,
+        )
+
+    def _after_dead_step(self, now: Snapshot, action: str | None) -> Snapshot:
+        """Remove the selected agent, which is terminated or truncated: PettingZoo's dead step."""
+        if action is not None:
+            raise ValueError(f"the episode is over for {now.selection}; expected None, got {type(action).__name__}.")
+        stay = [i for i, agent in enumerate(now.agents) if agent != now.selection]
+        agents = tuple(now.agents[i] for i in stay)
+        waiting = agents if now.terminated or now.truncated else [agent for agent in agents if agent in now.left]
+        following = waiting[0] if waiting else now.selection
+        if agents and not waiting:
+            following = self._agents[self.workflow.actor(now.play)]
+        cumulative = tuple(now.cumulative[i] for i in stay)
+        rewards = (0.0,) * len(agents)
+        return now._replace(agents=agents, selection=following, rewards=rewards, cumulative=cumulative)
+
+
+def _competition(task: Any) -> str | None:
+    return ("zero_sum" if task.zero_sum else "mixed") if isinstance(task, Competitive) else None
+
+
+def _kind_of(seen: Any) -> str:
+    return "messages" if isinstance(seen, Prompt) else "text" if isinstance(seen, str) else "parts"
 
 
 def _check_roles(workflow: Workflow[Any]) -> None:
@@ -388,26 +511,14 @@ def _check_roles(workflow: Workflow[Any]) -> None:
         if names.count(name) > 1:
             raise ValueError(
                 f"the workflow {workflow.name!r} has {names.count(name)} roles called {name!r}; expected a name "
-                f"of its own for each, since an agent is called after its role. Call them {name}_a and {name}_b, "
-                "for example."
+                f"of its own for each. For several agents of one role, give it a count: "
+                f"Role({name!r}, ..., count={names.count(name)})."
             )
         if name == TEAM:
             raise ValueError(
                 f"the workflow {workflow.name!r} has a role called {TEAM!r}; expected another name, since rewards of "
                 "that scope are everybody's. Rename the role."
             )
-
-
-def _leave(now: Snapshot, action: str | None) -> Snapshot:
-    """Remove the selected agent, which is terminated or truncated: PettingZoo's dead step."""
-    if action is not None:
-        raise ValueError(f"the episode is over for {now.selection}; expected None, got {type(action).__name__}.")
-    stay = [i for i, agent in enumerate(now.agents) if agent != now.selection]
-    agents = tuple(now.agents[i] for i in stay)
-    cumulative = tuple(now.cumulative[i] for i in stay)
-    selection = agents[0] if agents else now.selection
-    rewards = (0.0,) * len(agents)
-    return now._replace(agents=agents, selection=selection, rewards=rewards, cumulative=cumulative)
 
 
 def _whole(seed: int) -> int:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import VERSIONED, TextEnv
-from pettingllms_envs.core import Task, Workflow, check_choice
+from pettingllms_envs.core import Task, Tool, Workflow, check_choice
 from pettingllms_envs.settings import check_survives, in_files, restored
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
@@ -35,6 +35,11 @@ GAMES = (DraftPlan, Single, ToolPlan)
 
 DEFAULT_NUM_TURNS = 4
 """Of a workflow whose field `num_turns` has no default of its own."""
+
+RoleTools = Mapping[str, Sequence[str | Mapping[str, Any] | Tool]] | Sequence[str | Mapping[str, Any] | Tool]
+
+_OF_ALL = ("workflow", "num_turns", "alpha", "render_mode", "role_tools", "tool_calls", "max_tool_calls")
+"""Settings of every environment, for suggestions."""
 
 _GIVEN = frozenset({"task", "num_turns"})
 
@@ -76,6 +81,9 @@ def assemble(
         alpha: float = 1.0,
         render_mode: str | None = None,
         max_cycles: int | None = None,
+        role_tools: RoleTools | None = None,
+        tool_calls: str = "text",
+        max_tool_calls: int = 4,
         **settings: Any,
     ) -> TextEnv:
         """The task as a PettingZoo AEC environment.
@@ -85,14 +93,19 @@ def assemble(
             num_turns: Turn budget of an episode, at least 1; None is the workflow's own default, 4 in this package.
             alpha: Weight of the team's rewards, at least 0.
             render_mode: None, `"ansi"`, `"human"` or `"rgb_array"`.
-            max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. It counts
-                turns: with two roles an episode has at most `2 * max_cycles` steps, here and in `parallel_env`.
+            max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. A cycle is
+                a turn, in which every agent acts once; a workflow without such turns has no `max_cycles`.
+            role_tools: Tools that roles may call before they reply, by role: names of installed tools, mappings with
+                their settings, or tools, see `pettingllms_envs.tools.make_tool`. A list is for every role.
+            tool_calls: How they are called: `"text"`, by a fenced block, or `"native"`, by the chat template.
+            max_tool_calls: Most replies with calls before each reply to the workflow, at least 1.
             **settings: The task's own and the workflow's; see their classes. Where a field is a tuple, a list will
                 do, as JSON and YAML have it. `executor` runs the programs of a tool role; left out, it is
                 `pettingllms_envs.sandbox.ToolExecutor()`, with the workflow's `imports`, if any.
 
         Raises:
-            ValueError: A value is out of its range, JSON cannot hold it, or a setting is another workflow's.
+            ValueError: A value is out of its range, JSON cannot hold it, a setting is another workflow's, there is
+                no such tool, or `max_cycles` was given to a workflow that is not cyclic.
             TypeError: Neither the task nor the workflow has such a setting.
         """
         check_choice("workflow", workflow, tuple(by_name))
@@ -102,8 +115,21 @@ def assemble(
         turns = num_turns if max_cycles is None else max_cycles
         joined = _join(by_name, workflow, task, turns, settings)
         check_survives(written, *kinds)
+        own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns}
+        if role_tools:
+            joined, named = _with_tools(joined, role_tools, tool_calls, max_tool_calls)
+            own |= {
+                "tool_calls": tool_calls,
+                "max_tool_calls": max_tool_calls,
+                **({"role_tools": named} if named else {}),
+            }
+        if max_cycles is not None and not joined.cyclic:
+            raise ValueError(
+                f"max_cycles is {max_cycles!r}, but in the workflow {workflow!r} agents do not act once in every "
+                "turn, so there are no cycles to count. Give num_turns."
+            )
         made = TextEnv(joined, name=own_name, alpha=alpha, render_mode=render_mode)
-        own = {"workflow": workflow, "num_turns": joined.num_turns, "alpha": made.alpha}
+        own["alpha"] = made.alpha
         made.metadata["settings"] = {**own, **written}
         made.metadata["workflows"] = tuple(by_name)
         return made
@@ -112,19 +138,44 @@ def assemble(
         """The same as `raw_env`: a `TextEnv` enforces the order of calls itself and needs no wrapper."""
         return raw_env(**kwargs)
 
-    def parallel_env(**kwargs: Any) -> turn_based_aec_to_parallel_wrapper[str, dict[str, str], str | None]:
-        """The same game through PettingZoo's parallel interface, still one role at a time.
+    def parallel_env(**kwargs: Any) -> turn_based_aec_to_parallel_wrapper[str, dict[str, Any], str | None]:
+        """The same game through PettingZoo's parallel interface, for workflows of one agent.
 
-        A step is one role's, so `max_cycles=4` of a team of two is up to 8 steps, and PettingZoo's `max_cycles_test`,
-        which expects every agent to act in every step, does not hold. Each step uses the action of the one agent that
-        is to act and ignores the others; `infos[agent]["active_agent"]` names it from the first step on. Stop when
-        `agents` is empty: PettingZoo's `step` returns four values after that. Arguments: see `raw_env`.
+        In a parallel environment all agents act in every step. Those of a team see what the others just did, so they
+        cannot. Stop when `agents` is empty: PettingZoo's `step` returns four values after that. Arguments: see
+        `raw_env`.
+
+        Raises:
+            ValueError: The workflow has several agents.
         """
-        return turn_based_aec_to_parallel_wrapper(raw_env(**kwargs))
+        made = raw_env(**kwargs)
+        if len(made.possible_agents) > 1:
+            alone = [each.name for each in workflows if sum(role.count for role in each.roles) == 1]
+            remedy = f", or take workflow={alone[0]!r}" if alone else ""
+            raise ValueError(
+                f"{made.metadata['name']} has no parallel form with the agents {', '.join(made.possible_agents)}: "
+                f"they act one after another, and PettingZoo's parallel agents at once. Use env(){remedy}."
+            )
+        return turn_based_aec_to_parallel_wrapper(made)
 
     for function in (raw_env, env, parallel_env):
         function.__module__, function.__qualname__ = module, function.__name__
     return Assembled(raw_env, env, parallel_env)
+
+
+def _with_tools(
+    workflow: Workflow[Any], role_tools: RoleTools, style: str, max_calls: int
+) -> tuple[Workflow[Any], Mapping[str, Any] | None]:
+    """The workflow with tools, and the tools as a setting; None if they are no data."""
+    from pettingllms_envs.tools import make_tool  # only those pay for it who need it
+    from pettingllms_envs.workflows.tool_calls import ToolCalls
+
+    if not isinstance(role_tools, Mapping):
+        role_tools = {role.name: role_tools for role in workflow.roles}
+    tools = {role: tuple(map(make_tool, each)) for role, each in role_tools.items()}
+    is_data = all(isinstance(tool, str | Mapping) for each in role_tools.values() for tool in each)
+    named = {role: list(each) for role, each in role_tools.items()} if is_data else None
+    return ToolCalls(workflow, tools, style=style, max_calls=max_calls), named
 
 
 def _join(
@@ -142,7 +193,7 @@ def _join(
                 f"the workflow {name!r} got {stray[0]}={settings[stray[0]]!r}, which is a setting of {other!r}."
                 f" Leave it out, or take workflow={other!r}."
             )
-    _refuse_unknown(settings, task, own={*_settings(workflows[name]), "workflow", "num_turns", "alpha", "render_mode"})
+    _refuse_unknown(settings, task, own={*_settings(workflows[name]), *_OF_ALL})
     if "executor" in _settings(workflows[name]) and own.get("executor") is None:
         from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
 

@@ -6,30 +6,35 @@ task: it defines the order of the roles, what each one observes, and how its rep
 both can be used and tested without it.
 
 A new task is one file with a class that has the methods of `Task`; a new workflow is one file with a class that has
-those of `Workflow`. Both are frozen dataclasses whose fields are their settings; states are named tuples (or frozen
-dataclasses) of numbers, strings and other such tuples, so that a snapshot is a reference and `repr(state)` says all
-there is to say. Named tuples are used here because they are made in a third of the time.
+those of `Workflow`; `pettingllms_envs.tasks.base` and `pettingllms_envs.workflows.base` have classes with defaults for
+most of them, `pettingllms_envs.features` the optional ones. Both are frozen dataclasses whose fields are their
+settings; states are named tuples (or frozen dataclasses) of numbers, strings, bytes, read-only arrays and other such
+tuples, so that a snapshot is a reference. Named tuples are used here because they are made in a third of the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from pettingllms_envs.features import HasOracle
+from pettingllms_envs.observations import Image, Observation
 from pettingllms_envs.suggestions import did_you_mean
 
 
 TEAM = "team"
 SPLITS = ("train", "validation", "test")
 UNREADABLE_PENALTY = -0.2
+OBSERVATIONS = ("text", "parts", "messages")
 
 State = TypeVar("State")
 Move = TypeVar("Move")
 
 
 Parts = Mapping[str, Mapping[str, float]]
-"""The named parts of a step's reward: by scope (`TEAM` for everybody, or the one role they belong to), then by name.
+"""The named parts of a step's reward: by scope, then by name. The scope is `TEAM` for everybody, or the one
+agent they belong to as the workflow names it (see `Role.members`).
 
 A name belongs to one scope. To be read only: a snapshot holds it.
 """
@@ -47,15 +52,41 @@ class Role:
     """A role in a team.
 
     Args:
-        name: One lower-case word, unique in its workflow and not "team"; its agent is called `<name>_0`.
+        name: One lower-case word, unique in its workflow and not "team"; its agents are `<name>_0`, `<name>_1`, ...
         job: The task of the role, in a sentence or two for its system prompt.
         delayed: Whether its replies are paid only at later steps. Training then needs another credit scheme: see
             docs/delayed_rewards.md.
+        count: Number of its agents, at least 1.
+        observes: What its observations are: `"text"`; `"parts"`, texts and images in order; or `"messages"`, a chat
+            with perhaps tools, see `pettingllms_envs.observations.Prompt`.
+
+    Raises:
+        ValueError: `count` or `observes` is not as above.
     """
 
     name: str
     job: str
     delayed: bool = False
+    count: int = 1
+    observes: str = "text"
+
+    def __post_init__(self) -> None:
+        check_choice("observes", self.observes, OBSERVATIONS)
+        if not isinstance(self.count, int) or self.count < 1:
+            raise ValueError(
+                f"the role {self.name!r} has count={self.count!r}; expected a whole number of at least 1. Give the "
+                "number of its agents."
+            )
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Names of its agents, such as `("debater_0", "debater_1")`."""
+        return tuple(f"{self.name}_{index}" for index in range(self.count))
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """How a workflow names its agents: a lone one by the role, several by the agents' own names."""
+        return (self.name,) if self.count == 1 else self.agents
 
 
 class Task(Protocol[State, Move]):
@@ -136,73 +167,12 @@ class Task(Protocol[State, Move]):
         """A description of the move and its result, or its expected result if only proposed, in a sentence or two."""
         ...
 
-    def oracle(self, state: State) -> Move:
-        """An optimal move, the same every time. It must never reach an observation."""
-        ...
-
     def write(self, move: Move) -> str:
         """The canonical reply that `parse` reads as this move."""
         ...
 
     def outcome(self, state: State) -> Mapping[str, bool | int | float]:
         """What to report about the state; at least `"success"`."""
-        ...
-
-
-class Tile(NamedTuple):
-    """How one cell of a board looks.
-
-    Args:
-        text: What is written on it, at most two characters; may be empty.
-        paper: Colour of the cell, `"#rrggbb"`.
-        ink: Colour of the text.
-        shape: Under the text: `"none"`, `"disc"`, `"square"` or `"ring"`.
-        fill: Colour of the shape.
-    """
-
-    text: str
-    paper: str
-    ink: str = "#000000"
-    shape: str = "none"
-    fill: str = "#000000"
-
-
-@runtime_checkable
-class Board(Protocol):
-    """An optional feature of a task: a board of tiles, for pictures and terminals. Without it the text is drawn."""
-
-    def tiles(self, state: Any) -> Sequence[Sequence[Tile]]:
-        """The state as rows of tiles, all rows of the same length."""
-        ...
-
-
-class DataSet(NamedTuple):
-    """The source of a task's problems.
-
-    Args:
-        name: Argument of `datasets.load`: `"own:aime"` for rows of this package, a file, or an id of the Hub.
-        stands_for: For rows written for this package, the benchmark that they imitate, such as `"AIME"`: results on
-            them are not results on the benchmark. Empty for all other data.
-        remedy: How to play the benchmark itself, such as `"--set year=2024 for the exam"`; may be empty.
-    """
-
-    name: str
-    stands_for: str = ""
-    remedy: str = ""
-
-    @property
-    def note(self) -> str:
-        """A note about the problems for every report; empty if the name suffices."""
-        return f"problems written for this package, not {self.stands_for}" if self.stands_for else ""
-
-
-@runtime_checkable
-class OnDataSet(Protocol):
-    """An optional feature of a task on a data set: the data set."""
-
-    @property
-    def data_set(self) -> DataSet:
-        """The source of the problems."""
         ...
 
 
@@ -229,7 +199,11 @@ Transition = tuple[WorkflowState, Parts, bool, bool]
 
 
 class Workflow(Protocol[WorkflowState]):
-    """The order of the roles, what each observes, and how its reply is used and scored. Pure, like the task."""
+    """The order of the roles, what each observes, and how its reply is used and scored. Pure, like the task.
+
+    A workflow names an agent by its role if the role has one agent (`"planner"`), else by the agent's own name
+    (`"debater_1"`): see `Role.members`. That name is the `role` of the methods below and the scope of its rewards.
+    """
 
     @property
     def name(self) -> str:
@@ -248,7 +222,15 @@ class Workflow(Protocol[WorkflowState]):
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """The roles in the order in which they act within a turn."""
+        """The roles, in the order in which they act within a turn if it is `cyclic`."""
+        ...
+
+    @property
+    def cyclic(self) -> bool:
+        """Whether every agent acts exactly once in each turn, in the order of the roles.
+
+        If not, the play decides who acts next, and the turns of an agent are its own replies.
+        """
         ...
 
     def start(self, task_state: Any) -> WorkflowState:
@@ -256,23 +238,27 @@ class Workflow(Protocol[WorkflowState]):
         ...
 
     def actor(self, state: WorkflowState) -> str:
-        """The name of the role whose reply `step` takes next."""
+        """The agent whose reply `step` takes next."""
         ...
 
     def system(self, role: str) -> str:
-        """The role's system prompt, the same in every episode: the rules, its job, how to reply."""
+        """The agent's system prompt, the same in every episode: the rules, its job, how to reply."""
         ...
 
-    def observe(self, state: WorkflowState, role: str) -> str:
-        """The role's observation in this state, whether or not it is the acting one."""
+    def observe(self, state: WorkflowState, role: str) -> Observation:
+        """The agent's observation in this state, whether or not it is the acting one.
+
+        A `str`; for roles that observe `"parts"` texts and images in order, for those that observe `"messages"` a
+        `Prompt`.
+        """
         ...
 
     def step(self, state: WorkflowState, reply: str) -> Transition[WorkflowState]:
-        """Apply the acting role's reply. Every string is legal."""
+        """Apply the acting agent's reply. Every string is legal."""
         ...
 
     def oracle(self, state: WorkflowState) -> str:
-        """An optimal reply of the acting role, the same every time. It must never reach an observation."""
+        """An optimal reply of the acting agent, the same every time. It must never reach an observation."""
         ...
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
@@ -280,22 +266,67 @@ class Workflow(Protocol[WorkflowState]):
         ...
 
 
-class Execution(NamedTuple):
-    """The result of running a program: its output, and why it failed in a few fixed words (empty if it did not)."""
+class ToolResult(NamedTuple):
+    """The result of a tool call.
 
-    stdout: str
-    error: str = ""
-
-
-class PythonExecutor(Protocol):
-    """Runs Python programs that a model wrote in isolation.
-
-    The same program must give the same result, and a call must return whatever the program does: an endless program is
-    stopped, a crash is an `Execution` with an error. `exec`, `eval` or a bare subprocess are not isolated.
+    Args:
+        text: What the tool printed or found.
+        error: Why the call failed, in a few fixed words; empty if it did not.
+        media: Images that it made, such as a plot.
     """
 
-    def __call__(self, program: str) -> Execution:
-        """Run the program from its first line to its end."""
+    text: str
+    error: str = ""
+    media: tuple[Image, ...] = ()
+
+
+Executor = Callable[[str], ToolResult]
+"""Runs a Python program that a model wrote, in isolation; a `Tool` such as `sandbox.ToolExecutor`, or any callable."""
+
+
+class ToolSpec(NamedTuple):
+    """How a tool is called, for prompts and chat templates.
+
+    Args:
+        name: The tool's name, a lower-case word such as `"python"`, unique among a role's tools.
+        description: What it does and what it returns, in a sentence or two for a model.
+        parameters: JSON schema of the arguments, an object schema as in OpenAI's function calling. A tool with one
+            required argument of type `string` is called with that string, any other with the arguments as JSON.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class Tool(Protocol):
+    """A tool that roles may call: an interpreter, a search engine, a database.
+
+    A model wrote the request, so every `str` is legal and a call must return whatever is in it: a request that makes
+    no sense gives a `ToolResult` with an error, an endless one is stopped. `exec`, `eval` or a bare subprocess are not
+    isolated; `pettingllms_envs.sandbox` is.
+    """
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Name, description and arguments."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Identity of the data that it reads (a corpus, a database, packages), not their path; empty for none.
+
+        Two environments whose tools have the same names and digests are the same environment.
+        """
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the same request always gives the same result."""
+        ...
+
+    def __call__(self, request: str) -> ToolResult:
+        """The result of a request. It must be safe to call from several threads."""
         ...
 
 
@@ -337,9 +368,20 @@ def play(
     return after, solved, parts, f"Last turn the {role} played: {task.describe(state, move, after)}"
 
 
+def best_reply(task: Task[State, Any], state: State) -> str:
+    """The reply that plays the task's best move.
+
+    Raises:
+        ValueError: The task has no oracle.
+    """
+    if not isinstance(task, HasOracle):
+        raise ValueError(f"the task {task.name!r} has no oracle; expected a method oracle(state). Write one.")
+    return task.write(task.oracle(state))
+
+
 def system_prompt(task: Task[Any, Any], role: Role) -> str:
-    """The usual system prompt: rules, job, reply format."""
-    return f"{task.rules()}\n{role.job}\n{task.reply_format()}"
+    """The usual system prompt: rules, job, reply format, without empty ones."""
+    return "\n".join(filter(None, (task.rules(), role.job, task.reply_format())))
 
 
 def situation(workflow: Workflow[WorkflowState], state: WorkflowState, *notes: str) -> str:

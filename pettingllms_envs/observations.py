@@ -1,53 +1,149 @@
-"""Converts observations to the chat messages of a model's prompt."""
+"""Observations and the prompts that they become: texts, images, chat messages, tools.
+
+An observation is one of
+
+* a `str`, or `{"text": str}`, with perhaps a `"system"` prompt and a `"followup"` for agents with a history;
+* `{"parts": [...]}`, texts and [`Image`]s in order, with perhaps a `"system"` prompt;
+* `{"messages": [...]}`, a chat, with perhaps `"tools"` that the model may call.
+
+`read_observation` converts all of them to a `Prompt`. A model that reads texts only is given `prompt_of`, which raises
+an error for the rest: what a model cannot be shown is never left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 
-Message = dict[str, str]
-"""A chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
-
+PNG = b"\x89PNG\r\n\x1a\n"
+"""The first bytes of every PNG file."""
 
 CARRIED = ("system", "text", "followup")
-"""Keys of an observation without messages. A `followup` is the text for an agent with a history of its turns."""
+"""Keys of an observation with a text. A `followup` is the text for an agent with a history of its turns."""
 
-
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
 """Roles of a message in an observation `{"messages": [...]}`."""
 
+LAST = ("user", "tool")
+"""Roles of a last message, to which a model replies."""
 
-def prompt_of(observation: Any, *, agent: str) -> list[Message]:
-    """An observation as chat messages: of a `str`, `{"text": ..., "system": ...}` (system optional), or messages.
+_REQUIRED: Mapping[str, tuple[type, ...]] = {"role": (str,), "content": (str, list, tuple)}
+_OPTIONAL = {"name": (str,), "tool_call_id": (str,), "tool_calls": (list, tuple)}
 
-    Messages are `{"messages": [{"role": ..., "content": ...}, ...]}`, the last one the user's: few-shot examples and
-    the question, or a dialogue so far.
+
+@dataclass(frozen=True)
+class Image:
+    """An image of an observation.
+
+    Args:
+        png: Its file, in the PNG format.
+        alt: A description for those who cannot see it: models that read texts, terminals.
+
+    Raises:
+        TypeError: `png` is not `bytes`, or `alt` is not a `str`.
+        ValueError: `png` is not a PNG file.
+    """
+
+    png: bytes = field(repr=False)
+    alt: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.png, bytes) or not isinstance(self.alt, str):
+            given = f"{type(self.png).__name__} and {type(self.alt).__name__}"
+            raise TypeError(f"Image got {given}; expected the bytes of a PNG file, and a description as a str.")
+        if not self.png.startswith(PNG):
+            raise ValueError(f"Image got the bytes {self.png[:8]!r} ...; expected a PNG file. Save it in that format.")
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file, 64 hex digits."""
+        return hashlib.sha256(self.png).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"Image({self.digest[:16]}, alt={self.alt!r})"
+
+
+Part = str | Image
+"""A part of an observation."""
+
+Message = dict[str, Any]
+"""A chat message: `{"role": "system" | "user" | "assistant" | "tool", "content": ...}`, a `str` or a list of `Part`s.
+
+An assistant's may have `tool_calls`, a list of `{"id": str, "type": "function", "function": {"name": str,
+"arguments": {...}}}`; a tool's has the `tool_call_id` it answers, and perhaps the tool's `name`.
+"""
+
+
+class Prompt(NamedTuple):
+    """What a model is given: the chat messages, and the tools that it may call.
+
+    Args:
+        messages: The messages, the last one a user's or a tool's.
+        tools: Tools in OpenAI's form: `{"type": "function", "function": {"name", "description", "parameters"}}`.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]] = ()
+
+
+Observation = str | Sequence[Part] | Prompt
+"""What a workflow shows an agent: a text, texts and images in order, or a whole prompt."""
+
+
+def read_observation(observation: Any, *, agent: str) -> Prompt:
+    """An observation as a prompt.
 
     Lone surrogates, which a reply or a data set may contain and which no tokenizer accepts, are replaced by U+FFFD.
 
     Raises:
-        TypeError: It is none of these, or has another key, such as an image, which the model would not see.
-        ValueError: There are messages and a text, the messages have another role, are empty, or do not end with the
-            user's.
+        TypeError: It is no observation as above, or has another key, which the model would not see.
+        ValueError: There are messages and a text, the messages have another role, are empty, or do not end with a
+            user's or a tool's.
     """
     if isinstance(observation, str):
-        return [{"role": "user", "content": _encodable(observation)}]
+        return Prompt([{"role": "user", "content": _encodable(observation)}])
     if isinstance(observation, Mapping) and "messages" in observation:
-        return _messages_of(observation, agent)
+        return Prompt(_messages_of(observation, agent), _tools_of(observation, agent))
+    if isinstance(observation, Mapping) and "parts" in observation:
+        _check_keys(observation, ("system", "parts"), agent)
+        return Prompt([*_system_of(observation), {"role": "user", "content": _parts_of(observation["parts"], agent)}])
     if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
-        _check_carried(observation, agent)
-        system = observation.get("system")
-        lead = [{"role": "system", "content": _encodable(system)}] if system else []
-        return [*lead, {"role": "user", "content": _encodable(observation["text"])}]
+        _check_keys(observation, CARRIED, agent)
+        return Prompt([*_system_of(observation), {"role": "user", "content": _encodable(observation["text"])}])
     given = f"a {type(observation).__name__}"
     if isinstance(observation, Mapping):
         given = f"a mapping with the keys {sorted(map(str, observation))}"
     raise TypeError(
         f"agent {agent!r} observes {given}; expected text: a str, or a dict with a str under "
-        "'text' and perhaps one under 'system', or with chat messages under 'messages'. Wrap the environment so that "
-        "observe() returns what a model can read."
+        "'text' and perhaps one under 'system', texts and images under 'parts', or chat messages under 'messages'. "
+        "Wrap the environment so that observe() returns what a model can read."
     )
+
+
+def prompt_of(observation: Any, *, agent: str) -> list[Message]:
+    """The messages of an observation, for a model that reads texts only and calls no tools.
+
+    Raises:
+        TypeError: As `read_observation`.
+        ValueError: As `read_observation`; or there are images or tools.
+    """
+    prompt = read_observation(observation, agent=agent)
+    if any(not isinstance(message["content"], str) for message in prompt.messages):
+        raise ValueError(
+            f"agent {agent!r} observes images, which are not supported yet: models are shown texts only here. Have "
+            "observe() describe them in the text, or play the environment with `pettingllms bench` and a model behind "
+            "an API that reads images."
+        )
+    if prompt.tools:
+        raise ValueError(
+            f"agent {agent!r} observes tools to be called natively, which is not supported here. Make the environment "
+            "with tool_calls='text', so that they are called by a block in the reply."
+        )
+    return list(prompt.messages)
 
 
 def followup_of(observation: Any) -> str | None:
@@ -56,13 +152,52 @@ def followup_of(observation: Any) -> str | None:
     return _encodable(followup) if isinstance(followup, str) else None
 
 
-def _check_carried(observation: Mapping[str, Any], agent: str) -> None:
+def images_of(messages: Sequence[Message]) -> list[Image]:
+    """The images of a prompt, in order."""
+    return [
+        part
+        for message in messages
+        if not isinstance(message["content"], str)
+        for part in message["content"]
+        if isinstance(part, Image)
+    ]
+
+
+def text_of(content: str | Sequence[Part]) -> str:
+    """A message's content as text, with the description of each image in its place."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part if isinstance(part, str) else f"[image: {part.alt}]" for part in content)
+
+
+def _system_of(observation: Mapping[str, Any]) -> list[Message]:
+    system = observation.get("system")
+    return [{"role": "system", "content": _encodable(system)}] if system else []
+
+
+def _parts_of(parts: Any, agent: str) -> str | list[Part]:
+    """Parts as a message's content: a `str` if there are no images."""
+    if isinstance(parts, str) or not isinstance(parts, Sequence):
+        raise TypeError(
+            f"agent {agent!r} observes a {type(parts).__name__} as 'parts'; expected a list of texts and images."
+        )
+    for part in parts:
+        if not isinstance(part, str | Image):
+            raise TypeError(
+                f"agent {agent!r} observes a {type(part).__name__} among its 'parts'; expected texts and "
+                "pettingllms_envs.observations.Image."
+            )
+    found = [_encodable(part) if isinstance(part, str) else part for part in parts]
+    return found if any(isinstance(part, Image) for part in found) else text_of(found)
+
+
+def _check_keys(observation: Mapping[str, Any], known: Sequence[str], agent: str) -> None:
     """Raise TypeError for a key of an observation that no prompt can contain."""
     for key, value in observation.items():
-        if key not in CARRIED or not isinstance(value, str | None):
+        if key not in known or not (key == "parts" or isinstance(value, str | None)):
             raise TypeError(
                 f"agent {agent!r} observes {key!r}, a {type(value).__name__}; expected text under "
-                f"{', '.join(map(repr, CARRIED))} and nothing else, since models are shown texts only. Wrap the "
+                f"{', '.join(map(repr, known))} and nothing else, since models are shown no more. Wrap the "
                 "environment so that observe() puts it into the text, or leaves it out."
             )
 
@@ -71,10 +206,10 @@ def _messages_of(observation: Mapping[str, Any], agent: str) -> list[Message]:
     """The messages of an observation `{"messages": [...]}`.
 
     Raises:
-        TypeError: They are not a list of `{"role": str, "content": str}`.
-        ValueError: There are other keys, another role, no messages, or the last one is not the user's.
+        TypeError: They are not a list of messages.
+        ValueError: There are other keys, another role, no messages, or the last one is not a user's or a tool's.
     """
-    if others := sorted(map(str, set(observation) - {"messages"})):
+    if others := sorted(map(str, set(observation) - {"messages", "tools"})):
         raise ValueError(
             f"agent {agent!r} observes 'messages' beside {', '.join(map(repr, others))}; expected 'messages' alone, "
             "which are the whole prompt. Put the other texts into the messages."
@@ -86,11 +221,11 @@ def _messages_of(observation: Mapping[str, Any], agent: str) -> list[Message]:
             '{"role": ..., "content": ...}, the last one the user\'s.'
         )
     messages = [_message_of(message, number, agent) for number, message in enumerate(given)]
-    if not messages or messages[-1]["role"] != "user":
+    if not messages or messages[-1]["role"] not in LAST:
         roles = [message["role"] for message in messages]
         raise ValueError(
-            f"agent {agent!r} observes messages of the roles {roles}; expected a last message of the role 'user', "
-            "which the policy replies to. Append it."
+            f"agent {agent!r} observes messages of the roles {roles}; expected a last message of the role 'user' or "
+            "'tool', which the policy replies to. Append it."
         )
     return messages
 
@@ -98,18 +233,52 @@ def _messages_of(observation: Mapping[str, Any], agent: str) -> list[Message]:
 def _message_of(message: Any, number: int, agent: str) -> Message:
     """One message. Keys whose value is `None` are ignored: Arrow adds them if rows differ in their keys."""
     found = {key: value for key, value in message.items() if value is not None} if isinstance(message, Mapping) else {}
-    if set(found) != {"role", "content"} or not all(isinstance(value, str) for value in found.values()):
+    known = {**_REQUIRED, **_OPTIONAL}
+    if not found.keys() >= _REQUIRED.keys() or not all(
+        key in known and isinstance(value, known[key]) for key, value in found.items()
+    ):
         types = {key: type(value).__name__ for key, value in found.items()} or type(message).__name__
         raise TypeError(
             f"agent {agent!r} observes {types} as message {number}; expected a dict with a str under 'role' and one "
-            "under 'content' and nothing else, since models read texts only. Leave the rest out."
+            "under 'content' (or a list of texts and images), perhaps 'tool_calls', 'tool_call_id' and 'name', and "
+            "nothing else, since models read no more. Leave the rest out."
         )
     if found["role"] not in ROLES:
         raise ValueError(
             f"agent {agent!r} observes message {number} with the role {found['role']!r}; expected one of "
             f"{', '.join(map(repr, ROLES))}."
         )
-    return {"role": found["role"], "content": _encodable(found["content"])}
+    content = found["content"]
+    whole = _encodable(content) if isinstance(content, str) else _parts_of(content, agent)
+    calls = {"tool_calls": [_call_of(call, number, agent) for call in found.get("tool_calls", ())]}
+    return {**found, "content": whole, **(calls if "tool_calls" in found else {})}
+
+
+def _call_of(call: Any, number: int, agent: str) -> dict[str, Any]:
+    """One of a message's tool calls, in OpenAI's form."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not (
+        isinstance(function, Mapping)
+        and isinstance(function.get("name"), str)
+        and isinstance(function.get("arguments"), Mapping)
+    ):
+        raise TypeError(
+            f"agent {agent!r} observes {call!r} as a tool call of message {number}; expected "
+            '{"id": str, "type": "function", "function": {"name": str, "arguments": {...}}}.'
+        )
+    return dict(call)
+
+
+def _tools_of(observation: Mapping[str, Any], agent: str) -> list[Mapping[str, Any]]:
+    tools = observation.get("tools") or ()
+    for tool in tools:
+        function = tool.get("function") if isinstance(tool, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            raise TypeError(
+                f"agent {agent!r} observes {tool!r} as a tool; expected "
+                '{"type": "function", "function": {"name": str, "description": str, "parameters": {...}}}.'
+            )
+    return list(tools)
 
 
 def _encodable(text: str) -> str:

@@ -1,7 +1,7 @@
 """Renders a game: pictures and GIFs (Pillow), arrays of pixels, and coloured boards in a terminal (rich).
 
-A task that has `tiles` (`pettingllms_envs.core.Board`) is drawn as a board, any other as the text of its `show`. No
-other module of this package imports Pillow or rich at its top, so an environment that is never drawn does not load
+A task that has `tiles` (`pettingllms_envs.features.Board`) is drawn as a board, any other as the text of its `show`.
+No other module of this package imports Pillow or rich at its top, so an environment that is never drawn does not load
 them.
 """
 
@@ -20,7 +20,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.core import Board, Task, Tile
+from pettingllms_envs.core import Task
+from pettingllms_envs.features import Board, Tile
 
 
 __all__ = ["as_rich", "draw", "draw_text", "picture", "rgb_array", "save_gif", "to_terminal"]

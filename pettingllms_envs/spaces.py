@@ -1,8 +1,9 @@
-"""ChatText: the Gymnasium space of all strings that a language model can write.
+"""The Gymnasium spaces of what language models write and read: all strings, texts with images, chat messages.
 
 `gymnasium.spaces.Text` rejects most of Unicode, checks 65k characters in milliseconds and samples large character
-sets in tenths of a second. Here every `str` is a member, and a sample is either a reply such as a model might give or
-junk, so that PettingZoo's tests and random agents reach both the moves and the error handling of an environment.
+sets in tenths of a second. In `ChatText` every `str` is a member, and a sample is either a reply such as a model might
+give or junk, so that PettingZoo's tests and random agents reach both the moves and the error handling of an
+environment.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gymnasium.spaces import Space
+from gymnasium.spaces import Dict, Space
+
+from pettingllms_envs.observations import Image, read_observation
 
 
 _JUNK = (
@@ -22,6 +25,12 @@ _JUNK = (
     "\x00\u2028\ud800 \N{GRINNING FACE} U+0055",
     "Answer: " + "9" * 400,
 )
+
+
+_PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c6360"
+    "00000002000148afa4710000000049454e44ae426082"
+)  # a PNG file
 
 
 class ChatText(Space[str]):
@@ -76,3 +85,77 @@ class ChatText(Space[str]):
 
     def __repr__(self) -> str:
         return "ChatText()"
+
+
+class ChatParts(Space[tuple[Any, ...]]):
+    """The space of texts and images in any order, as tuples. All instances are equal."""
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """False: texts have no fixed shape."""
+        return False
+
+    def contains(self, x: Any) -> bool:
+        """Whether `x` is a tuple of `str` and `Image`."""
+        return isinstance(x, tuple) and all(isinstance(part, str | Image) for part in x)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> tuple[Any, ...]:
+        """A text and an image of one pixel."""
+        return (_JUNK[self.np_random.integers(len(_JUNK))], Image(_PIXEL, "one pixel"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChatParts)
+
+    def __hash__(self) -> int:
+        return hash(ChatParts)
+
+    def __repr__(self) -> str:
+        return "ChatParts()"
+
+
+class ChatPrompt(Space[list[Any]]):
+    """The space of chat messages, or of the tools that a model may call, as lists. Those of one kind are equal.
+
+    Args:
+        kind: `"messages"` or `"tools"`, see `pettingllms_envs.observations.Prompt`.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """False: texts have no fixed shape."""
+        return False
+
+    def contains(self, x: Any) -> bool:
+        """Whether a model can be given `x`."""
+        whole = {"messages": [{"role": "user", "content": ""}]} | {self.kind: x}
+        try:
+            read_observation(whole, agent="")
+        except (TypeError, ValueError):
+            return False
+        return isinstance(x, list)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> list[Any]:
+        """A message with junk, or no tools."""
+        return [{"role": "user", "content": _JUNK[0]}] if self.kind == "messages" else []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChatPrompt) and self.kind == other.kind
+
+    def __hash__(self) -> int:
+        return hash((ChatPrompt, self.kind))
+
+    def __repr__(self) -> str:
+        return f"ChatPrompt({self.kind!r})"
+
+
+def observation_space(observes: str) -> Dict:
+    """The space of an agent's observations, by `core.Role.observes`."""
+    if observes == "text":
+        return Dict({"system": ChatText(), "text": ChatText()})
+    if observes == "parts":
+        return Dict({"system": ChatText(), "parts": ChatParts()})
+    return Dict({"messages": ChatPrompt("messages"), "tools": ChatPrompt("tools")})

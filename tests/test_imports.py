@@ -25,6 +25,7 @@ MODEL_LIBRARIES = {
     "vllm",
 }
 CORE = "pettingllms_envs.core"
+FEATURES = "pettingllms_envs.features"
 INSIDE = "pettingllms_envs.sandbox.inside"
 
 # What tasks and workflows on problems of data sets are judged by.
@@ -33,18 +34,25 @@ JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms
 # What the files of a pattern may import of pettingllms_envs and of other libraries, beyond numpy and the standard
 # library. A file that no pattern matches may import whatever no other rule forbids.
 ALLOWED_IMPORTS = {
-    "core.py": {"pettingllms_envs.suggestions"},
-    "spaces.py": {"gymnasium"},
+    "core.py": {"pettingllms_envs.features", "pettingllms_envs.observations", "pettingllms_envs.suggestions"},
+    "features.py": set(),
+    "spaces.py": {"gymnasium", "pettingllms_envs.observations"},
+    "state_digest.py": set(),
+    # The sandbox and other tools are loaded by name.
+    "tools/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.tools"},
     "suggestions.py": set(),
     "server_errors.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},
     "instances.py": {CORE},
     "settings.py": set(),
     "replies/*.py": {CORE, "pettingllms_envs.replies"},
-    "rendering.py": {"PIL", "rich", CORE},
-    "aec.py": {"gymnasium", "pettingzoo", CORE, "pettingllms_envs.spaces", "pettingllms_envs"},
-    "tasks/*.py": {CORE, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"} | JUDGING,
-    "workflows/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
+    "rendering.py": {"PIL", "rich", CORE, FEATURES},
+    "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
+    | {"pettingllms_envs.observations", "pettingllms_envs.state_digest"},
+    "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
+    | JUDGING,
+    "workflows/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
+    | {"pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | JUDGING,
     "observations.py": set(),
     "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations"}
@@ -55,6 +63,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
     "page/*.py": {
         CORE,
+        FEATURES,
         "pettingllms_envs",
         "pettingllms_envs.aec",
         "pettingllms_envs.episodes",

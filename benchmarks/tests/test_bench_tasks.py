@@ -9,6 +9,7 @@ import pytest
 from bench_tasks import ROWS, Measured, Metered, answered, main, measure
 
 import pettingllms_envs
+from pettingllms_envs.core import ToolResult
 
 
 def test_a_round_is_played_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,8 +53,8 @@ def test_half_of_the_scripted_answers_are_right_and_the_others_differ() -> None:
 
 def test_the_programs_own_time_is_metered_and_not_counted_as_the_turns() -> None:
     executor = Metered()
-    assert executor("print(6 * 7)") == ("42\n", "")
-    assert executor("sum(range(2_000_000))") == ("", "")
+    assert executor("print(6 * 7)") == ToolResult("42\n")
+    assert executor("sum(range(2_000_000))") == ToolResult("")
     assert executor("1 / 0").error
     assert executor.runs == 3
     assert executor.cpu > 0.01

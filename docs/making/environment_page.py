@@ -18,7 +18,7 @@ from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import info
 from pettingllms_envs.commands.listing import summary
-from pettingllms_envs.core import Board
+from pettingllms_envs.features import Board
 from pettingllms_envs.registry import BUILT_IN, Entry, entries
 from pettingllms_envs.sandbox import SandboxUnavailable
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Board, Execution
+from pettingllms_envs.core import ToolResult
 from pettingllms_envs.episodes.files import made_with
+from pettingllms_envs.features import Board
 
 
 Picture = list[list[int]]
@@ -72,5 +73,5 @@ def _made(env: str, settings: dict[str, Any]) -> TextEnv | None:
     return made if isinstance(made, TextEnv) and isinstance(made.workflow.task, Board) else None
 
 
-def _nothing(program: str) -> Execution:
-    return Execution("")
+def _nothing(program: str) -> ToolResult:
+    return ToolResult("")

@@ -1,4 +1,4 @@
-"""The executor of a tool role: a `pettingllms_envs.core.PythonExecutor` on the process's own sandbox.
+"""The tool `python`: runs programs that a model wrote in the process's own sandbox.
 
 env = pettingllms_envs.make("plan_path", workflow="tool_plan", executor=sandbox.ToolExecutor())
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pettingllms_envs.core import Execution
+from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.sandbox.shared import default
 from pettingllms_envs.sandbox.values import Limits, Verdict
 
@@ -30,7 +30,30 @@ class ToolExecutor:
     imports: tuple[str, ...] = ()
     max_shown: int = 4096
 
-    def __call__(self, program: str) -> Execution:
+    @property
+    def spec(self) -> ToolSpec:
+        """Its name is `python`, its one argument the program."""
+        more = f" and {', '.join(self.imports)}" if self.imports else ""
+        description = (
+            "Runs a Python program and returns what it printed. It may import the standard library"
+            f"{more}, and can read no input and no files. Nothing is kept between calls."
+        )
+        program = {"type": "string", "description": "The whole program."}
+        return ToolSpec(
+            "python", description, {"type": "object", "properties": {"program": program}, "required": ["program"]}
+        )
+
+    @property
+    def digest(self) -> str:
+        """The packages that programs may import."""
+        return ",".join(sorted(self.imports))
+
+    @property
+    def deterministic(self) -> bool:
+        """False: a program may draw random numbers, or read the clock."""
+        return False
+
+    def __call__(self, program: str) -> ToolResult:
         """Run the program from its first line to its end.
 
         Raises:
@@ -42,7 +65,7 @@ class ToolExecutor:
             raise SandboxFailed(f"the sandbox failed twice ({result.detail}); expected a result. See the log.")
         shown = shorten(result.stdout.decode("utf-8", "replace"), self.max_shown)
         error = "" if result.verdict == Verdict.FINISHED else f"{_WORDS[result.verdict]}: {result.detail}"
-        return Execution(shown, error)
+        return ToolResult(shown, error)
 
 
 _WORDS = {

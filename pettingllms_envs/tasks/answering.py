@@ -19,9 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, DataSet, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
 from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders import math
 from pettingllms_envs.replies import last_line
 

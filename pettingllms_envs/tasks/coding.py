@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, DataSet, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
 from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded

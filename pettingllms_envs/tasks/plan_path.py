@@ -23,7 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pettingllms_envs.core import SPLITS, Tile, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.features import Tile
 from pettingllms_envs.replies import blind_moves, read_moves, write_moves
 from pettingllms_envs.tasks.plan_path_generator import (
     NAME,

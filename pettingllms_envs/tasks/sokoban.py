@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Tile, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import LETTERS, blind_moves, read_moves, write_moves
 from pettingllms_envs.tasks.sokoban_bound import Position, cells_of, lower_bound

@@ -27,7 +27,8 @@ from itertools import islice
 from operator import eq
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Tile, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks import sudoku_digging, sudoku_table
 from pettingllms_envs.tasks.sudoku_solver import BOXES, candidates, solutions

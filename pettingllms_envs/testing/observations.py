@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any
 
 from pettingllms_envs.episodes.difference import short
+from pettingllms_envs.observations import read_observation
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -29,7 +30,6 @@ from pettingllms_envs.testing.play import (
 
 TELLING = 8  # a text with fewer characters (white space aside) than this may be in a prompt by chance
 LINE_TELLING = 16  # the same for one line of a reply with several
-ROLES = ("system", "user", "assistant")  # of the messages of an observation
 
 
 def check_observations(case: Case) -> str:
@@ -45,7 +45,7 @@ def check_observations(case: Case) -> str:
         nonlocal count
         before = view(env)
         for agent in env.possible_agents:
-            expect_texts(agent, env.observe(agent))
+            expect_readable(agent, env.observe(agent))
             count += 1
         same(before, view(env), "a look at every agent's observation changed what is shown")
         return _without_infos(before)
@@ -154,35 +154,14 @@ def check_no_solution_shown(case: Case) -> str:
     return f"{sought} texts of the oracle sought at {decisions} decisions of {len(case.starts)} episodes"
 
 
-def expect_texts(agent: str, observation: Any) -> None:
-    """Raise `Failed` unless an observation is a `str`, a dictionary of them with `"text"`, or one of `"messages"`."""
-    if isinstance(observation, dict) and "messages" in observation:
-        _expect_messages(agent, observation)
-    elif isinstance(observation, dict):
-        if "text" not in observation:
-            raise Failed(
-                f"the observation of {agent} has the keys {list(observation)}; expected 'text' among them, or "
-                "'messages' alone"
-            )
-        for key, text in observation.items():
-            if type(key) is not str or type(text) is not str:
-                raise Failed(f"the observation of {agent} has {short(key)}: {short(text)}; expected strs only")
-    elif type(observation) is not str:
-        raise Failed(f"the observation of {agent} is {short(observation)}; expected a str or a dictionary of strs")
-
-
-def _expect_messages(agent: str, observation: Mapping[str, Any]) -> None:
-    if len(observation) > 1:
-        raise Failed(f"the observation of {agent} has the keys {list(observation)}; expected 'messages' alone")
-    messages = observation["messages"]
-    for message in messages if isinstance(messages, list | tuple) else [messages]:
-        found = message if isinstance(message, Mapping) else {}
-        if set(found) != {"role", "content"} or not all(type(text) is str for text in found.values()):
-            raise Failed(f"{agent} observes as a message {short(message)}; expected {{'role': str, 'content': str}}")
-        if found["role"] not in ROLES:
-            raise Failed(f"{agent} observes a message of the role {found['role']!r}; expected one of {ROLES}")
-    if not messages or messages[-1]["role"] != "user":
-        raise Failed(f"the messages of {agent} are {short(messages)}; expected the last one to be the user's")
+def expect_readable(agent: str, observation: Any) -> None:
+    """Raise `Failed` unless an observation can become a prompt: a text, texts and images, or messages."""
+    if type(observation) is not str and type(observation) is not dict:
+        raise Failed(f"the observation of {agent} is {short(observation)}; expected a str or a dictionary")
+    try:
+        read_observation(observation, agent=agent)
+    except (TypeError, ValueError) as error:
+        raise Failed(str(error)) from None
 
 
 def telling(reply: str) -> Iterator[str]:

@@ -29,6 +29,8 @@ OF_TEXT = (
 def check_pettingzoo(case: Case) -> str:
     """`api_test` and `seed_test`; `max_cycles_test` and `render_test` where `make` takes those settings.
 
+    `max_cycles` is tested only where every agent acts once in each cycle: `metadata["cyclic"]` is not false.
+
     `max_cycles_test` compares an AEC environment with a parallel one in which every agent acts in every step, so that
     a step is a cycle. It is given `make(max_cycles=...)` and PettingZoo's `aec_to_parallel_wrapper` around the same,
     with empty replies, and not the environment's own parallel form.
@@ -41,7 +43,8 @@ def check_pettingzoo(case: Case) -> str:
     with _counting("seed_test"):
         seed_test(case.make, num_cycles=NUM_CYCLES)
     passed = [f"api_test{' (each observation as the text of a dictionary)' if worded else ''}", "seed_test"]
-    if made_with(case.make, max_cycles=4) is not None:
+    is_cyclic = env.metadata.get("cyclic", True)
+    if is_cyclic and made_with(case.make, max_cycles=4) is not None:
         with _counting("max_cycles_test"):
             max_cycles_test(_quiet_module(case.make))
         passed.append("max_cycles_test (of make, and of PettingZoo's aec_to_parallel_wrapper around it)")
@@ -57,7 +60,13 @@ def check_parallel(case: Case) -> str:
     """`parallel_api_test` and `parallel_seed_test`, where a parallel environment is given."""
     if case.make_parallel is None:
         raise Skipped("no make_parallel was given")
-    env = case.make_parallel()
+    try:
+        env = case.make_parallel()
+    except ValueError as error:
+        agents = case.make().possible_agents
+        if len(agents) == 1:
+            raise
+        raise Skipped(f"its {len(agents)} agents act one after another ({error})") from None
     with _counting("parallel_api_test", known=_about_options(case.make_parallel())):
         parallel_api_test(_seeded(env), num_cycles=NUM_CYCLES)
     with _counting("parallel_seed_test"):

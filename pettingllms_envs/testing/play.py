@@ -206,9 +206,9 @@ def made_with(make: Callable[..., Any], **settings: Any) -> Any | None:
 
 
 def oracle_of(env: Any) -> Callable[[], str] | None:
-    """The environment's `oracle()`, or None."""
+    """The environment's `oracle()`, or None; an environment may say in `metadata["has_oracle"]` that it has none."""
     found: Callable[[], str] | None = getattr(env.unwrapped, "oracle", None)
-    return found
+    return found if env.metadata.get("has_oracle", True) else None
 
 
 def always(reply: str) -> Policy:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from pettingllms_envs.episodes.difference import short
-from pettingllms_envs.testing.observations import expect_texts
+from pettingllms_envs.testing.observations import expect_readable
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, best, episode, oracle_of, over, scripted, told
 
 
@@ -130,7 +130,7 @@ def _sound(env: Any, spaces: dict[str, tuple[Any, str, Any, str]]) -> None:
     """Raise `Failed` unless the observations are texts in the original spaces."""
     for agent in env.agents:
         observation = env.observe(agent)
-        expect_texts(agent, observation)
+        expect_readable(agent, observation)
         seen, seen_words, act, act_words = spaces[agent]
         if not seen.contains(observation):
             raise Failed(f"the observation of {agent} is not in its space: {short(observation)}")

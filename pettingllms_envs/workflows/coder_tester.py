@@ -38,6 +38,7 @@ from pettingllms_envs.core import (
     Role,
     Transition,
     Unreadable,
+    best_reply,
     check_choice,
     check_num_turns,
     part_ranges,
@@ -107,6 +108,7 @@ class CoderTester:
     max_cases: int = 4
 
     name: ClassVar[str] = "coder_tester"
+    cyclic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_num_turns(self.num_turns)
@@ -148,7 +150,7 @@ class CoderTester:
     def oracle(self, state: CoderTesterState) -> str:
         """The golden solution; golden tests that tell the most wrong programs."""
         if self.actor(state) == CODER.name:
-            return self.task.write(self.task.oracle(state.task))
+            return best_reply(self.task, state.task)
         return write_cases(self.task.best_cases(state.task, self.max_cases))
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:

@@ -26,6 +26,7 @@ from pettingllms_envs.core import (
     Role,
     Transition,
     Unreadable,
+    best_reply,
     check_choice,
     check_num_turns,
     part_ranges,
@@ -78,6 +79,7 @@ class LoneCoder:
     num_turns: int = 4
 
     name: ClassVar[str]
+    cyclic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_num_turns(self.num_turns)
@@ -135,7 +137,7 @@ class LoneCoder:
 
     def oracle(self, state: LoneState) -> str:
         """The golden solution."""
-        return self.task.write(self.task.oracle(state.task))
+        return best_reply(self.task, state.task)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format and the coder's tests."""

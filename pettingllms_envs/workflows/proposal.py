@@ -26,6 +26,7 @@ from pettingllms_envs.core import (
     Task,
     Transition,
     Unreadable,
+    best_reply,
     check_num_turns,
     part_ranges,
     play,
@@ -67,6 +68,7 @@ class ProposalWorkflow(Generic[State, Move]):
     num_turns: int = 4
 
     name: ClassVar[str]
+    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]]
 
     def __post_init__(self) -> None:
@@ -100,7 +102,7 @@ class ProposalWorkflow(Generic[State, Move]):
 
     def oracle(self, state: ProposalState[State]) -> str:
         """The task's best move."""
-        return self.task.write(self.task.oracle(state.task))
+        return best_reply(self.task, state.task)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format, the task's costs, and the proposer's draft and settle."""

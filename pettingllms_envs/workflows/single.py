@@ -17,6 +17,7 @@ from pettingllms_envs.core import (
     State,
     Task,
     Transition,
+    best_reply,
     check_num_turns,
     part_ranges,
     play,
@@ -52,6 +53,7 @@ class Single(Generic[State, Move]):
     num_turns: int = 4
 
     name: ClassVar[str] = "single"
+    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]] = (PLANNER,)
 
     def __post_init__(self) -> None:
@@ -83,7 +85,7 @@ class Single(Generic[State, Move]):
 
     def oracle(self, state: SingleState[State]) -> str:
         """The task's best move."""
-        return self.task.write(self.task.oracle(state.task))
+        return best_reply(self.task, state.task)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format and the task's costs."""

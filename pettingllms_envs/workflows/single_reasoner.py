@@ -20,11 +20,12 @@ from typing import ClassVar, Generic
 from pettingllms_envs.core import (
     TEAM,
     UNREADABLE_PENALTY,
-    PythonExecutor,
+    Executor,
     Role,
     State,
     Transition,
     Unreadable,
+    best_reply,
     check_num_turns,
     part_ranges,
     situation,
@@ -51,7 +52,8 @@ class SingleReasoner(Generic[State]):
         num_turns: Turn budget, at least 1; a reply each.
         tools: Whether it may have programs run before it answers.
         imports: Packages that programs may import besides the standard library; see `ToolReasoner`.
-        executor: Runs the programs, a `pettingllms_envs.core.PythonExecutor`; not used without `tools`.
+        executor: Runs the programs, a callable such as `pettingllms_envs.sandbox.ToolExecutor()`; not used without
+            `tools`.
 
     Raises:
         ValueError: `tools` without an executor, `imports` are no names, or `num_turns` is not a whole number of at
@@ -63,9 +65,10 @@ class SingleReasoner(Generic[State]):
     tools: bool = False
     imports: tuple[str, ...] = ()
     # Not a part of the game: a snapshot may go on in a process with another executor.
-    executor: PythonExecutor | None = field(default=None, repr=False, compare=False)
+    executor: Executor | None = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "single"
+    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]] = (REASONER,)
 
     def __post_init__(self) -> None:
@@ -108,7 +111,7 @@ class SingleReasoner(Generic[State]):
 
     def oracle(self, state: SingleState[State]) -> str:
         """The task's best answer."""
-        return self.task.write(self.task.oracle(state.task))
+        return best_reply(self.task, state.task)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success and format."""
@@ -121,5 +124,6 @@ class SingleReasoner(Generic[State]):
             also = f", and {program.reason}" if self.tools else ""
             return f"Your last reply was unreadable: {why.reason}{also}.", {"format": UNREADABLE_PENALTY}
         assert self.executor is not None
-        result = ran(*self.executor(program))
+        printed, error, _ = self.executor(program)
+        result = ran(printed, error)
         return f"Last turn you had this program run:\n{shown(program, 'python')}\n{result}", {}

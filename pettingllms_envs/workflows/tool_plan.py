@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pettingllms_envs.core import Move, PythonExecutor, Role, State, Unreadable
+from pettingllms_envs.core import Executor, Move, Role, State, Unreadable, best_reply
 from pettingllms_envs.replies import fence, only_program
 from pettingllms_envs.workflows.proposal import ProposalState, ProposalWorkflow
 from pettingllms_envs.workflows.tools import check_executor, shown
@@ -38,14 +38,14 @@ class ToolPlan(ProposalWorkflow[State, Move]):
     Args:
         task: The task.
         num_turns: Turn budget, at least 1; both roles act once in a turn.
-        executor: Runs the tool's programs, a `pettingllms_envs.core.PythonExecutor`: `sandbox.ToolExecutor()`.
+        executor: Runs the tool's programs, a callable such as `pettingllms_envs.sandbox.ToolExecutor()`.
 
     Raises:
         ValueError: There is no executor, or `num_turns` is not a whole number of at least 1.
     """
 
     # Not a part of the game: a snapshot may go on in a process with another executor.
-    executor: PythonExecutor | None = field(default=None, repr=False, compare=False)
+    executor: Executor | None = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "tool_plan"
     roles: ClassVar[tuple[Role, ...]] = (TOOL, PLANNER)
@@ -60,7 +60,7 @@ class ToolPlan(ProposalWorkflow[State, Move]):
         if isinstance(program, Unreadable):
             return program, ""
         assert self.executor is not None
-        stdout, error = self.executor(program)
+        stdout, error, _ = self.executor(program)
         words = f"The tool's program:\n{shown(program, 'python')}\nIt printed:\n{shown(stdout)}\n"
         if error:
             return Unreadable(f"its program failed ({error})"), words
@@ -71,5 +71,5 @@ class ToolPlan(ProposalWorkflow[State, Move]):
 
     def oracle(self, state: ProposalState[State]) -> str:
         """A program that prints the task's best move, or that move itself for the planner."""
-        move = self.task.write(self.task.oracle(state.task))
+        move = best_reply(self.task, state.task)
         return fence(f"print({move!r})", "python") if state.proposal is None else move

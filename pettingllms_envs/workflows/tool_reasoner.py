@@ -26,12 +26,13 @@ from typing import ClassVar, Generic, NamedTuple, Protocol
 from pettingllms_envs.core import (
     TEAM,
     UNREADABLE_PENALTY,
-    PythonExecutor,
+    Executor,
     Role,
     State,
     Task,
     Transition,
     Unreadable,
+    best_reply,
     check_num_turns,
     situation,
 )
@@ -102,7 +103,7 @@ class ToolReasoner(Generic[State]):
         num_turns: Turn budget, at least 1; both roles act once in a turn.
         imports: Packages that programs may import besides the standard library, such as `("sympy",)`: the tool is
             told, and the sandbox has them. An executor that you give yourself must have them, too.
-        executor: Runs the tool's programs, a `pettingllms_envs.core.PythonExecutor`.
+        executor: Runs the tool's programs, a callable such as `pettingllms_envs.sandbox.ToolExecutor()`.
 
     Raises:
         ValueError: There is no executor, `imports` are no names, or `num_turns` is not a whole number of at least 1.
@@ -112,9 +113,10 @@ class ToolReasoner(Generic[State]):
     num_turns: int = 4
     imports: tuple[str, ...] = ()
     # Not a part of the game: a snapshot may go on in a process with another executor.
-    executor: PythonExecutor | None = field(default=None, repr=False, compare=False)
+    executor: Executor | None = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "tool_reasoner"
+    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]] = (TOOL, REASONER)
 
     def __post_init__(self) -> None:
@@ -149,7 +151,7 @@ class ToolReasoner(Generic[State]):
 
     def oracle(self, state: ReasonerState[State]) -> str:
         """The task's best answer, for the tool a program that prints it."""
-        answer = self.task.write(self.task.oracle(state.task))
+        answer = best_reply(self.task, state.task)
         return answer if state.decides else fence(f"print({answer!r})", "python")
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
@@ -178,7 +180,7 @@ class ToolReasoner(Generic[State]):
 
     def _run(self, task_state: State, program: str) -> Computed:
         assert self.executor is not None
-        printed, error = self.executor(program)
+        printed, error, _ = self.executor(program)
         words = f"The tool's program:\n{shown(program, 'python')}\n{ran(printed, error)}"
         answer = Unreadable(error) if error else self.task.read_output(printed)
         if isinstance(answer, Unreadable):

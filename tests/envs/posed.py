@@ -7,23 +7,23 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Execution
+from pettingllms_envs.core import ToolResult
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.tasks.answering import AnswerState
 
 
 SUM = MathProblem(source="by hand", id="sum", statement="What is $2 + 3$?", answer="5", level=2)
-PROGRAMS: Mapping[str, Execution] = {
-    "print(5)": Execution("5\n"),
-    "print(10 / 2)": Execution("5.0\n"),
-    "print(6)": Execution("6\n"),
-    "print('so', 5, sep='\\n\\n')": Execution("so\n\n5\n"),
-    "print('The answer is 5')": Execution("The answer is 5\n"),
-    "print(r'So \\boxed{5}')": Execution("So \\boxed{5}\n"),
-    "1 / 0": Execution("", "it failed: ZeroDivisionError"),
-    "print(5); 1 / 0": Execution("5\n", "it failed: ZeroDivisionError"),
-    "pass": Execution(""),
-    "print('x' * 5000)": Execution("x" * 5000),
+PROGRAMS: Mapping[str, ToolResult] = {
+    "print(5)": ToolResult("5\n"),
+    "print(10 / 2)": ToolResult("5.0\n"),
+    "print(6)": ToolResult("6\n"),
+    "print('so', 5, sep='\\n\\n')": ToolResult("so\n\n5\n"),
+    "print('The answer is 5')": ToolResult("The answer is 5\n"),
+    "print(r'So \\boxed{5}')": ToolResult("So \\boxed{5}\n"),
+    "1 / 0": ToolResult("", "it failed: ZeroDivisionError"),
+    "print(5); 1 / 0": ToolResult("5\n", "it failed: ZeroDivisionError"),
+    "pass": ToolResult(""),
+    "print('x' * 5000)": ToolResult("x" * 5000),
 }
 
 

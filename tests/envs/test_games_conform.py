@@ -11,7 +11,7 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.assembly import GAMES
-from pettingllms_envs.core import SPLITS, Execution
+from pettingllms_envs.core import SPLITS, ToolResult
 from pettingllms_envs.registry import find
 from pettingllms_envs.testing import check
 
@@ -19,15 +19,15 @@ from pettingllms_envs.testing import check
 _PRINT = re.compile(r"print\((.*)\)\s*", re.S)
 
 
-def printed(program: str) -> Execution:
+def printed(program: str) -> ToolResult:
     """An executor that can run one statement: `print` of a string."""
     found = _PRINT.fullmatch(program)
     if found is None:
-        return Execution("", "SyntaxError")
+        return ToolResult("", "SyntaxError")
     try:
-        return Execution(f"{ast.literal_eval(found[1])}\n")
+        return ToolResult(f"{ast.literal_eval(found[1])}\n")
     except (SyntaxError, ValueError):
-        return Execution("", "SyntaxError")
+        return ToolResult("", "SyntaxError")
 
 
 def settings(workflow: str) -> dict[str, Any]:

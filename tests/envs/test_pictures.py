@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from pettingllms_envs.core import Tile
+from pettingllms_envs.features import Tile
 from pettingllms_envs.rendering import as_rich, draw, draw_text, picture, rgb_array, save_gif, to_terminal
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Execution
+from pettingllms_envs.core import ToolResult
 from pettingllms_envs.testing.recording import record
 
 
@@ -24,10 +24,10 @@ GAMES = ("plan_path_v0", "sokoban_v0", "sudoku_v0")
 WORKFLOWS = ("single", "draft_plan", "tool_plan")
 
 
-def print_executor(program: str) -> Execution:
+def print_executor(program: str) -> ToolResult:
     """Runs the one program that the recorded tool writes, `print('...')`, by reading it."""
     inside = program.removeprefix("print(").removesuffix(")")
-    return Execution(f"{ast.literal_eval(inside)}\n")
+    return ToolResult(f"{ast.literal_eval(inside)}\n")
 
 
 def maker(name: str, workflow: str) -> Callable[[], TextEnv]:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pettingllms_envs.core import SPLITS, Board, Unreadable
+from pettingllms_envs.core import SPLITS, Unreadable
+from pettingllms_envs.features import Board
 from pettingllms_envs.instances import split_of
 from pettingllms_envs.tasks.sudoku import EMPTIES, LEVELS, Sudoku, SudokuState
 from pettingllms_envs.tasks.sudoku_digging import form

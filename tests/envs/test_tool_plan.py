@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Execution, Unreadable
+from pettingllms_envs.core import ToolResult, Unreadable
 from pettingllms_envs.plan_path_v0 import raw_env
 from pettingllms_envs.replies import only_program
 from pettingllms_envs.sandbox import ToolExecutor
@@ -15,12 +15,12 @@ from pettingllms_envs.workflows.tool_plan import ToolPlan
 
 
 PROGRAMS = {
-    "print('Moves: R R R')": Execution("Moves: R R R\n"),
-    "moves = 'DD'\nprint('Moves:', *moves)": Execution("Moves: D D\n"),
-    "print('hello')": Execution("hello\n"),
-    "1 / 0": Execution("", "ZeroDivisionError"),
-    "print('x' * 5000)": Execution("x" * 5000),
-    "print('Moves: D D R D R R')": Execution("Moves: D D R D R R"),
+    "print('Moves: R R R')": ToolResult("Moves: R R R\n"),
+    "moves = 'DD'\nprint('Moves:', *moves)": ToolResult("Moves: D D\n"),
+    "print('hello')": ToolResult("hello\n"),
+    "1 / 0": ToolResult("", "ZeroDivisionError"),
+    "print('x' * 5000)": ToolResult("x" * 5000),
+    "print('Moves: D D R D R R')": ToolResult("Moves: D D R D R R"),
 }
 
 
@@ -120,7 +120,7 @@ def test_an_environment_that_is_given_no_executor_runs_programs_in_the_sandbox()
 
 def test_a_snapshot_goes_on_with_another_executor(env: TextEnv) -> None:
     env.step(block("print('Moves: R R R')"))
-    other = raw_env(size=4, workflow="tool_plan", num_turns=2, executor=lambda program: Execution("Moves: U"))
+    other = raw_env(size=4, workflow="tool_plan", num_turns=2, executor=lambda program: ToolResult("Moves: U"))
     other.restore(pickle.loads(pickle.dumps(env.snapshot())))
     assert other.last() == env.last()
     assert ToolPlan(PlanPath(), executor=PROGRAMS.__getitem__) == ToolPlan(PlanPath(), executor=print)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pettingllms_envs import graders
-from pettingllms_envs.core import TEAM, Execution
+from pettingllms_envs.core import TEAM, ToolResult
 from pettingllms_envs.math_v0 import raw_env
 from pettingllms_envs.sandbox import SandboxFailed, ToolExecutor
 from pettingllms_envs.tasks.math import Math
@@ -306,7 +306,7 @@ def test_the_workflow_alone_has_no_executor() -> None:
 def test_a_snapshot_goes_on_with_another_executor() -> None:
     env = posed()
     env.step(RIGHT)
-    other = raw_env(executor=lambda program: Execution("7\n"))
+    other = raw_env(executor=lambda program: ToolResult("7\n"))
     other.restore(pickle.loads(pickle.dumps(env.snapshot())))
     assert other.last() == env.last()
     assert other.state_hash() == env.state_hash()

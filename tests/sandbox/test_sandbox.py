@@ -21,7 +21,7 @@ import pytest
 import pettingllms_envs
 from arena import processes
 from pettingllms_envs import sandbox as module
-from pettingllms_envs.core import Execution
+from pettingllms_envs.core import ToolResult
 from pettingllms_envs.sandbox import (
     LEETCODE_PRELUDE,
     CallTest,
@@ -572,13 +572,13 @@ def test_a_tool_role_plays_through_the_executor(sandbox):
 
 def test_the_executor_tells_the_tool_what_it_printed_and_in_fixed_words_why_it_failed(sandbox):
     executor = ToolExecutor(limits=Limits(cpu=1.0, wall=1.0, output=1 << 16), max_shown=20)
-    assert executor("print('Moves: U')") == Execution("Moves: U\n")
-    assert executor("print('a')\n1 / 0") == Execution("a\n", "it failed: ZeroDivisionError")
-    assert executor("class Passed(Exception): pass\nraise Passed('you won')") == Execution(
+    assert executor("print('Moves: U')") == ToolResult("Moves: U\n")
+    assert executor("print('a')\n1 / 0") == ToolResult("a\n", "it failed: ZeroDivisionError")
+    assert executor("class Passed(Exception): pass\nraise Passed('you won')") == ToolResult(
         "", "it failed: an exception of its own"
     )
     assert executor("import time\ntime.sleep(9)").error.startswith("out of time")
-    assert executor("print('x' * 100)").stdout == "xxxxxxxxxx\n... 81 characters left out ...\nxxxxxxxxx\n"
+    assert executor("print('x' * 100)").text == "xxxxxxxxxx\n... 81 characters left out ...\nxxxxxxxxx\n"
     assert executor("while True: print('x' * 1000)").error.startswith("too much output")
     assert pickle.loads(pickle.dumps(executor)) == copy.deepcopy(executor) == executor
     assert shorten("abcdef", 6) == "abcdef"

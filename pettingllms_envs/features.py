@@ -1,0 +1,120 @@
+"""Optional features of tasks and workflows: what an environment may offer beyond `pettingllms_envs.core`.
+
+A class has a feature if it has its members; none of these classes is inherited from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+class Tile(NamedTuple):
+    """How one cell of a board looks.
+
+    Args:
+        text: What is written on it, at most two characters; may be empty.
+        paper: Colour of the cell, `"#rrggbb"`.
+        ink: Colour of the text.
+        shape: Under the text: `"none"`, `"disc"`, `"square"` or `"ring"`.
+        fill: Colour of the shape.
+    """
+
+    text: str
+    paper: str
+    ink: str = "#000000"
+    shape: str = "none"
+    fill: str = "#000000"
+
+
+@runtime_checkable
+class Board(Protocol):
+    """An optional feature of a task: a board of tiles, for pictures and terminals. Without it the text is drawn."""
+
+    def tiles(self, state: Any) -> Sequence[Sequence[Tile]]:
+        """The state as rows of tiles, all rows of the same length."""
+        ...
+
+
+class DataSet(NamedTuple):
+    """The source of a task's problems.
+
+    Args:
+        name: Argument of `datasets.load`: `"own:aime"` for rows of this package, a file, or an id of the Hub.
+        stands_for: For rows written for this package, the benchmark that they imitate, such as `"AIME"`: results on
+            them are not results on the benchmark. Empty for all other data.
+        remedy: How to play the benchmark itself, such as `"--set year=2024 for the exam"`; may be empty.
+    """
+
+    name: str
+    stands_for: str = ""
+    remedy: str = ""
+
+    @property
+    def note(self) -> str:
+        """A note about the problems for every report; empty if the name suffices."""
+        return f"problems written for this package, not {self.stands_for}" if self.stands_for else ""
+
+
+@runtime_checkable
+class OnDataSet(Protocol):
+    """An optional feature of a task on a data set: the data set."""
+
+    @property
+    def data_set(self) -> DataSet:
+        """The source of the problems."""
+        ...
+
+
+@runtime_checkable
+class HasOracle(Protocol):
+    """An optional feature of a task: it can solve itself.
+
+    An oracle gives the environment demonstrations, an upper bound for its rewards, and a scripted agent. An open-ended
+    task has none.
+    """
+
+    def oracle(self, state: Any) -> Any:
+        """An optimal move, the same every time. It must never reach an observation."""
+        ...
+
+
+@runtime_checkable
+class HasDigest(Protocol):
+    """An optional feature of a task: a digest of its state that is faster than `repr`, for states of a megabyte."""
+
+    def digest(self, state: Any) -> str:
+        """A digest of everything that determines the rest of the game, the same in every process."""
+        ...
+
+
+@runtime_checkable
+class Competitive(Protocol):
+    """An optional feature of a task: its agents have goals of their own, and are paid by their own scopes."""
+
+    @property
+    def zero_sum(self) -> bool:
+        """Whether the agents' returns add up to 0 in every episode; if not, it is a game of mixed motives."""
+        ...
+
+
+@runtime_checkable
+class ChangingTeam(Protocol):
+    """An optional feature of a workflow: not all agents take part in every instance, or at every time.
+
+    An agent that is no longer present is terminated and takes its dead step. It cannot come back: PettingZoo wants a
+    new agent to have a new name.
+    """
+
+    def present(self, state: Any) -> Sequence[str]:
+        """The agents that take part, as the workflow names them; the one that `actor` names is among them."""
+        ...
+
+
+@runtime_checkable
+class HasOutcome(Protocol):
+    """An optional feature of a workflow: figures of its own in the outcome, such as the length of messages."""
+
+    def outcome(self, state: Any) -> Mapping[str, bool | int | float | str]:
+        """What to report in addition to the task's outcome."""
+        ...

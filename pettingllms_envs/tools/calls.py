@@ -1,0 +1,111 @@
+"""Parses the tool calls in a model's reply, and writes them.
+
+A call is written in one of two ways:
+
+* as text, a fenced block whose first line names the tool, for models and servers without tool calling:
+
+        ```call python
+        print(6 * 7)
+        ```
+
+* natively, as chat templates have it (Hermes, Qwen). A server that returns `tool_calls` is read as the same text:
+
+        <tool_call>
+        {"name": "python", "arguments": {"program": "print(6 * 7)"}}
+        </tool_call>
+
+Parsing takes time linear in the reply, and never raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pettingllms_envs.core import Tool, ToolSpec, Unreadable
+from pettingllms_envs.replies import END_OF_THINKING, fence, fenced_blocks
+
+
+OPENING, CLOSING = "<tool_call>", "</tool_call>"
+
+
+class Call(NamedTuple):
+    """A call of a tool.
+
+    Args:
+        name: The tool's name.
+        request: What the tool is called with: its one text argument, or the arguments as JSON.
+    """
+
+    name: str
+    request: str
+
+
+def only_text(spec: ToolSpec) -> str | None:
+    """The name of a tool's argument if it has one, which is a text; else None."""
+    properties: Mapping[str, Any] = spec.parameters.get("properties", {})
+    (name,) = properties if len(properties) == 1 else (None,)
+    return name if name is not None and properties[name].get("type") == "string" else None
+
+
+def read_text_calls(reply: str, tools: Sequence[Tool]) -> list[Call] | Unreadable:
+    """The calls written as fenced blocks, in order; none if the reply has no block that names a tool."""
+    kinds = {f"call {tool.spec.name}": tool.spec.name for tool in tools}
+    blocks = fenced_blocks(reply, kinds)
+    return blocks if isinstance(blocks, Unreadable) else [Call(name, text) for name, text in blocks]
+
+
+def read_native_calls(reply: str, tools: Sequence[Tool]) -> list[Call] | Unreadable:
+    """The calls written natively, in order; none if the reply has no call."""
+    specs = {tool.spec.name: tool.spec for tool in tools}
+    words, calls = reply.rpartition(END_OF_THINKING)[2], []
+    while (start := words.find(OPENING)) >= 0:
+        content, closing, words = words[start + len(OPENING) :].partition(CLOSING)
+        if not closing:
+            return Unreadable("its tool call has no end")
+        call = _read_json(content, specs)
+        if isinstance(call, Unreadable):
+            return call
+        calls.append(call)
+    return calls
+
+
+def arguments_of(call: Call, spec: ToolSpec) -> dict[str, Any]:
+    """The arguments of a call by name, for a chat template."""
+    text = only_text(spec)
+    if text is not None:
+        return {text: call.request}
+    found = json.loads(call.request)
+    assert isinstance(found, dict)  # see `_read_json`
+    return found
+
+
+def written_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """A native call as text."""
+    return f"{OPENING}\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n{CLOSING}"
+
+
+def text_call(call: Call) -> str:
+    """A call as a fenced block."""
+    return fence(call.request, f"call {call.name}")
+
+
+def _read_json(content: str, specs: Mapping[str, ToolSpec]) -> Call | Unreadable:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return Unreadable("its tool call is no JSON")
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        return Unreadable("its tool call names no tool")
+    name, arguments = found["name"], found.get("arguments", {})
+    if name not in specs:
+        return Unreadable("it calls a tool that there is not")
+    if not isinstance(arguments, dict):
+        return Unreadable("the arguments of its tool call are no JSON object")
+    text = only_text(specs[name])
+    if text is None:
+        return Call(name, json.dumps(arguments, ensure_ascii=False))
+    if set(arguments) != {text} or not isinstance(arguments[text], str):
+        return Unreadable(f"the arguments of its tool call are not one text called {text!r}")
+    return Call(name, arguments[text])
