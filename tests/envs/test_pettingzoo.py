@@ -82,14 +82,19 @@ def test_it_passes_pettingzoos_max_cycles_test(workflow: str) -> None:
     max_cycles_test(SimpleNamespace(env=env, parallel_env=cycles))
 
 
-def test_max_cycles_counts_turns_so_that_the_parallel_form_takes_a_step_for_each_role() -> None:
-    env = plan_path_v0.parallel_env(**far(max_cycles=4))
+def test_max_cycles_counts_turns_so_that_each_role_takes_that_many_steps() -> None:
+    env = plan_path_v0.env(**far(max_cycles=4))
     env.reset(seed=0)
     steps = 0
-    while env.agents:
-        env.step(dict.fromkeys(env.agents, ""))
+    while not any(env.truncations.values()):
+        env.step("")
         steps += 1
     assert steps == 4 * 2  # turns, roles
+
+
+def test_max_cycles_is_not_taken_where_agents_do_not_act_once_in_a_turn() -> None:
+    with pytest.raises(ValueError, match=r"max_cycles is 4, but .* no cycles to count. Give num_turns"):
+        plan_path_v0.env(max_cycles=4, role_tools=["python"])
 
 
 def test_check_says_which_environment_it_gave_to_max_cycles_test() -> None:
@@ -98,23 +103,21 @@ def test_check_says_which_environment_it_gave_to_max_cycles_test() -> None:
     assert said in report["pettingzoo"].detail
 
 
-@both
 @marked
-def test_the_parallel_interface_passes_pettingzoos_tests(workflow: str) -> None:
-    parallel_api_test(plan_path_v0.parallel_env(**far(workflow=workflow)), num_cycles=50)
-    parallel_seed_test(lambda: plan_path_v0.parallel_env(**far(workflow=workflow)), num_cycles=50)
+def test_the_parallel_form_of_a_lone_agent_passes_pettingzoos_tests() -> None:
+    alone = far(workflow="single")
+    parallel_api_test(plan_path_v0.parallel_env(**alone), num_cycles=50)
+    parallel_seed_test(lambda: plan_path_v0.parallel_env(**alone), num_cycles=50)
+    module = SimpleNamespace(
+        env=lambda max_cycles: plan_path_v0.env(**alone, max_cycles=max_cycles),
+        parallel_env=lambda max_cycles: plan_path_v0.parallel_env(**alone, max_cycles=max_cycles),
+    )
+    max_cycles_test(module)
 
 
-def test_the_parallel_interface_plays_the_same_game_one_role_at_a_time() -> None:
-    env = plan_path_v0.parallel_env(size=5)
-    observations, _ = env.reset(seed=1)
-    assert set(observations) == {"drafter_0", "planner_0"}
-    observations, _, _, _, infos = env.step({"drafter_0": "Moves: U", "planner_0": "Moves: D D D"})
-    assert infos["planner_0"]["active_agent"] == "planner_0"
-    assert "The drafter proposes: U." in observations["planner_0"]["text"]
-    for _ in range(7):
-        env.step(dict.fromkeys(env.agents, "pass"))
-    assert env.agents == []
+def test_a_team_that_acts_one_after_another_has_no_parallel_form() -> None:
+    with pytest.raises(ValueError, match=r"plan_path_v0 has no parallel form .* take workflow='single'"):
+        plan_path_v0.parallel_env(size=5)
 
 
 def test_environments_are_made_by_name() -> None:
@@ -149,7 +152,8 @@ def test_pettingzoos_registry_makes_it_too() -> None:
     env = pettingzoo.make("aec", "pettingllms/plan_path-v0", size=5, max_cycles=2)
     env.reset(seed=0)
     assert env.observe("drafter_0")["text"].startswith("Turn 1 of 2.")
-    assert pettingzoo.make("parallel", "pettingllms/plan_path-v0", size=5).reset(seed=0)[0].keys() == set(env.agents)
+    alone = pettingzoo.make("parallel", "pettingllms/plan_path-v0", size=5, workflow="single")
+    assert alone.reset(seed=0)[0].keys() == {"planner_0"}
 
 
 def test_registering_imports_no_environment() -> None:
@@ -157,7 +161,7 @@ def test_registering_imports_no_environment() -> None:
     clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
     assert set(run.stdout.split()) == {
-        f"pettingllms_envs{room}" for room in ("", ".core", ".instances", ".registry", ".suggestions")
+        f"pettingllms_envs{room}" for room in ("", ".core", ".features", ".instances", ".observations", ".registry", ".suggestions")
     }
 
 

@@ -201,9 +201,9 @@ class MessageWithAnImage(Dialogue):
         return ({"role": "user", "content": shown["text"], "image": "0x00"},)
 
 
-class ToolMessage(Dialogue):
+class CriticsMessage(Dialogue):
     def messages(self, shown: dict[str, str]) -> Any:
-        return ({"role": "tool", "content": "3"}, *super().messages(shown))
+        return ({"role": "critic", "content": "3"}, *super().messages(shown))
 
 
 class TextBesideMessages(Dialogue):
@@ -225,10 +225,10 @@ class SharedMessages(Dialogue):
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (EndsWithTheAssistant, "expected the last one to be the user's"),
-        (MessageWithAnImage, "left_0 observes as a message {'role': 'user',"),
-        (ToolMessage, "left_0 observes a message of the role 'tool'; expected one of ('system', 'user', 'assistant')"),
-        (TextBesideMessages, "the observation of left_0 has the keys ['messages', 'text']; expected 'messages' alone"),
+        (EndsWithTheAssistant, "expected a last message of the role 'user' or 'tool'"),
+        (MessageWithAnImage, "'left_0' observes {'role': 'str', 'content': 'str', 'image': 'str'} as message 0"),
+        (CriticsMessage, "'left_0' observes message 0 with the role 'critic'; expected one of 'system', 'user',"),
+        (TextBesideMessages, "'left_0' observes 'messages' beside 'text'; expected 'messages' alone"),
         (SharedMessages, "the observation after a caller emptied the one before, of left_0"),
     ],
 )
@@ -560,7 +560,7 @@ class Hints(Sum):
         (GlobalNumpyNumbers, "global random state", "render() changed the global random state"),
         (SharedObservation, "observations", "the observation after a caller emptied the one before, of left_0"),
         (ForgetsWhoLeft, "observations", "ValueError: no agent left_0"),
-        (ObservedNumber, "observations, fuzzed replies, long replies", "has 'made': 0; expected strs only"),
+        (ObservedNumber, "observations, fuzzed replies, long replies", "observes 'made', a int; expected text"),
         (SetInInfos, "infos", "the infos of left_0 are no plain data: Object of type set is not JSON serializable"),
         (MaskInInfos, "infos", "left_0 has a key 'action_mask'; expected none"),
         (AnySplit, "options", "reset accepts options={'split': 'no such value'}, which is not among the declared"),

@@ -31,6 +31,7 @@ class Whisper:
     loud: tuple[tuple[str, ...], ...] = ()
 
     name: ClassVar[str] = "whisper"
+    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]] = ROLES
 
     def start(self, task_state: Any) -> WhisperState:

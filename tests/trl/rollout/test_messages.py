@@ -13,7 +13,7 @@ from pettingllms_envs.agents.base import Scripted
 from pettingllms_envs.episodes import files, observing, replay
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.episodes.recorded import Recorded
-from pettingllms_envs.observations import prompt_of
+from pettingllms_envs.observations import Image, prompt_of
 from pettingllms_envs.page.read import episode_of
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints.recorder import rows
@@ -28,6 +28,7 @@ def said(*pairs: tuple[str, str]) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in pairs]
 
 
+PIXEL = b"\x89PNG\r\n\x1a\n"
 FEW_SHOT = said(("system", "Add."), ("user", "1+1?"), ("assistant", "2"), ("user", "1+2?"))
 
 
@@ -61,17 +62,22 @@ def test_messages_are_the_prompt_as_they_are(messages: Any, expected: Any) -> No
         (
             {"messages": [{"role": "user", "content": [{"type": "image"}]}]},
             TypeError,
-            r"observes \{'role': 'str', 'content': 'list'\} as message 0; .* models read texts only",
+            r"observes a dict among its 'parts'; expected texts and .*Image",
         ),
         (
-            {"messages": [*FEW_SHOT, {"role": "user", "content": "Hi", "name": "Eve"}]},
-            TypeError,
-            r"'name': 'str'\} as message 4; expected a dict .* and nothing else",
-        ),
-        (
-            {"messages": said(("tool", "3"), ("user", "Hi"))},
+            {"messages": [{"role": "user", "content": [Image(PIXEL, "a dot")]}]},
             ValueError,
-            r"message 0 with the role 'tool'; expected one of 'system', 'user', 'assistant'",
+            r"observes images, which are not supported yet",
+        ),
+        (
+            {"messages": [*FEW_SHOT, {"role": "user", "content": "Hi", "audio": "Eve"}]},
+            TypeError,
+            r"'audio': 'str'\} as message 4; expected a dict .* nothing else",
+        ),
+        (
+            {"messages": said(("critic", "3"), ("user", "Hi"))},
+            ValueError,
+            r"message 0 with the role 'critic'; expected one of 'system', 'user', 'assistant', 'tool'",
         ),
         (
             {"messages": FEW_SHOT, "text": "Hi", "system": "Be."},
