@@ -153,6 +153,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
         self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
         self._cyclic = workflow.cyclic
+        # Most teams do not change and act in turn: these take the short way through `step`.
+        self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)
         self._changing = workflow if isinstance(workflow, ChangingTeam) else None
         self._reporting = workflow if isinstance(workflow, HasOutcome) else None
         self._digesting = task if isinstance(task, HasDigest) else None
@@ -205,7 +207,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     def infos(self) -> dict[str, dict[str, Any]]:
         """Parts of the last step's reward, outcome so far and turn, by agent; see the class."""
         now = self._now or self._missing("infos")
-        return {agent: self._info(now, agent) for agent in now.agents}
+        return {agent: self._info(now, self._roles[agent], agent) for agent in now.agents}
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Start an episode.
@@ -244,7 +246,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         """
         if agent not in self._roles:
             raise ValueError(f"no agent {agent!r}; expected one of {', '.join(self._roles)}.")
-        return self._observation(self._current.play, agent)
+        return self._shown(self.workflow.observe(self._current.play, self._roles[agent]), agent)
 
     def last(self, observe: bool = True) -> tuple[dict[str, Any] | None, float, bool, bool, dict[str, Any]]:
         """Observation, reward since its own last step, termination, truncation and info of the agent to act."""
@@ -252,9 +254,11 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         _, _, play, agents, agent, _, cumulative, _, terminated, truncated, left, _ = now
         if not agents:
             raise RuntimeError("last() came after the last agent left. Call reset() to start the next episode.")
-        seen = self._observation(play, agent) if observe else None
-        is_out = terminated or agent in left
-        return seen, cumulative[agents.index(agent)], is_out, truncated, self._info(now, agent)
+        role = self._roles[agent]
+        shown = self._shown(self.workflow.observe(play, role), agent) if observe else None
+        if left and agent in left:
+            terminated = True
+        return shown, cumulative[agents.index(agent)], terminated, truncated, self._info(now, role, agent)
 
     def agent_iter(self, max_iter: int = 2**63) -> Iterator[str]:
         """The agent to act, round after round until the last one has left.
@@ -288,7 +292,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         if not isinstance(action, str):
             raise TypeError(f"step() got {type(action).__name__} for {selection}; expected a str. Any str is legal.")
         play, parts, terminated, truncated = self.workflow.step(play, action)
-        names = self._agents if self._changing is None else [self._roles[agent] for agent in agents]
+        names = self._agents if self._is_fixed else [self._roles[agent] for agent in agents]
         rewards = cumulative = scalars(parts, names, self.alpha)
         following = agents[0]
         if len(agents) > 1:  # a lone agent's every step is its own
@@ -300,10 +304,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             Snapshot,
             (env, config, play, agents, following, rewards, cumulative, parts, terminated, truncated, left, replies),
         )
-        if not self._cyclic:
-            self._now = self._now._replace(replies=self._counted(replies, selection))
-        if self._changing is not None and not (terminated or truncated):
-            self._now = self._with_present(self._now, self._present(self._changing, play))
+        if not self._is_fixed:
+            self._now = self._with_changes(self._now, selection)
         if self.render_mode == "human":
             self.render()
 
@@ -415,8 +417,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             warnings.warn(f"{self._name} ignores the reset options {unknown}; it knows {expected}.", stacklevel=3)
         return {name: options[name] for name in known if options.get(name) is not None}
 
-    def _observation(self, play: Any, agent: str) -> dict[str, Any]:
-        seen = self.workflow.observe(play, self._roles[agent])
+    def _shown(self, seen: Any, agent: str) -> dict[str, Any]:
+        """What the workflow shows an agent, as an observation."""
         observes = self._observes[agent]
         if observes == "text" and isinstance(seen, str):
             return {"system": self._systems[agent], "text": seen}
@@ -429,14 +431,14 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             f"{observes!r}. Give the role observes={_kind_of(seen)!r}, or have observe() return what it says."
         )
 
-    def _info(self, now: Snapshot, agent: str) -> dict[str, Any]:
-        play, role = now.play, self._roles[agent]
-        team = now.parts.get(TEAM, NONE)
+    def _info(self, now: Snapshot, role: str, agent: str) -> dict[str, Any]:
+        _, _, play, _, _, _, _, parts, _, _, _, _ = now
+        team = parts.get(TEAM, NONE)
         outcome: Mapping[str, Any] = self.workflow.task.outcome(play.task)
         if self._reporting is not None:
             outcome = {**outcome, **self._reporting.outcome(play)}
         return {
-            "rewards": {**team, **now.parts.get(role, NONE)},
+            "rewards": {**team, **parts.get(role, NONE)},
             "team_rewards": [*team],
             "outcome": outcome,
             "turn": play.turn if self._cyclic else self._turn_of(now, agent),
@@ -447,9 +449,14 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         done = now.replies[self.possible_agents.index(agent)]
         return max(done, 1) if now.terminated or now.truncated or agent in now.left else done + 1
 
-    def _counted(self, replies: tuple[int, ...], agent: str) -> tuple[int, ...]:
-        at = self.possible_agents.index(agent)
-        return (*replies[:at], replies[at] + 1, *replies[at + 1 :])
+    def _with_changes(self, now: Snapshot, actor: str) -> Snapshot:
+        """The episode with one more reply of the actor, and with the agents that joined and left."""
+        if now.replies:
+            at = self.possible_agents.index(actor)
+            now = now._replace(replies=(*now.replies[:at], now.replies[at] + 1, *now.replies[at + 1 :]))
+        if self._changing is None or now.terminated or now.truncated:
+            return now
+        return self._with_present(now, self._present(self._changing, now.play))
 
     def _present(self, workflow: ChangingTeam, play: Any) -> tuple[str, ...]:
         """The agents that take part, in the order of `possible_agents`."""

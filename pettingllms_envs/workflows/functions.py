@@ -60,7 +60,10 @@ class Ask(NamedTuple):
     text: Observation
 
 
-Script = Callable[..., Generator[Ask, str, object]]
+Questions = Generator[Ask, str, object]
+"""What a function returns, for its annotation."""
+
+Script = Callable[..., Questions]
 
 
 class Game:

@@ -161,7 +161,8 @@ def test_registering_imports_no_environment() -> None:
     clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
     assert set(run.stdout.split()) == {
-        f"pettingllms_envs{room}" for room in ("", ".core", ".features", ".instances", ".observations", ".registry", ".suggestions")
+        f"pettingllms_envs{room}"
+        for room in ("", ".core", ".features", ".instances", ".observations", ".registry", ".suggestions")
     }
 
 

@@ -1,0 +1,151 @@
+"""Workflows written as functions."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import Any
+
+import pytest
+
+import debate_v0
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.core import Role, ToolResult
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.testing import check
+from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
+
+
+LONE = Role("solver", "You are the solver.")
+
+
+def made(script: Any, *roles: Role, **settings: Any) -> Any:
+    raw_env, _, _ = assemble(PlanPath, "own_v0", (function_workflow(*(roles or (LONE,)))(script),))
+    env = raw_env(size=4, **settings)
+    env.reset(seed=0)
+    return env
+
+
+def test_a_debate_of_three_roles_passes_every_check() -> None:
+    report = check(partial(debate_v0.env, size=5), seeds=range(3))
+    assert report.ok, str(report)
+
+
+def test_agents_are_asked_in_the_order_of_the_function_and_read_what_it_shows_them() -> None:
+    env = debate_v0.env(size=4, rounds=2)
+    env.reset(seed=0)
+    actors = []
+    for reply in ("Go up.", "No.", "Yes.", "Well.", "Moves: U"):
+        actors.append(env.agent_selection)
+        env.step(reply)
+    assert actors == ["debater_0", "debater_1", "debater_0", "debater_1", "judge_0"]
+    assert env.metadata["settings"]["rounds"] == 2
+    assert env.metadata["cyclic"] is False
+    assert env.infos["judge_0"]["outcome"]["messages"] == 4
+
+
+def test_an_episode_branches_exactly_wherever_it_stands() -> None:
+    env = debate_v0.env(size=4)
+    env.reset(seed=0)
+    env.step("Go up.")
+    here = pickle.loads(pickle.dumps(env.snapshot()))
+    seen = []
+    for reply in ("Down!", "Left!", "Down!"):
+        env.restore(here)
+        env.step(reply)
+        seen.append((env.state_hash(), env.observe("judge_0")["text"]))
+    assert seen[0] == seen[2] != seen[1]
+    assert "> Down!" in seen[0][1]
+
+
+def test_the_turns_are_used_up_or_the_task_is_solved() -> None:
+    def script(game: Game) -> Questions:
+        while game.turns_left:
+            game.play((yield Ask("solver", game.show())), "solver")
+
+    env = made(script, num_turns=2)
+    for turn in ("Turn 1 of 2.", "Turn 2 of 2."):
+        assert env.last()[0]["text"].startswith(turn)
+        env.step("nothing")
+    assert env.truncations == {"solver_0": True}
+    env.reset(seed=0)
+    env.step(env.oracle())
+    assert env.terminations == {"solver_0": True}
+
+
+def test_a_function_that_returns_something_true_ends_by_agreement() -> None:
+    def script(game: Game) -> Questions:
+        return (yield Ask("solver", "Agreed?")) == "yes"
+
+    for reply, ends in (("yes", (True, False)), ("no", (False, True))):
+        env = made(script)
+        env.step(reply)
+        assert env.last()[2:4] == ends
+
+
+def test_only_parts_of_the_last_reply_are_paid() -> None:
+    def script(game: Game) -> Questions:
+        for number in range(3):
+            yield Ask("solver", "Go on.")
+            game.pay("solver", "count", number)
+            game.pay("solver", "count", 1.0)
+            game.pay_team("shared", 0.5)
+
+    env = made(script)
+    rewards = []
+    for _ in range(3):
+        env.step("")
+        rewards.append(env.rewards["solver_0"])
+    assert rewards == [1.5, 2.5, 3.5]
+
+
+def test_a_tool_is_called_once_though_the_function_is_run_again() -> None:
+    calls: list[str] = []
+
+    def tool(request: str) -> ToolResult:
+        calls.append(request)
+        return ToolResult(f"result {len(calls)}")
+
+    def script(game: Game) -> Questions:
+        text = "Ask."
+        while True:
+            reply = yield Ask("solver", text)
+            text = game.call(tool, reply).text
+
+    env = made(script)
+    env.step("a")
+    here = env.snapshot()
+    env.step("b")
+    assert (calls, env.last()[0]["text"]) == (["a", "b"], "result 2")
+    env.restore(here)
+    env.step("c")
+    assert (calls, env.last()[0]["text"]) == (["a", "b", "c"], "result 3")
+
+
+def nobody(game: Game) -> Questions:
+    if game.turn > 1:
+        yield Ask("solver", "")
+
+
+def unknown_role(game: Game) -> Questions:
+    yield Ask("bishop", "")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [(nobody, "ends before it asks anybody"), (unknown_role, r"yields Ask\(role='bishop'.*expected .* among solver")],
+)
+def test_a_function_that_asks_nobody_it_knows_raises(script: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        made(script)
+
+
+def test_a_function_that_does_not_fit_raises_where_it_is_defined() -> None:
+    with pytest.raises(TypeError, match="which never yields"):
+        function_workflow(LONE)(lambda game: None)  # type: ignore[arg-type,return-value]
+
+    def script(game: Game, depth: int) -> Questions:
+        yield Ask("solver", "")
+
+    with pytest.raises(TypeError, match="the setting 'depth' of 'script' has no default"):
+        function_workflow(LONE)(script)

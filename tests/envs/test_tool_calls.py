@@ -1,0 +1,229 @@
+"""Tools: how calls are read, and how roles of any workflow call them before they reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+import pettingllms_envs
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
+from pettingllms_envs.observations import Image, read_observation
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.testing import check
+from pettingllms_envs.tools import Call, make_tool, read_native_calls, read_text_calls, tool_names, written_call
+from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.workflows.tool_calls import ToolCalls
+
+
+TEXT = {"type": "object", "properties": {"words": {"type": "string"}}, "required": ["words"]}
+NUMBERS = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """Gives back what it was called with."""
+
+    name: str = "echo"
+    parameters: str = json.dumps(TEXT)
+    digest: str = ""
+    deterministic: bool = True
+    media: tuple[Image, ...] = ()
+
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, "Says it again.", json.loads(self.parameters))
+
+    def __call__(self, request: str) -> ToolResult:
+        return ToolResult(request, "" if request else "nothing was asked", self.media)
+
+
+ECHO, ADD = Echo(), Echo("add", json.dumps(NUMBERS))
+
+
+@pytest.mark.parametrize(
+    ("reply", "calls"),
+    [
+        ("```call echo\nhello\n```", [Call("echo", "hello")]),
+        ("Well.\n```call echo\na\nb\n```\nand\n```call add\n{}\n```", [Call("echo", "a\nb"), Call("add", "{}")]),
+        ("```echo\nhello\n```", []),
+        ("```call search\nhello\n```", []),
+        ("Moves: U", []),
+        ("```call echo\nhello", Unreadable("its block of echo has no end")),
+        ("```call echo\ndraft\n```\n</think>\nMoves: U", []),
+    ],
+)
+def test_calls_as_text(reply: str, calls: Any) -> None:
+    assert read_text_calls(reply, (ECHO, ADD)) == calls
+
+
+@pytest.mark.parametrize(
+    ("reply", "calls"),
+    [
+        (written_call("echo", {"words": "hi"}), [Call("echo", "hi")]),
+        ("So.\n" + written_call("add", {"a": 1, "b": 2}), [Call("add", '{"a": 1, "b": 2}')]),
+        (
+            written_call("echo", {"words": "1"}) + written_call("echo", {"words": "2"}),
+            [Call("echo", "1"), Call("echo", "2")],
+        ),
+        (written_call("echo", {"words": "draft"}) + "</think>Moves: U", []),
+        ("Moves: U", []),
+        (written_call("search", {"words": "hi"}), Unreadable("it calls a tool that there is not")),
+        (
+            written_call("echo", {"word": "hi"}),
+            Unreadable("the arguments of its tool call are not one text called 'words'"),
+        ),
+        (
+            written_call("echo", {"words": 3}),
+            Unreadable("the arguments of its tool call are not one text called 'words'"),
+        ),
+        ("<tool_call>{'name': 'echo'}</tool_call>", Unreadable("its tool call is no JSON")),
+        ("<tool_call>" + "[" * 100_000 + "</tool_call>", Unreadable("its tool call is no JSON")),
+        ("<tool_call>[]</tool_call>", Unreadable("its tool call names no tool")),
+        (
+            '<tool_call>{"name": "add", "arguments": [1]}</tool_call>',
+            Unreadable("the arguments of its tool call are no JSON object"),
+        ),
+        ('<tool_call>{"name": "add"', Unreadable("its tool call has no end")),
+    ],
+)
+def test_native_calls(reply: str, calls: Any) -> None:
+    assert read_native_calls(reply, (ECHO, ADD)) == calls
+
+
+def with_tools(style: str = "text", *tools: Any, max_calls: int = 2, **of_role: Any) -> TextEnv:
+    of_role = of_role or {"planner": tools or (ECHO, ADD)}
+    return TextEnv(ToolCalls(DraftPlan(PlanPath(size=4)), of_role, style=style, max_calls=max_calls))
+
+
+def test_a_call_is_a_step_by_the_same_agent_and_is_paid_nothing() -> None:
+    env = with_tools()
+    env.reset(seed=0)
+    env.step("Moves: U")
+    before = env.observe("planner_0")["text"]
+    env.step("```call echo\nwhere am I?\n```")
+    assert env.agent_selection == "planner_0"
+    assert env.rewards == {"drafter_0": 0.0, "planner_0": 0.0}
+    assert env.infos["planner_0"]["turn"] == 2  # its second reply
+    shown = "You called echo:\n```\nwhere am I?\n```\nIt printed:\n```\nwhere am I?\n```"
+    assert env.observe("planner_0")["text"] == f"{before}\n{shown}\nReply now, or call a tool."
+    env.step("```call add\n\n```")
+    assert env.observe("planner_0")["text"].endswith(
+        "It printed nothing.\nError: nothing was asked.\nYou have no calls left. Reply without one."
+    )
+    env.step("```call echo\nonce more\n```")  # no calls left, so it is the planner's move, and no readable one
+    assert env.rewards["planner_0"] == -0.2
+    assert env.agent_selection == "drafter_0"
+    assert env.infos["planner_0"]["outcome"]["tool_calls"] == 2
+    assert "You called" not in env.observe("planner_0")["text"]  # calls are of one decision
+
+
+def test_an_unreadable_call_costs_what_an_unreadable_reply_costs() -> None:
+    env = with_tools("native")
+    env.reset(seed=0)
+    env.step("Moves: U")
+    env.step("<tool_call>{}</tool_call>")
+    assert env.infos["planner_0"]["rewards"] == {"format": -0.2}
+    assert env.observe("planner_0")["messages"][-1] == {
+        "role": "user",
+        "content": "Your tool call was unreadable: its tool call names no tool.",
+    }
+
+
+def test_native_calls_are_shown_as_chat_messages_with_the_tools() -> None:
+    env = with_tools("native")
+    env.reset(seed=0)
+    assert set(env.observe("drafter_0")) == {"system", "text"}  # it has no tools
+    env.step("Moves: U")
+    system, user = (message["content"] for message in env.observe("planner_0")["messages"])
+    env.step(written_call("echo", {"words": "a"}) + written_call("add", {"a": 1, "b": 2}))
+    seen = env.observe("planner_0")
+    calls = [
+        {"id": "call_0_0", "type": "function", "function": {"name": "echo", "arguments": {"words": "a"}}},
+        {"id": "call_0_1", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": 2}}},
+    ]
+    assert seen["messages"] == [
+        {"role": "system", "content": system},
+        {"role": "user", "content": user},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "call_0_0", "name": "echo", "content": "a"},
+        {"role": "tool", "tool_call_id": "call_0_1", "name": "add", "content": '{"a": 1, "b": 2}'},
+    ]
+    assert [tool["function"]["name"] for tool in seen["tools"]] == ["echo", "add"]
+    assert seen["tools"][0] == {
+        "type": "function",
+        "function": {"name": "echo", "description": "Says it again.", "parameters": TEXT},
+    }
+    env.step(written_call("echo", {"words": "b"}))
+    assert env.observe("planner_0")["tools"] == []  # no calls left
+    assert read_observation(env.observe("planner_0"), agent="planner_0").messages[-1]["content"] == "b"
+
+
+def test_roles_with_tools_are_paid_later() -> None:
+    assert with_tools().metadata["delayed_roles"] == ["planner"]
+    assert with_tools(drafter=(ECHO,), planner=(ADD,)).metadata["delayed_roles"] == ["drafter", "planner"]
+
+
+def test_two_environments_whose_tools_read_the_same_data_are_the_same_environment() -> None:
+    one, same, other = (
+        with_tools("text", Echo(digest=digest, media=media)) for digest, media in (("x", ()), ("x", (1,)), ("y", ()))
+    )
+    one.reset(seed=0)
+    same.restore(one.snapshot())
+    with pytest.raises(ValueError, match="the snapshot is of"):
+        other.restore(one.snapshot())
+
+
+def test_images_of_a_tool_reach_a_native_caller() -> None:
+    image = Image(b"\x89PNG\r\n\x1a\n", "a plot")
+    env = with_tools("native", Echo(media=(image,)))
+    env.reset(seed=0)
+    env.step("Moves: U")
+    env.step(written_call("echo", {"words": "a"}))
+    assert env.observe("planner_0")["messages"][-1]["content"] == ["a", image]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (
+            lambda: with_tools(critic=(ECHO,)),
+            ValueError,
+            "the role of tools is 'critic'; expected one of 'drafter', 'planner'",
+        ),
+        (lambda: with_tools(planner=()), ValueError, r"the role 'planner' has the tools \[\]; expected one at least"),
+        (lambda: with_tools(planner=(ECHO, ECHO)), ValueError, "expected one at least, each once"),
+        (lambda: with_tools("xml"), ValueError, "tool_calls is 'xml'; expected one of 'text', 'native'"),
+        (lambda: with_tools(max_calls=0), ValueError, "max_tool_calls is 0; expected a whole number of at least 1"),
+        (lambda: make_tool("pyton"), ValueError, "the name of a tool is 'pyton'; .*Did you mean 'python'"),
+        (lambda: make_tool({"imports": ["sympy"]}), ValueError, "the name of a tool is ''"),
+        (lambda: make_tool({"tool": "python", "import": []}), TypeError, "import"),
+    ],
+)
+def test_tools_are_validated_when_the_environment_is_made(make: Callable[[], Any], error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_tools_are_made_by_name_and_survive_a_file() -> None:
+    assert "python" in tool_names()
+    assert make_tool({"tool": "python", "imports": ["sympy"]}).digest == "sympy"
+    env = pettingllms_envs.make(
+        "plan_path", role_tools={"planner": [{"tool": "python", "imports": ["sympy"]}]}
+    ).unwrapped
+    settings = json.loads(json.dumps(env.metadata["settings"]))
+    again = pettingllms_envs.make("plan_path", **settings).unwrapped
+    assert again.workflow.identity == env.workflow.identity == (("planner", "python", "sympy"),)
+
+
+@pytest.mark.parametrize("style", ["text", "native"])
+def test_an_environment_whose_roles_have_tools_passes_every_check(style: str) -> None:
+    report = check(
+        partial(pettingllms_envs.make, "plan_path", size=5, role_tools=["python"], tool_calls=style), seeds=range(3)
+    )
+    assert report.ok, str(report)
