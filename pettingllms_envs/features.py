@@ -118,3 +118,27 @@ class HasOutcome(Protocol):
     def outcome(self, state: Any) -> Mapping[str, bool | int | float | str]:
         """What to report in addition to the task's outcome."""
         ...
+
+
+@runtime_checkable
+class HasBonuses(Protocol):
+    """An optional feature of a workflow: parts of the team's reward beside the potential, such as for agreement.
+
+    All other parts of the team add up, over an episode, to the change of the task's potential (and 1 for success), so
+    that no way of playing can farm them. The conformance suite checks that.
+    """
+
+    @property
+    def bonuses(self) -> Sequence[str]:
+        """Names of the parts that do not."""
+        ...
+
+
+@runtime_checkable
+class HasChannel(Protocol):
+    """An optional feature of a workflow: some replies are messages to other agents, through a channel."""
+
+    @property
+    def channel(self) -> Any:
+        """The channel, a `pettingllms_envs.workflows.channels.Channel`."""
+        ...

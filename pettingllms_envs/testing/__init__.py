@@ -36,6 +36,7 @@ from pettingllms_envs.testing.determinism import (
     check_global_random_state,
     check_snapshots,
 )
+from pettingllms_envs.testing.features import check_channel, check_images, check_tools, check_wrappers
 from pettingllms_envs.testing.learning_signal import check_learning_signal
 from pettingllms_envs.testing.observations import (
     check_infos,
@@ -46,6 +47,7 @@ from pettingllms_envs.testing.observations import (
 from pettingllms_envs.testing.pairs import check_pairs
 from pettingllms_envs.testing.pettingzoo_api import check_parallel, check_pettingzoo
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, reply_pool, task_of
+from pettingllms_envs.testing.potential import check_potential
 from pettingllms_envs.testing.replies import check_fuzzed_replies, check_long_replies
 from pettingllms_envs.testing.report import Report, Result, Status
 from pettingllms_envs.testing.rewards import check_floors, check_oracle, check_rewards
@@ -74,6 +76,11 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "learning signal": check_learning_signal,
     "no solution shown": check_no_solution_shown,
     "pairs of roles": check_pairs,
+    "potential": check_potential,
+    "wrappers": check_wrappers,
+    "images": check_images,
+    "tools": check_tools,
+    "channel": check_channel,
 }
 
 

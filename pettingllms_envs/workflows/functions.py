@@ -74,12 +74,21 @@ class Game:
         state: The start state of the instance.
         num_turns: Turn budget.
         results: Results of the tool calls so far, which are not made again.
+        channel: What messages pass.
     """
 
-    def __init__(self, task: Task[Any, Any], state: Any, num_turns: int, results: tuple[ToolResult, ...] = ()) -> None:
+    def __init__(
+        self,
+        task: Task[Any, Any],
+        state: Any,
+        num_turns: int,
+        results: tuple[ToolResult, ...] = (),
+        channel: Channel = Channel(),  # noqa: B008  # frozen
+    ) -> None:
         self.task = task
         self.state = state
         self.num_turns = num_turns
+        self.channel = channel
         self.turn = 1
         self.feedback = ""
         self.num_messages = 0
@@ -108,9 +117,9 @@ class Game:
         lines = (f"Turn {self.turn} of {self.num_turns}.", self.task.show(self.state), self.feedback, *notes)
         return "\n".join(filter(None, lines))
 
-    def quote(self, sender: str, reply: str, channel: Channel = Channel()) -> str:  # noqa: B008  # frozen
+    def quote(self, sender: str, reply: str) -> str:
         """A reply as a message for another agent's prompt; see `pettingllms_envs.workflows.channels`."""
-        sent: Sent = channel.send(sender, reply)
+        sent: Sent = self.channel.send(sender, reply)
         self.num_messages += 1
         self.message_chars += len(sent.text)
         return sent.shown
@@ -195,6 +204,7 @@ class FunctionWorkflow:
     roles: ClassVar[tuple[Role, ...]]
     script: ClassVar[Script]
     own_ranges: ClassVar[Mapping[str, tuple[float, float]]]
+    channel: ClassVar[Channel]
     cyclic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -237,6 +247,11 @@ class FunctionWorkflow:
         """Progress, success, format, the task's costs, and the function's own parts."""
         return {**part_ranges(self.task), **self.own_ranges}
 
+    @property
+    def bonuses(self) -> tuple[str, ...]:
+        """The function's own parts."""
+        return tuple(self.own_ranges)
+
     def outcome(self, state: FunctionState) -> Mapping[str, int]:
         """How many messages were quoted, and their characters in total."""
         return {"messages": state.num_messages, "message_chars": state.message_chars}
@@ -245,7 +260,7 @@ class FunctionWorkflow:
         self, start: Any, replies: tuple[str, ...], results: tuple[ToolResult, ...]
     ) -> tuple[Game, Ask | None, Parts, object]:
         """The game after the replies, the next question (None at the end), the last reply's parts, the end's value."""
-        game = Game(self.task, start, self.num_turns, results)
+        game = Game(self.task, start, self.num_turns, results, self.channel)
         settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
         run = type(self).script(game, **settings)
         try:
@@ -278,7 +293,9 @@ _OWN_FIELDS = frozenset({"task", "num_turns"})
 
 
 def function_workflow(
-    *roles: Role, ranges: Mapping[str, tuple[float, float]] | None = None
+    *roles: Role,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    channel: Channel = Channel(),  # noqa: B008  # frozen
 ) -> Callable[[Script], type[FunctionWorkflow]]:
     """Make a workflow of a generator function.
 
@@ -290,6 +307,7 @@ def function_workflow(
     Args:
         roles: The roles of the team.
         ranges: Least and greatest value, in one step, of each part that the function pays itself, by name.
+        channel: What messages pass that the function quotes; it must not show replies in another way.
 
     Raises:
         TypeError: It is no generator function, or a setting has no default.
@@ -310,6 +328,7 @@ def function_workflow(
             "roles": roles,
             "script": staticmethod(script),
             "own_ranges": dict(ranges or {}),
+            "channel": channel,
             "__doc__": script.__doc__ or f"The workflow {name}.",
             "__module__": script.__module__,
         }

@@ -29,7 +29,7 @@ from pettingllms_envs.core import (
 from pettingllms_envs.features import ChangingTeam, HasOutcome
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.tools.calls import Call, arguments_of, read_native_calls, read_text_calls, text_call
-from pettingllms_envs.workflows.tools import ran, shown
+from pettingllms_envs.workflows.tools import ran, shortened, shown
 
 
 STYLES = ("text", "native")
@@ -244,7 +244,9 @@ class ToolCalls:
 
 
 def _result_content(result: ToolResult) -> str | list[Part]:
-    text = result.text if not result.error else f"{result.text}\nError: {result.error}.".lstrip("\n")
+    text = shortened(result.text)
+    if result.error:
+        text = f"{text}\nError: {result.error}.".lstrip("\n")
     return [text, *result.media] if result.media else text
 
 

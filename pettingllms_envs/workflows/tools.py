@@ -42,10 +42,15 @@ def importable(imports: tuple[str, ...]) -> str:
 
 def shown(text: str, language: str = "") -> str:
     """A program or its output for a prompt, in a fence, its middle left out if it is long."""
-    if len(text) > MAX_SHOWN:
-        half = MAX_SHOWN // 2
-        text = f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
-    return fence(text.rstrip(), language)
+    return fence(shortened(text).rstrip(), language)
+
+
+def shortened(text: str) -> str:
+    """A text of which the middle is left out if it is long."""
+    if len(text) <= MAX_SHOWN:
+        return text
+    half = MAX_SHOWN // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
 
 
 def ran(printed: str, error: str) -> str:

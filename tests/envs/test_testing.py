@@ -118,6 +118,11 @@ class Sum(AECEnv):
 
 
 BLIND = ("Sum: 1", "Sum: 1000000000")
+NO_FEATURES = {
+    "images": "its observations have no images",
+    "tools": "its roles have no tools",
+    "channel": "its workflow has no channel",
+}
 
 
 def judged(make: Callable[..., Any], **settings: Any) -> Report:
@@ -132,10 +137,14 @@ def few_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "LONGEST", 2**13)
 
 
-def test_a_sound_environment_of_a_stranger_passes_every_check() -> None:
+def test_a_sound_third_party_environment_passes_every_check() -> None:
     report = judged(Sum, make_parallel=lambda: turn_based_aec_to_parallel_wrapper(Sum()))
     assert report.ok, str(report)
-    assert [result.name for result in report if result.status == "skipped"] == ["another process"]
+    assert [result.name for result in report if result.status == "skipped"] == [
+        "another process",
+        "potential",
+        *NO_FEATURES,
+    ]
     assert report["pettingzoo"].detail == (
         "api_test, seed_test, max_cycles_test (of make, and of PettingZoo's aec_to_parallel_wrapper around it), "
         "render_test (ansi)"
@@ -238,7 +247,7 @@ def test_messages_that_no_policy_can_be_asked_with_fail(broken: Callable[..., An
 
 
 @pytest.mark.usefixtures("few_replies")
-def test_what_a_stranger_need_not_have_is_skipped_with_the_reason() -> None:
+def test_what_a_third_party_environment_need_not_have_is_skipped_with_the_reason() -> None:
     report = judged(Bare)
     assert report.ok, str(report)
     assert {result.name: result.detail for result in report if result.status == "skipped"} == {
@@ -250,6 +259,8 @@ def test_what_a_stranger_need_not_have_is_skipped_with_the_reason() -> None:
         "rewards": "it declares no metadata['reward_ranges']; all rewards were finite",
         "no solution shown": "it has no oracle()",
         "pairs of roles": "it has no oracle()",
+        "potential": "it is not made of a workflow and a task",
+        **NO_FEATURES,
     }
     assert report["another process"].detail.startswith("make cannot be sent to another process: ")
     assert report["snapshots"].detail.endswith("by copying it, for it has no snapshot()")
@@ -604,7 +615,7 @@ def test_a_check_fails_an_environment_that_is_broken_in_its_way(
 @pytest.mark.usefixtures("few_replies")
 def test_a_clock_in_the_infos_is_seen_by_every_check_that_compares_episodes() -> None:
     failed = {result.name for result in judged(ClockInInfos).failed}
-    assert failed == {"pettingzoo", "determinism", "snapshots", "branches", "infos", "options"}
+    assert failed == {"pettingzoo", "determinism", "snapshots", "branches", "infos", "options", "wrappers"}
 
 
 def test_a_space_that_changes_with_the_replies_is_seen() -> None:
@@ -758,7 +769,7 @@ def test_a_report_is_a_table_with_the_failures_in_capitals() -> None:
         report.raise_if_failed()
     Report("sum_v0", results[:1]).raise_if_failed()
     assert pickle.loads(pickle.dumps(report)) == report
-    assert len(CHECKS) == 18
+    assert len(CHECKS) == 23
 
 
 @pytest.mark.parametrize(
