@@ -15,17 +15,21 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3ForCausalLM
 
 import pettingllms_envs
+import short_runs
+from pettingllms_envs import cli
 from pettingllms_envs.agents import AgentFailed
 from pettingllms_envs.agents.spec import AgentSpec
+from pettingllms_envs.commands.bench import specs as specs_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.evaluation import agent_pools
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_trl import records
+from pettingllms_trl import MultiAgentGRPOTrainer, records
 from pettingllms_trl.cli.local_agents import EngineThread
 from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
 from pettingllms_trl.records import Sampled
@@ -307,6 +311,41 @@ def test_with_vllm_an_adapter_a_role_and_the_model_itself_are_told_apart(
     models.close()
     assert replies == [expected[name] for name in order]
     assert expected["tuned_0"].text != expected["base_0"].text
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_a_trained_team_says_the_same_by_vllm_as_by_transformers(
+    base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    team = tmp_path / "team"
+    trainer = MultiAgentGRPOTrainer(
+        base_path,
+        lambda: pettingllms_envs.make("plan_path", size=3, num_turns=1),
+        short_runs.settings(team, max_completion_length=6),
+        Dataset.from_dict({"seed": range(8)}),
+        policies="lora",
+        peft_config=short_runs.adapter(init_lora_weights=False),
+    )
+    trainer.train()
+    trainer.save_model()
+    points = {
+        kind: importlib.metadata.EntryPoint(kind, f"pettingllms_trl.cli.{kind}_agents:open_{kind}", agent_pools.GROUP)
+        for kind in ("transformers", "vllm")
+    }
+    monkeypatch.setattr(agent_pools, "_plug_ins", lambda: points)
+    bench = bench_of("transformers", base_path)
+    said = {}
+    for engine, options in (("transformers", ""), ("vllm", ",engine=vllm,dtype=float32,max_model_len=1024")):
+        args = cli._parser({}).parse_args(["bench", "plan_path", "--team", f"{team}{options}", "--temperature", "0"])
+        of_team = replace(bench, agents=specs_of(args, {agent: agent[:-2] for agent in bench.agents}))
+        assert {spec.kind for spec in of_team.agents.values()} == {engine}
+        played = benches.play(of_team, tmp_path / engine, concurrency=4)
+        assert played.report["episodes"]["ended"] == 6
+        said[engine] = [[step["reply"] for step in row["steps"]] for row in files.read(tmp_path / engine)]
+    assert said["vllm"] == said["transformers"]
+    assert all(any(replies) for replies in said["vllm"])
 
 
 @pytest.fixture(scope="module")

@@ -252,9 +252,14 @@ def _raw_answer(engine: Any, output: Any) -> tuple[int, Sampled]:
 def test_a_text_is_scored_as_hugging_face_does_at_temperature_1_with_the_weights_of_now(
     start: Callable[..., Any], peft_model: PeftModel, tokenizer: PreTrainedTokenizerFast
 ) -> None:
-    """Not from keys and values that are kept: the text is scored twice, and sampled after as a prompt in between."""
+    """Not from keys and values that are kept: the text is scored twice, and sampled after as a prompt in between.
+
+    The difference is the root mean square, as the canary has it: where queries or keys have next to no norm,
+    float32 alone is off by up to 1e-4 at a token, in Hugging Face's model as in vLLM's.
+    """
     engine = start({"opener_0": "opener"}, {"opener": peft_model.peft_config["opener"]}, temperature=0.5, top_k=20)
     ids = tokenizer.apply_chat_template(LONG, add_generation_prompt=True, return_dict=False)
+    before = torch.zeros(len(ids) - 1)
     for number in range(1, 4):
         renew(engine, "opener", adapter(peft_model, "opener"))
         for _ in range(2):
@@ -264,12 +269,18 @@ def test_a_text_is_scored_as_hugging_face_does_at_temperature_1_with_the_weights
             peft_model.set_adapter("opener")
             with torch.no_grad():
                 expected = _forward(peft_model, ids[:1], ids[1:], lambda logits: logits)
-            assert float((expected - torch.tensor(scored.logprobs)).abs().max()) < EXACT
+            assert _rms(expected - torch.tensor(scored.logprobs)) < EXACT
             (answer,) = ask(engine, [Request("opener_0", LONG, 4)])
+        assert _rms(expected - before) > 100 * EXACT  # those of the weights before
+        before = expected
         update(peft_model, "opener", answer)
     long = [5] * 600
     with engine.rollout("long"):
         assert len(engine.score("opener", long)[0].logprobs) == 510  # of a context of 512, with one to be sampled
+
+
+def _rms(values: torch.Tensor) -> float:
+    return float(values.square().mean().sqrt())
 
 
 def test_new_base_weights_with_tied_embeddings_reach_the_base_and_the_adapters_on_it(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
@@ -25,6 +26,7 @@ from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request, Sampled, Scored
 from pettingllms_trl.rollout.play import play
 from real_vllm import served
+from short_runs import settings
 from third_party import Relay
 
 
@@ -544,6 +546,41 @@ def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_
             largest = max(_differences(model, name, answers[ticket]))
             print(f"round {number}, {name}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
             assert largest < 2e-5
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("layout", ["lora", "shared"])  # in this order: whole weights stay on the server
+def test_a_training_on_a_real_server_is_up_to_date_in_every_step_and_stops_where_the_server_stays_behind(
+    layout: str, vllm_serve: str, base_path: str, tmp_path: Path
+) -> None:
+    from pettingllms_trl import MultiAgentGRPOTrainer  # where vLLM is installed, importing TRL warns of much
+
+    options = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": vllm_serve, "canary_steps": 1}
+    trainer = MultiAgentGRPOTrainer(
+        base_path,
+        Relay,
+        settings(tmp_path, max_steps=3, vllm_max_model_length=256, **options),
+        Dataset.from_dict({"seed": range(64)}),
+        policies=layout,
+        peft_config=LORA if layout == "lora" else None,
+    )
+    trainer.train()
+    policies = ["opener", "closer"] if layout == "lora" else ["base"]
+    differences = [log[name] for log in trainer.state.log_history for name in log if name.startswith("canary/")]
+    assert len(differences) == 3 * len(policies)
+    assert max(differences) < 1e-5
+    (served,) = trainer.engines.engine_set._served
+    load, kept = served.engine.load, {}
+
+    def late(policy: str, state: Any, version: int) -> None:
+        kept.setdefault(policy, {name: tensor.clone() for name, tensor in dict(state).items()})
+        load(policy, kept[policy], version)
+
+    served.engine.load = late
+    with pytest.raises(StaleWeights, match=f"policy '({'|'.join(policies)})'"):
+        trainer.train()
 
 
 @pytest.mark.vllm
