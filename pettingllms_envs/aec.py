@@ -129,6 +129,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "render_modes": list(RENDER_MODES),
             "render_fps": 2,
             "is_parallelizable": False,
+            "branching": "snapshot",
             "reset_options": dict(task.instance_fields),
             "reward_ranges": dict(workflow.ranges()),
             "alpha": self.alpha,

@@ -43,6 +43,7 @@ ALLOWED_IMPORTS = {
     "suggestions.py": set(),
     "server_errors.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},
+    "branching/*.py": {"gymnasium", "pettingzoo", "pettingllms_envs.branching", "pettingllms_envs.copying"},
     "instances.py": {CORE},
     "settings.py": set(),
     "replies/*.py": {CORE, "pettingllms_envs.replies"},
@@ -57,9 +58,10 @@ ALLOWED_IMPORTS = {
     "observations.py": set(),
     "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations"}
     | {"pettingllms_envs.server_errors", "pettingllms_envs.suggestions"},
-    "episodes/*.py": {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.observations"},
+    "episodes/*.py": {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.observations"}
+    | {"pettingllms_envs.branching"},  # which says whether an episode can be played again
     "evaluation/*.py": {"rich", "huggingface_hub", "pettingllms_envs", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.agents", "pettingllms_envs.episodes"}
+    | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
     "page/*.py": {
         CORE,
@@ -162,8 +164,9 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 
 
 # Written once for two: agents (one client of servers), records of episodes, observations as prompts; checks of
-# rollouts, for `pettingllms audit` and for a training; copies of environments, for `pettingllms check` and a rollout.
-SHARED = ("agents", "episodes", "observations", "audit", "copying")
+# rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
+# rollout.
+SHARED = ("agents", "episodes", "observations", "audit", "branching", "copying")
 
 
 def test_the_trainer_imports_nothing_of_the_environments_but_what_both_packages_share() -> None:

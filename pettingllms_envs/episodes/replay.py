@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.episodes.difference import difference
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
 from pettingllms_envs.episodes.files import Row, digest, write_line
@@ -62,7 +63,11 @@ def replay(env: Any, row: Row) -> ReplayResult:
     Args:
         env: The environment of the row, made as in its `run.json`, or another version of it.
         row: The record.
+
+    Raises:
+        ValueError: The environment declares that the same replies need not lead to the same episode.
     """
+    check_replayable(env)
     instance = Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
     recorder = EpisodeRecorder(env, instance)
     differences: list[Difference] = []

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import pettingllms_envs
+from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
 from pettingllms_envs.episodes.files import Row, made_with, problem
 from pettingllms_envs.evaluation.statistics import Interval, bootstrap
@@ -65,8 +66,8 @@ def of_roles(
         seed: Seed of the sample.
 
     Returns:
-        The influence by role; or a message if it cannot be measured: the environment cannot be made, or does not play
-        as recorded.
+        The influence by role; or a message if it cannot be measured: the environment cannot be made, declares that it
+        cannot be played again, or does not play as recorded.
     """
     rng = random.Random(seed)
     drawn = _sample(rows(), MOST_EPISODES, rng)
@@ -79,8 +80,9 @@ def of_roles(
         if key not in envs:
             try:
                 envs[key] = pettingllms_envs.make(name, **settings)
+                check_replayable(envs[key])
             except (ValueError, TypeError, ImportError) as error:
-                return f"the environment cannot be made again: {error}"
+                return f"the environment cannot be made or played again: {error}"
         places = [i for i, step in enumerate(row["steps"]) if len(found.get(_role(step["agent"]), ())) < num_replies]
         if not places or row["error"] is not None:
             continue

@@ -12,10 +12,10 @@ that reproduce it, and the expected and actual values. An environment that canno
 In a test, `conforms(make)` raises an error with the report instead.
 
 Checks of optional features are skipped with a reason. The optional features are:
-`snapshot()` and `restore()` (else it is copied), `unwrapped.oracle()` (a reply of the acting agent),
-`metadata["max_return"]`, `["reward_ranges"]`, `["reset_options"]` and `["delayed_roles"]`, `infos[agent]["rewards"]`
-(parts by name) and `infos[agent]["outcome"]["success"]`, `unwrapped.workflow.task.blind_replies`. See
-`pettingllms_envs.aec.TextEnv`.
+`snapshot()` and `restore()` (else it is copied, unless `metadata["branching"]` declares otherwise),
+`unwrapped.oracle()` (a reply of the acting agent), `metadata["max_return"]`, `["reward_ranges"]`, `["reset_options"]`
+and `["delayed_roles"]`, `infos[agent]["rewards"]` (parts by name) and `infos[agent]["outcome"]["success"]`,
+`unwrapped.workflow.task.blind_replies`. See `pettingllms_envs.aec.TextEnv`.
 """
 
 from __future__ import annotations

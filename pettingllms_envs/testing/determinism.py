@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pettingllms_envs.branching import SavedState
 from pettingllms_envs.episodes.difference import difference, short
 from pettingllms_envs.testing.play import (
     Case,
@@ -23,8 +24,8 @@ from pettingllms_envs.testing.play import (
     Start,
     advance,
     blaming,
+    branched,
     episode,
-    has_snapshots,
     made_with,
     mixed_play,
     over,
@@ -98,48 +99,49 @@ def answer() -> None:
 
 
 def check_snapshots(case: Case) -> str:
-    """An episode that is restored at any point continues exactly as before, also in another environment object."""
+    """An episode that is resumed at any point continues exactly as before, also in another environment object."""
     points = 0
-    by_snapshot = has_snapshots(case.make())
+    make, how = branched(case.make)
     for start in case.starts[:5]:
-        env = case.make()
+        env = make()
         save, load = saver(env)
-
-        def moment(env: Any, save: Callable[[Any], Any] = save) -> tuple[dict[str, Any], Any, bytes]:
-            token = save(env)
-            return view(env), token, pickle.dumps(token) if by_snapshot else b""
-
-        whole = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=moment)
+        whole = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=partial(_moment, save))
         course = whole._replace(seen=tuple(shown for shown, _, _ in whole.seen))
-        fresh = case.make()
+        fresh = make()
         for i in range(0, len(whole.seen), max(len(whole.seen) // 16, 1)):
             points += 1
+            _, token, pickled = whole.seen[i]
             with blaming(lambda i=i, whole=whole: told(whole.start, whole.replies[:i])):  # type: ignore[misc]
-                env = load(env, whole.seen[i][1])
+                env = load(env, token)
                 same_course(course, _rest(env, whole, i), f"taken up after {i} steps", i)
-                if by_snapshot:
-                    fresh = load(fresh, pickle.loads(whole.seen[i][2]))
+                if pickled is not None:
+                    fresh = load(fresh, token._replace(snapshot=pickle.loads(pickled)))
                     same_course(course, _rest(fresh, whole, i), f"pickled after {i} steps, in another instance", i)
-    how = "by snapshot(), restore() and pickle" if by_snapshot else "by copying it, for it has no snapshot()"
     return f"taken up at {points} points of {len(case.starts[:5])} episodes, {how}"
+
+
+def _moment(save: Callable[[Any], Any], env: Any) -> tuple[dict[str, Any], Any, bytes | None]:
+    """What is observable of an environment, its state to resume, and the part of that which may leave the process."""
+    token = save(env)
+    return view(env), token, pickle.dumps(token.snapshot) if isinstance(token, SavedState) else None
 
 
 def check_branches(case: Case) -> str:
     """Branches from one state with different replies, in any order, do not affect each other."""
     count = 0
+    make, how = branched(case.make)
     for start in case.starts[:3]:
         whole = _played(case, start, case.make())
         for depth in range(min(4, sum(reply is not None for reply in whole.replies))):
             prefix = whole.replies[:depth]
             replies = list(dict.fromkeys((whole.replies[depth] or "", *random.Random(depth).sample(case.pool, 3), "")))
             with blaming(lambda start=start, prefix=prefix: told(start, prefix)):  # type: ignore[misc]
-                _branch(case, whole, depth, replies)
+                _branch(make, whole, depth, replies)
             count += len(replies)
-    how = "by snapshot()" if has_snapshots(case.make()) else "by copying it, for it has no snapshot()"
     return f"{count} branches from {len(case.starts[:3])} episodes, {how}"
 
 
-def _branch(case: Case, whole: Episode, depth: int, replies: list[str]) -> None:
+def _branch(make: Callable[[], Any], whole: Episode, depth: int, replies: list[str]) -> None:
     """Branch from one state, then visit the branches in the opposite order and go one step further."""
     follow = replies[::-1]
 
@@ -149,12 +151,12 @@ def _branch(case: Case, whole: Episode, depth: int, replies: list[str]) -> None:
 
     alone = []
     for reply, then in zip(replies, follow, strict=True):
-        env = at_root(case.make())
+        env = at_root(make())
         advance(env, reply)
         first = view(env)
         advance(env, then)
         alone.append((first, view(env)))
-    env = at_root(case.make())
+    env = at_root(make())
     save, load = saver(env)
     before, root = view(env), save(env)
     branches = []

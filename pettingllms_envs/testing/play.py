@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pettingllms_envs.branching import SavedState, branchable, branching_of, save_state
+from pettingllms_envs.branching.snapshots import has_snapshots
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.core import TEAM
 from pettingllms_envs.episodes.difference import difference, short
@@ -138,19 +140,50 @@ def view(env: Any) -> dict[str, Any]:
     return copy.deepcopy(shown)
 
 
+HOW = {
+    "snapshot": "by snapshot() and restore()",
+    "copy": "by copying it",
+    "replay": "by playing the same replies again",
+}
+"""How an environment is branched, by its mode."""
+
+
+def branched(make: Callable[..., Any]) -> tuple[Callable[[], Any], str]:
+    """A function that makes an environment in the form in which it is branched, and how it is, in words.
+
+    Raises:
+        Skipped: The environment declares that it is not branched.
+        ValueError: It declares something wrong.
+    """
+    env = make()
+    mode, declared = branching_of(env), env.metadata.get("branching")
+    if mode == "none":
+        raise Skipped("it declares metadata[\"branching\"] = 'none'")
+    if mode == declared:
+        why = f'as metadata["branching"] = {mode!r} declares'
+    elif mode == "copy":
+        why = "as a wrapper defines how" if has_snapshots(env) else "for it has no snapshot()"
+    else:
+        why = "which it has"
+    return lambda: branchable(make()), f"{HOW[mode]}, {why}"
+
+
 def saver(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
     """Functions that save an episode (environment: token) and resume it (environment, token: environment).
 
-    They use `snapshot` and `restore` or, for an environment without them, copies like the trainer's.
+    They do what the trainer does: restore, copy, or replay.
+
+    Args:
+        env: An environment, as `branched` makes it.
     """
 
-    def restored(env: Any, token: Any) -> Any:
-        env.restore(token)
+    def restored(env: Any, token: SavedState) -> Any:
+        token.restore(env)
         return env
 
-    if has_snapshots(env):
-        return (lambda env: env.snapshot()), restored
-    return _copied, (lambda env, token: _copied(token))
+    if branching_of(env) == "copy":
+        return _copied, (lambda env, token: _copied(token))
+    return save_state, restored
 
 
 def _copied(env: Any) -> Any:
@@ -162,23 +195,19 @@ def _copied(env: Any) -> Any:
     try:
         return copy_env(env)
     except Exception as error:  # a third-party environment may raise anything when it is copied
+        lacks = "" if has_snapshots(env) else "it has no snapshot() and "
         raise Failed(
-            f"it has no snapshot() and cannot be copied ({type(error).__name__}: {error}); expected one of the two. "
-            "Give it snapshot() and restore(), or train it with sampling='parallel' and credit='grpo', which play no "
-            "branches"
+            f"{lacks}cannot be copied ({type(error).__name__}: {error}); expected one of the two. Give it snapshot() "
+            'and restore(), or declare metadata["branching"] = "replay" if it is deterministic, or "none" and train '
+            "it with sampling='parallel' and credit='grpo', which play no branches"
         ) from error
-
-
-def has_snapshots(env: Any) -> bool:
-    """Whether there are `snapshot()` and `restore()`."""
-    return hasattr(env, "snapshot") and hasattr(env, "restore")
 
 
 def scoped_parts(env: Any) -> Mapping[str, Mapping[str, float]] | None:
     """The parts of the last step's reward as `pettingllms_envs.core.Parts`, if a snapshot has them."""
-    if not has_snapshots(env):
+    if not (hasattr(env.unwrapped, "snapshot") and hasattr(env.unwrapped, "restore")):
         return None
-    parts: Mapping[str, Mapping[str, float]] | None = getattr(env.snapshot(), "parts", None)
+    parts: Mapping[str, Mapping[str, float]] | None = getattr(env.unwrapped.snapshot(), "parts", None)
     return parts
 
 

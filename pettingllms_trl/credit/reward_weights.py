@@ -147,7 +147,8 @@ def weigher(
     steps: list[tuple[AECEnv, str, Branch]] = []
     for env in envs:
         agent = env.agent_selection
-        (branch,) = play_branches(env, agent, [Completion(ids=(), text="")], snapshot_of(env))
+        start = snapshot_of(env, branches=False)
+        (branch,) = play_branches(env, agent, [Completion(ids=(), text="")], start)
         steps.append((env, agent, branch))
     known = [name for env, _, branch in steps for name in _known_parts(env, branch, functions)]
     check_weights(weights, alpha, known=list(dict.fromkeys(known)))

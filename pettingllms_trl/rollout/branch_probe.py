@@ -1,9 +1,9 @@
-"""Checks with a few steps, when a trainer is created, that its environments can be branched.
+"""Checks with a few steps, when a trainer is created, that its environments can be branched as they declare.
 
 A branch that is not exact gives candidates wrong rewards without any error: a copy that restarts the game, a client
-whose copy talks to the same session, a wrapper that is not restored. So a short episode is played, and at each of its
-decisions the environment is branched as in training and compared with its state before, and with the state that the
-same reply led to the first time.
+whose copy talks to the same session, a wrapper that is not restored, a replay of what is random. So a short episode is
+played, and at each of its decisions the environment is branched as in training and compared with its state before, and
+with the state that the same reply led to the first time.
 """
 
 from __future__ import annotations
@@ -12,17 +12,36 @@ import copy
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo import AECEnv
 
+from pettingllms_envs.branching import (
+    BranchingMode,
+    ReplayError,
+    ReplayWrapper,
+    SavedState,
+    branching_of,
+    save_state,
+)
+from pettingllms_envs.branching.snapshots import has_snapshots
+from pettingllms_envs.branching.views import (
+    View,
+    described,
+    differences,
+    is_other,
+    look,
+    name_of,
+    read,
+    short,
+    told,
+    view_of,
+)
 from pettingllms_envs.copying import copy_env
-from pettingllms_trl.rollout.env_pool import SavedState, View, is_other, look, read, save_state, short, told, view_of
 
 
 ATTEMPTS = 8
@@ -35,6 +54,17 @@ REPLAYS = 2
 """How often a reply is replayed: a state that is shared with its snapshot only shows the second time."""
 FRESH = 5
 """Fresh environments that are compared, to distinguish randomness from a state that is not restored."""
+
+REMEDIES: Mapping[BranchingMode, str] = {
+    "replay": "draw all random numbers from a generator that reset(seed) seeds, and keep nothing from one episode to "
+    "the next",
+    **dict.fromkeys(
+        ("snapshot", "copy"),
+        "give the environment snapshot() and restore() (or the wrapper that keeps a state of its own), or declare "
+        'metadata["branching"] = "replay" if the same seed and replies always lead to the same state',
+    ),
+}
+"""What to change in an environment that cannot be branched as it declares."""
 
 EPISODES = 'sampling="parallel" (with credit="grpo", or another that compares episodes)'
 
@@ -87,10 +117,10 @@ def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branc
     observation. The environment and the random states of Python and NumPy are left unchanged.
 
     Warns if no reply made a difference, and if fresh environments differ after the same replies: then randomness
-    cannot be distinguished from a branch that is not exact.
+    cannot be distinguished from a branch that is not exact. One that is replayed must not be random.
 
     Args:
-        env: An environment, just reset.
+        env: An environment, as `branchable` returns it, just reset.
         replace: Makes another environment, reset the same way, if the given one cannot be used further.
         branching: Why it is branched. With a `crash_reward`, replies that crash it are skipped.
 
@@ -100,14 +130,14 @@ def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branc
     Raises:
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.
     """
-    name = env.metadata.get("name", type(env.unwrapped).__name__)
+    name, mode = name_of(env), branching_of(env)
     with _same_random_numbers_afterwards():
         for attempt in range(ATTEMPTS):
             actions: list[str | None] = []
             try:
-                has_moved = _play(env, attempt, actions)
+                has_moved = _play(env, attempt, actions, replace)
             except _NotBranched as error:
-                if isinstance(error, _Differs) and _is_random(replace, actions):
+                if isinstance(error, _Differs) and mode != "replay" and _is_random(replace, actions):
                     _warn(
                         f"the environment {name!r} leads elsewhere when the same replies are played again, even when "
                         f"it is newly made and reset with the same seed, so whether it can be branched was not fully "
@@ -118,8 +148,7 @@ def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branc
                     return _replaced(env, replace)
                 raise ValueError(
                     f"the environment {name!r} cannot be branched, which {branching.settings} needs: {error}. Set "
-                    f"{branching.remedy}, or give the environment snapshot() and restore() (or the wrapper that keeps "
-                    "a state of its own)."
+                    f"{branching.remedy}, or {REMEDIES[mode]}."
                 ) from error.__cause__
             except _Crash as crash:
                 if branching.crash_reward is None:
@@ -154,13 +183,14 @@ def _replaced(env: AECEnv, replace: Callable[[], AECEnv]) -> AECEnv:
     return replace()
 
 
-def _play(env: AECEnv, attempt: int, actions: list[str | None]) -> bool:
+def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callable[[], AECEnv]) -> bool:
     """Play an episode with one decision more than there are agents, so that all have acted before the last branch.
 
     Args:
         env: An environment, just reset.
         attempt: Determines the replies.
         actions: Filled with the actions that are stepped, up to the error if one is raised.
+        replace: Makes another environment, in which the episode must be the same if it is replayed.
 
     Returns:
         Whether two replies led to different states.
@@ -177,8 +207,21 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None]) -> bool:
         now, moved = _branched(now, _replies(now, attempt), actions)
         has_moved = has_moved or moved
     if first is not None:
+        if isinstance(env, ReplayWrapper):
+            _check_replay_in(replace, env)
         _restore(env, first, view)
     return has_moved
+
+
+def _check_replay_in(replace: Callable[[], AECEnv], env: ReplayWrapper) -> None:
+    """Check that an episode leads to the same state in another environment that was made the same way."""
+    saved, view = _saved(env), view_of(env)
+    assert saved is not None
+    other = replace()
+    try:
+        _restore(other, saved, view)
+    finally:
+        other.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +350,8 @@ def _saved(env: AECEnv) -> SavedState | None:
 def _restore(env: AECEnv, saved: SavedState, view: View) -> None:
     try:
         saved.restore(env)
+    except ReplayError as error:
+        raise _NotBranched(str(error).removesuffix(".")) from error
     except Exception as error:  # the environment is not ours
         raise _NotBranched(f"restoring its state raised {told(error)}") from error
     _compare(env, view, "it is not put back into a state that it was in")
@@ -316,7 +361,8 @@ def _copied(env: AECEnv, view: View) -> AECEnv:
     try:
         twin = copy_env(env)
     except Exception as error:  # the environment is not ours
-        raise _NotBranched(f"it has no snapshot(), and copying it raised {told(error)}") from error
+        lacks = "" if has_snapshots(env) else "it has no snapshot(), and "
+        raise _NotBranched(f"{lacks}copying it raised {told(error)}") from error
     _compare(twin, view, "its copy is in another state")
     return twin
 
@@ -332,9 +378,8 @@ def _step(env: AECEnv, reply: str | None) -> None:
 def _compare(env: AECEnv, expected: View, what: str, error: type[_NotBranched] = _NotBranched) -> None:
     """Raise `error` if an environment's state is not the expected one."""
     found = look(env)
-    for name, value in expected.items():
-        if not data_equivalence(found.get(name), value, exact=True):
-            raise error(f"{what} ({name}: expected {short(value)}, got {short(found.get(name))})")
+    for name in differences(expected, found):
+        raise error(f"{what} ({described(name, expected, found)})")
 
 
 def _is_done(env: AECEnv, agent: str) -> bool:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
 from pettingllms_trl.records import Candidate, Completion
-from pettingllms_trl.rollout.env_pool import SavedState, save_state
 
 
 class RewardWeigher(Protocol):
@@ -26,16 +26,16 @@ class RewardWeigher(Protocol):
 class Branch:
     """The result of stepping one candidate: every agent's reward, the outcome so far, and the state it reached.
 
-    The state is saved if the environment can be restored; otherwise the branch has its own copy of the environment. If
-    the candidate `crashed` the environment, it is the state before the step.
+    The state is saved if the environment is restored or replayed; otherwise the branch has its own copy of the
+    environment. If the candidate `crashed` the environment, it is the state before the step.
 
     Args:
         candidate: What was played, with the reward of the agent that acted.
         rewards: Rewards of the step, by agent.
         outcome: The environment's `infos[agent]["outcome"]`.
         over: Whether the episode has ended.
-        saved: The state, if the environment can be restored.
-        copy: The environment, if it cannot.
+        saved: The state, if the environment is restored or replayed.
+        copy: The environment, if it is copied.
         parts: The rewards' named parts, by agent (`infos[agent]["rewards"]`), as the environment gave them.
         team: Names of the parts that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
         crashed: Whether the candidate caused a crash, see `stepping.py`.
@@ -51,12 +51,17 @@ class Branch:
     team: Collection[str] | None = None
     crashed: bool = False
 
-    def resume(self, env: AECEnv) -> AECEnv:
-        """An environment in that state: the given one, restored, or the branch's copy."""
+    def resume(self, env: AECEnv, on_call: Callable[[], object]) -> AECEnv:
+        """An environment in that state: the given one, restored, or the branch's copy.
+
+        Args:
+            env: The environment.
+            on_call: Called after each call of an environment that is replayed.
+        """
         if self.copy is not None:
             return self.copy
         assert self.saved is not None
-        self.saved.restore(env)
+        self.saved.restore(env, on_call)
         return env
 
 
@@ -80,16 +85,28 @@ def snapshot_of(env: AECEnv, *, branches: bool = True) -> StateSnapshot:
 
 
 def play_branches(
-    env: AECEnv, agent: str, completions: Sequence[Completion], start: StateSnapshot
+    env: AECEnv,
+    agent: str,
+    completions: Sequence[Completion],
+    start: StateSnapshot,
+    on_call: Callable[[], object] = lambda: None,
 ) -> Iterator[Branch]:
     """Step each completion from the environment's current state, which is `start`; branches do not affect each other.
 
-    An environment whose state was saved is restored before each step; any other is copied for all but the last.
+    An environment whose state was saved is restored before each step but the first; any other is copied for all but
+    the last.
+
+    Args:
+        env: The environment.
+        agent: The acting agent.
+        completions: Its candidates.
+        start: The state that the environment is in.
+        on_call: Called after each call of an environment that is replayed.
     """
     if start.saved is not None:
         for k, completion in enumerate(completions):
             if k:
-                start.saved.restore(env)
+                start.saved.restore(env, on_call)
             yield _step(env, agent, completion, restorable=True)
     else:
         for k, completion in enumerate(completions):
@@ -160,7 +177,7 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
         rewards,
         outcome=dict(info.get("outcome", {})),
         over=all(terminations[name] or truncations[name] for name in env.agents),
-        saved=save_state(env) if restorable else None,
+        saved=SavedState.of(env) if restorable else None,
         copy=None if restorable else env,
         parts={name: infos.get(name, {}).get("rewards", {}) for name in rewards},
         team=info.get("team_rewards"),

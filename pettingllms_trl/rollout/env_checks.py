@@ -16,6 +16,7 @@ import pettingzoo
 from datasets import Dataset
 from pettingzoo import AECEnv
 
+from pettingllms_envs.branching import branchable, branching_of
 from pettingllms_envs.observations import prompt_of
 from pettingllms_trl.records import Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
@@ -126,7 +127,7 @@ def check_envs(
         for dataset in datasets:
             columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
             _check_fields(env, [column for column in columns if column != "seed"])
-        env_pool = EnvPool(make_env, None, default_seed=seed)
+        env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None)
         return {DEFAULT_ENVIRONMENT: [_try(env, env_pool, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
     envs = {name: _made(make) for name, make in make_env.items()}
     first: dict[str, Row] = {}
@@ -134,7 +135,7 @@ def check_envs(
         for name, fields, row in _rows_by_name(dataset, make_env):
             _check_fields(envs[name], fields, name)
             first.setdefault(name, row)
-    env_pool = EnvPool(make_env, None, default_seed=seed)
+    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None)
     return {
         name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name}), branching)]
         for name, env in envs.items()
@@ -155,6 +156,7 @@ def _made(make_env: MakeEnv) -> AECEnv:
             "agent's step, so train it with sampling='parallel' and credit='grpo', or with "
             "credit={'at_grpo': {'value': 'return_to_go'}}."
         )
+    branching_of(env)  # raises for a wrong declaration
     return env
 
 
@@ -196,7 +198,12 @@ def _check_fields(env: AECEnv, fields: Sequence[str], name: str = DEFAULT_ENVIRO
 
 
 def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) -> AECEnv:
-    """Reset the environment to a row's instance and validate it. Returns it, or a fresh one if it has crashed."""
+    """Reset the environment to a row's instance and validate it.
+
+    Returns:
+        The environment in the form in which it is branched, if it is; or a fresh one if it has crashed.
+    """
+    env = branchable(env) if branching is not None else env
     reset_args = env_pool.reset_args(row)
 
     def reset(env: AECEnv) -> AECEnv:

@@ -132,7 +132,7 @@ class EpisodeRunner:
             else:
                 self.handle.reset()
                 if branch is not None:  # after the reset, which some wrappers require
-                    branch.resume(self.handle.env)
+                    branch.resume(self.handle.env, calls.restart)
             self._agents = list(self.handle.env.possible_agents)
 
     def await_agent(self, max_turns: int | None, calls: CallTimer) -> None:
@@ -205,7 +205,7 @@ class EpisodeRunner:
         self._turns[self.agent] = turn + 1
         self.over = branches[chosen].crashed
         with calls.timed():
-            self.handle.env = branches[chosen].resume(self.handle.env)
+            self.handle.env = branches[chosen].resume(self.handle.env, calls.restart)
             branch = branches[chosen]
             if num_continuations and branch.copy is not None and not branch.over:  # this run goes on in it
                 branches[chosen] = replace(branch, copy=copy_env(branch.copy))

@@ -187,7 +187,8 @@ def play(
 
     Raises:
         TypeError: An observation is not text.
-        ValueError: The environment gave a reward that is not a finite number, or that `weigh` does not accept.
+        ValueError: The environment gave a reward that is not a finite number, or that `weigh` does not accept; or
+            several replies are to be played from one state, and it declares that they cannot be.
         EnvironmentFailure: More than a fifth of the instances, and more than one or the only one, were dropped; or
             more than 32 environments of this process have not come back.
     """
@@ -200,7 +201,8 @@ def play(
     places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
     own = range(len(rows)) if only is None else only
     workers = workers or (ThreadPool(num_threads, env_timeout) if num_threads else InlinePool())
-    env_pool = EnvPool(make_env, pool, default_seed=default_env_seed)
+    branches = width > 1 or num_continuations > 0 or crash_reward is not None
+    env_pool = EnvPool(make_env, pool, default_seed=default_env_seed, branches=branches)
     with closing(workers):
         scheduler = RolloutScheduler(
             rows,

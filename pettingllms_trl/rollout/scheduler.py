@@ -87,7 +87,7 @@ class RolloutScheduler:
             seed=seed,
             history=history,
             crashes=crashes,
-            branches=num_candidates > 1 or num_continuations > 0 or crashes is not None,
+            branches=env_pool.branches,
         )
         self._waiting = deque(
             _Slot(run=create(rows[instance], instance, episode), ticket=ticket)

@@ -32,6 +32,7 @@ from functools import partial
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.copying import copy_env
 from pettingllms_trl.records import Candidate, Completion
 from pettingllms_trl.rollout.branching import Branch, StateSnapshot, play_branches
@@ -61,6 +62,7 @@ def step_guarded(
     *,
     replace: Callable[[], AECEnv],
     on_crash: Callable[[int, Exception], None],
+    on_call: Callable[[], object],
 ) -> Iterator[Branch]:
     """Like `play_branches`, but a reply that causes a crash ends only its own branch.
 
@@ -72,14 +74,17 @@ def step_guarded(
         crashes: The reward of a crash.
         replace: Replaces an environment that has failed by a fresh one, just reset.
         on_crash: Called for each crash that a reply caused, with the reply's index.
+        on_call: Called after each call of an environment that is replayed.
 
     Raises:
         Exception: The environment's, where no reply caused it.
     """
-    branch_point = _BranchPoint(env, replace, start)
+    branch_point = _BranchPoint(env, replace, start, on_call)
     for k, completion in enumerate(completions):
         try:
             branch = branch_point.play(agent, completion)
+        except ReplayError:  # before the reply was stepped
+            raise
         except Exception as crash:  # third-party code may raise anything
             branch_point.replace()
             if not branch_point.crashes_alike(agent, completion, crash):
@@ -94,14 +99,16 @@ def step_guarded(
 class _BranchPoint:
     """The state from which candidates are stepped, and an environment that can return to it."""
 
-    def __init__(self, env: AECEnv, replace: Callable[[], AECEnv], start: StateSnapshot) -> None:
-        self._env, self._replace, self._start = env, replace, start
+    def __init__(
+        self, env: AECEnv, replace: Callable[[], AECEnv], start: StateSnapshot, on_call: Callable[[], object]
+    ) -> None:
+        self._env, self._replace, self._start, self._on_call = env, replace, start, on_call
 
     def play(self, agent: str, completion: Completion) -> Branch:
         """The branch of a reply, stepped from that state."""
         if self._start.saved is not None:
             env = self._env
-            self._start.saved.restore(env)
+            self._start.saved.restore(env, self._on_call)
         else:
             env = copy_env(self._env)
         (branch,) = play_branches(env, agent, [completion], self._start)
@@ -116,6 +123,8 @@ class _BranchPoint:
         """Whether the reply raises the same kind of error again."""
         try:
             self.play(agent, completion)
+        except ReplayError:
+            raise
         except Exception as again:  # noqa: BLE001  # compared with the first
             return type(again) is type(crash)
         return False
@@ -124,7 +133,7 @@ class _BranchPoint:
         """A branch that ends in the state before the reply."""
         env = self._env
         if self._start.saved is not None:
-            self._start.saved.restore(env)
+            self._start.saved.restore(env, self._on_call)
         return Branch(
             Candidate(completion=completion, reward=reward, parts={"crash": reward}),
             {**dict.fromkeys(env.possible_agents, 0.0), agent: reward},
@@ -231,7 +240,7 @@ class CandidateStepper:
                 handle.reset()
                 calls.restart()
             assert self._start.saved is not None, "candidates of a copied environment, stepped concurrently"
-            self._start.saved.restore(handle.env)
+            self._start.saved.restore(handle.env, calls.restart)
             calls.restart()
             (branch,) = self._play(handle, [k], calls)
             seconds = calls.restart()
@@ -263,7 +272,7 @@ class CandidateStepper:
         completions = [self._completions[k] for k in ks]
         crashes = self._crashes
         if crashes is None:
-            return play_branches(handle.env, self._agent, completions, self._start)
+            return play_branches(handle.env, self._agent, completions, self._start, calls.restart)
 
         def on_crash(i: int, crash: Exception) -> None:
             said = completions[i].text[:200]
@@ -272,5 +281,12 @@ class CandidateStepper:
 
         replace = partial(handle.replace, crashes.make_env, calls)
         return step_guarded(
-            handle.env, self._agent, completions, self._start, crashes, replace=replace, on_crash=on_crash
+            handle.env,
+            self._agent,
+            completions,
+            self._start,
+            crashes,
+            replace=replace,
+            on_crash=on_crash,
+            on_call=calls.restart,
         )

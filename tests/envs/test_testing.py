@@ -295,7 +295,8 @@ def test_an_environment_that_cannot_be_copied_is_told_what_it_lacks() -> None:
     for result in report:
         assert result.detail.startswith(
             "it has no snapshot() and cannot be copied (TypeError: cannot pickle '_thread.lock' object); expected one "
-            "of the two. Give it snapshot() and restore(), or train it with sampling='parallel'"
+            'of the two. Give it snapshot() and restore(), or declare metadata["branching"] = "replay" if it is '
+            "deterministic, or \"none\" and train it with sampling='parallel'"
         )
 
 

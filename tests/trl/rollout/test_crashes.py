@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -60,7 +60,18 @@ class FragileRestorable(Fragile):
         vars(self).update({**snapshot, "written": list(snapshot["written"])})
 
 
-BOTH = pytest.mark.parametrize("kind", [Fragile, FragileRestorable], ids=["copied", "restored"])
+class FragileReplayed(Fragile):
+    """The same where the replies are played again; it shall not be copied."""
+
+    metadata: ClassVar[dict[str, Any]] = {**Fragile.metadata, "branching": "replay"}
+
+    def __deepcopy__(self, memo: Any) -> Fragile:
+        raise AssertionError("copied, though it can be replayed")
+
+
+KINDS = pytest.mark.parametrize(
+    "kind", [Fragile, FragileRestorable, FragileReplayed], ids=["copied", "restored", "replayed"]
+)
 
 
 class Workshop:
@@ -87,7 +98,7 @@ def second_of_the_opener(ticket: int, request: Request, k: int) -> str:
     return ["Z", "!", "A"][k] if request.agent == "opener_0" else ["Z", "A", "ZZ"][k]
 
 
-@BOTH
+@KINDS
 def test_a_reply_that_crashes_it_again_is_charged_and_its_siblings_are_scored_as_ever(kind: Any) -> None:
     workshop = Workshop(kind, bomb)
     found = workshop.play(second_of_the_opener)
@@ -106,7 +117,7 @@ def test_a_reply_that_crashes_it_again_is_charged_and_its_siblings_are_scored_as
     assert not workshop.pool[0].failed
 
 
-@BOTH
+@KINDS
 def test_a_charged_reply_is_in_nothing_that_follows_and_is_not_continued(kind: Any) -> None:
     def best_crashes(ticket: int, request: Request, k: int) -> str:
         return second_of_the_opener(ticket, request, k) if request.num_candidates == 3 else "Z"
@@ -117,7 +128,7 @@ def test_a_charged_reply_is_in_nothing_that_follows_and_is_not_continued(kind: A
     assert "!" not in found.episodes[0].decisions[1].prompt[0]["content"]
 
 
-@BOTH
+@KINDS
 @pytest.mark.parametrize("sampling", ["tree", "parallel"])
 def test_where_all_candidates_crash_it_the_episode_ends_with_the_charge(kind: Any, sampling: str) -> None:
     def later(ticket: int, request: Request, k: int) -> str:
@@ -132,7 +143,7 @@ def test_where_all_candidates_crash_it_the_episode_ends_with_the_charge(kind: An
         assert episode.outcome == {"success": False}
 
 
-@BOTH
+@KINDS
 def test_one_that_does_not_crash_it_a_second_time_is_not_to_blame(kind: Any) -> None:
     workshop = Workshop(kind, lambda action, calls: calls == 2)  # the second step of all, whatever it is told
     found = workshop.play(second_of_the_opener)
@@ -140,7 +151,7 @@ def test_one_that_does_not_crash_it_a_second_time_is_not_to_blame(kind: Any) -> 
     assert [d.candidates[1].reward for d in found.episodes[0].decisions] == [1, 1, 1, 1]
 
 
-@BOTH
+@KINDS
 def test_an_environment_that_takes_no_reply_at_all_is_at_fault_itself(kind: Any) -> None:
     with pytest.raises(
         EnvironmentFailure, match=r"1 of 1 instances were dropped.*RecursionError.*Fix the environ.*set crash_reward"
@@ -148,7 +159,7 @@ def test_an_environment_that_takes_no_reply_at_all_is_at_fault_itself(kind: Any)
         Workshop(kind, lambda action, calls: calls > 3).play(babble)
 
 
-@BOTH
+@KINDS
 def test_a_crash_of_another_kind_the_second_time_is_not_the_replys(kind: Any) -> None:
     class Whimsical(kind):
         def step(self, action: str | None) -> None:
@@ -164,13 +175,13 @@ def test_a_crash_of_another_kind_the_second_time_is_not_the_replys(kind: Any) ->
     assert found.retried == 3
 
 
-@BOTH
+@KINDS
 def test_without_a_charge_a_crash_is_the_environments_failure(kind: Any) -> None:
     with pytest.raises(EnvironmentFailure, match="1 of 1 instances were dropped because their environment"):
         Workshop(kind, bomb).play(second_of_the_opener, crash_reward=None)
 
 
-@BOTH
+@KINDS
 def test_a_charge_changes_nothing_where_nothing_crashes(kind: Any) -> None:
     plain = Workshop(Relay, bomb)
     plain.make_env = Relay
