@@ -38,14 +38,13 @@ class MultiAgentGRPOConfig(GRPOConfig):
             Most decisions of an agent in an episode, which ends there. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):
             Threads on which environments are stepped, beside each other and the engine: for environments that wait,
-            for a sandbox, a search, a game server. One that takes 10 ms or more for a step, and can be restored to a
-            snapshot, has the candidates of a decision stepped at once, each in an environment of its own, so that as
-            many more are made as there are threads at most; `num_generations` threads for each decision that is played
-            at the same time are all it can use. The same number of further threads call policies behind an API. With
-            `0` all of that is done one after the other. An environment that computes in Python holds the interpreter's
-            lock while it does: on threads it is no faster, and holds up the engine's own loop. Leave `0` for it, or
-            have it compute
-            in a process of its own.
+            for a sandbox, a search, a game server. One that takes 10 ms or more for a step, and is restored or
+            replayed rather than copied, has the candidates of a decision stepped at once, each in an environment of
+            its own, so that as many more are made as there are threads at most; `num_generations` threads for each
+            decision that is played at the same time are all it can use. The same number of further threads call
+            policies behind an API. With `0` all of that is done one after the other. An environment that computes in
+            Python holds the interpreter's lock while it does: on threads it is no faster, and holds up the engine's
+            own loop. Leave `0` for it, or have it compute in a process of its own.
         env_timeout (`float`, *optional*):
             Seconds that one call of an environment may take, on threads (`num_threads`); then it has failed, and its
             instance is restarted, and dropped after the third failure. Its thread cannot be ended: it is abandoned

@@ -171,11 +171,11 @@ def play(
             continuations K times as many, so that the engine is as busy with them as with candidates. Stepping
             candidates concurrently adds at most `num_threads` environments.
         max_turns: An episode ends when an agent would decide more often.
-        num_threads: Threads on which environments are stepped, beside the engine. If they are slow and can be
-            restored, the candidates of one decision are also stepped concurrently, each in its own environment, see
-            `stepping.py`. 0: on the caller's thread in a fixed order, so that an engine with a single random number
-            generator is reproducible. Threads are for environments that wait (for a sandbox, a server): one that
-            computes in Python holds the interpreter's lock, and so blocks the engine's loop.
+        num_threads: Threads on which environments are stepped, beside the engine. If they are slow and are
+            restored or replayed, the candidates of one decision are also stepped concurrently, each in its own
+            environment, see `stepping.py`. 0: on the caller's thread in a fixed order, so that an engine with a single
+            random number generator is reproducible. Threads are for environments that wait (for a sandbox, a server):
+            one that computes in Python holds the interpreter's lock, and so blocks the engine's loop.
         env_timeout: Seconds that one call of an environment may take, on threads; then it has failed. Its thread
             cannot be ended: it is abandoned and replaced. Neither `make_env` nor `judge` has a limit.
         crash_reward: Reward of a reply that crashes its environment repeatedly, see `stepping.py`. `None`: such a
