@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import re
 from functools import partial
 from typing import Any
 
 import pytest
 from pettingzoo.utils import BaseWrapper
 
+import pettingllms_envs
 from clients import Count, RestorableCount, Transcript
 from hosted import Hosted, HostedCopy, Server
 from pettingllms_envs import plan_path_v0
@@ -23,6 +25,8 @@ from pettingllms_envs.branching import (
     check_replayable,
     save_state,
 )
+from pettingllms_envs.episodes.replay import replay
+from pettingllms_envs.evaluation import influence
 from pettingllms_envs.testing import check
 
 
@@ -280,7 +284,17 @@ def test_the_suite_fails_a_hosted_environment_that_declares_a_copy_and_skips_one
 # ---- Recorded episodes ----------------------------------------------------------------------------------------------
 
 
+AGAIN = r"= 'none', .* expected another mode, to play a recorded episode again"
+
+
 def test_an_episode_of_an_environment_that_declares_none_is_not_played_again() -> None:
     check_replayable(Hosted(Server()))
-    with pytest.raises(ValueError, match=r"= 'none', .* expected another mode, to play a recorded episode again"):
-        check_replayable(declaring(Count, "none"))
+    with pytest.raises(ValueError, match=AGAIN):
+        replay(declaring(Count, "none"), {})
+
+
+def test_the_influence_of_roles_is_not_measured_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pettingllms_envs, "make", lambda name, **settings: declaring(Count, "none"))
+    header = {"kind": "bench", "config": {"env": "count_v0", "settings": {}}}
+    rows = [{"steps": [{"agent": "one", "reply": "1"}], "error": None}]
+    assert re.search(AGAIN, str(influence.of_roles(header, lambda: rows, num_replies=1)))

@@ -18,12 +18,15 @@ from mortal import equal, mortal, weights
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.branching import ReplayWrapper
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Completion, Request
 from pettingllms_trl.rollout import stepping
 from pettingllms_trl.rollout.branch_probe import EPISODES, Branching
+from pettingllms_trl.rollout.branching import snapshot_of
 from pettingllms_trl.rollout.env_checks import check_envs
+from pettingllms_trl.rollout.env_pool import EnvHandle, ResetArgs
 from pettingllms_trl.rollout.play import Rollout, play
-from pettingllms_trl.rollout.timeouts import EnvironmentFailure
+from pettingllms_trl.rollout.stepping import CandidateStepper, CrashPolicy
+from pettingllms_trl.rollout.timeouts import CallTimer, EnvironmentFailure
 from schedules import Patient, Tidal, wander
 from short_runs import KeepsRollouts, settings
 from third_party import Relay
@@ -98,7 +101,7 @@ class Flaky(declaring(RestorableCount, "replay")):  # type: ignore[misc]
         type(self).num_steps_of_all += 1
         if self.num_steps_of_all in self.at:
             raise ConnectionError("reset by peer")
-        super().step(action)
+        super().step("0" if action == "" else action)
 
 
 def number(ticket: int, request: Request, k: int) -> str:
@@ -107,8 +110,8 @@ def number(ticket: int, request: Request, k: int) -> str:
 
 def test_an_error_of_a_replay_is_never_that_of_the_reply_which_was_to_be_stepped_next() -> None:
     # Steps 1 to 4 are the first decision's; 5 returns to the best; 6 is the second decision's first candidate, and 7
-    # the replay for its second one, in which the connection is lost twice.
-    kind = type("TwiceFlaky", (Flaky,), {"at": frozenset({7, 9})})
+    # the replay for its second one, in which the connection is lost, and would be if that were tried again.
+    kind = type("TwiceFlaky", (Flaky,), {"at": frozenset({7, 8})})
     found = play(
         [{"seed": 3}],
         make_env=kind,
@@ -121,6 +124,37 @@ def test_an_error_of_a_replay_is_never_that_of_the_reply_which_was_to_be_stepped
     assert (list(found.crashed), found.dropped) == ([], {})
     assert found.retried > 0
     assert [[c.reward for c in d.candidates] for d in found.episodes[0].decisions][:2] == [[5, 1, 2, 3], [10, 6, 7, 8]]
+
+
+class Clock:
+    """Moves on by 6 ms at each step, which is quick; two of them are slow."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+@pytest.mark.parametrize("crashes", [None, CrashPolicy(Count, -1.0)], ids=["", "crash_reward"])
+def test_each_call_of_a_replay_is_timed_by_itself(crashes: CrashPolicy | None) -> None:
+    clock = Clock()
+
+    class Clocked(declaring(Count, "replay")):  # type: ignore[misc]
+        def step(self, action: str | None) -> None:
+            clock.seconds += 0.006
+            super().step(action)
+
+    env = ReplayWrapper(Clocked())
+    env.reset(seed=3)
+    for _ in range(3):
+        env.step("1")
+    replies = [Completion(ids=(1,), text=text) for text in "123"]
+    handle = EnvHandle(env, ResetArgs("", 3, None))
+    stepper = CandidateStepper(handle, snapshot_of(env), "other", replies, crashes)
+    assert stepper.step_sequentially(CallTimer({}, "other", clock.now), while_quick=True)
+    assert not stepper.was_slow
+    assert round(clock.seconds / 0.006) == 3 + 1 + 4 + 4
 
 
 class Unseeded(declaring(Relay, "replay")):  # type: ignore[misc]
