@@ -24,7 +24,7 @@ from pettingllms_envs.core import TEAM, Parts, Workflow, check_choice, scalars
 from pettingllms_envs.features import ChangingTeam, Competitive, HasDigest, HasOracle, HasOutcome, OnDataSet
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.spaces import ChatText, observation_space
-from pettingllms_envs.state_digest import with_task, written
+from pettingllms_envs.state_digest import ARRAY, with_task, written
 
 
 NONE: Mapping[str, float] = {}
@@ -156,6 +156,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self._cyclic = workflow.cyclic
         # Most teams do not change and act in turn: these take the short way through `step`.
         self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)
+        self._all_text = all(role.observes == "text" for role in workflow.roles)
         self._changing = workflow if isinstance(workflow, ChangingTeam) else None
         self._reporting = workflow if isinstance(workflow, HasOutcome) else None
         self._digesting = task if isinstance(task, HasDigest) else None
@@ -256,7 +257,13 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         if not agents:
             raise RuntimeError("last() came after the last agent left. Call reset() to start the next episode.")
         role = self._roles[agent]
-        shown = self._shown(self.workflow.observe(play, role), agent) if observe else None
+        shown = None
+        if observe:
+            seen = self.workflow.observe(play, role)
+            if type(seen) is str and self._all_text:  # written out here, since it is called at every step
+                shown = {"system": self._systems[agent], "text": seen}
+            else:
+                shown = self._shown(seen, agent)
         if left and agent in left:
             terminated = True
         return shown, cumulative[agents.index(agent)], terminated, truncated, self._info(now, role, agent)
@@ -355,18 +362,13 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         play = now.play
         if self._digesting is not None:
             play = (self._digesting.digest(play.task), with_task(play, None))
-        whole: tuple[Any, ...] = (
-            now.env,
-            now.config,
-            play,
-            now.agents,
-            now.selection,
-            now.terminated,
-            now.truncated,
-        )
-        if now.left:
-            whole = (*whole, now.left)
-        return hashlib.sha256(written(whole).encode("utf-8", "surrogatepass")).hexdigest()
+        # Agents that left are named only where there are some.
+        left = (now.left,) if now.left else ()
+        whole = (now.env, now.config, play, now.agents, now.selection, now.terminated, now.truncated, *left)
+        text = repr(whole)
+        if ARRAY in text:
+            text = written(whole)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def render(self) -> str | np.ndarray[Any, np.dtype[np.uint8]] | None:
         """The turn, who is to act, and the board.
@@ -433,7 +435,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         )
 
     def _info(self, now: Snapshot, role: str, agent: str) -> dict[str, Any]:
-        _, _, play, _, _, _, _, parts, _, _, _, _ = now
+        play, parts = now.play, now.parts
         team = parts.get(TEAM, NONE)
         outcome: Mapping[str, Any] = self.workflow.task.outcome(play.task)
         if self._reporting is not None:

@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 
 
+ARRAY = "array("
+"""Occurs in the `repr` of every value with an array."""
+
+
 def written(value: Any) -> str:
     """Everything that there is to say about a value made of numbers, texts, bytes, arrays, tuples and mappings.
 
@@ -19,7 +23,7 @@ def written(value: Any) -> str:
         TypeError: An array can be written to, so that a snapshot would not keep it, or it holds objects.
     """
     text = repr(value)
-    return text if "array(" not in text else repr(_with_digests(value))
+    return text if ARRAY not in text else repr(_with_digests(value))
 
 
 def with_task(play: Any, task: Any) -> Any:
