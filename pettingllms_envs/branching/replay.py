@@ -108,7 +108,7 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
         except Exception as error:  # the environment is not ours
             raise ReplayError(
                 f"the environment {name_of(self)!r} raised {told(error)} when {_way_to(snapshot)} were played again, "
-                'as its metadata["branching"] = "replay" has it.'
+                'as metadata["branching"] = "replay" requires.'
             ) from error
         found = look(self.env)
         if names := list(differences(snapshot.view, found)):
