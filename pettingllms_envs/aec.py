@@ -81,14 +81,19 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
 
     Solving the task terminates all agents; so does agreement, right or wrong, where a workflow ends by it (`outcome`
     says which it was). Using up the turns truncates them. An agent that the workflow takes out earlier (see
-    `features.ChangingTeam`) is terminated alone; one that joins later appears in `agents`. `metadata` has `name`, the
-    environment's own with its version, and `task`, its task's; `reset_options` (the options of `reset`, each with its
-    legal values, or () if it is open), `reward_ranges` (least and greatest of each part), `alpha`, `max_return` (the
-    most that the team's parts can add up to over an episode, before alpha; None of a competitive task), `cyclic` (see
-    `core.Workflow`), `has_oracle`, `competitive` (`"zero_sum"`, `"mixed"` or None) and `delayed_roles` (roles that are
-    paid at later steps only, see `Role.delayed`); of a task on a data set `data`, what `features.DataSet` says of it
-    (name, note, remedy); of one that `pettingllms_envs.assembly` made also `settings`, which make another like it
-    (without what no file holds), and `workflows`, the names of those that it can be played in.
+    `features.ChangingTeam`) is terminated alone; one that joins later appears in `agents`. `metadata` has
+
+    * `name`, the environment's own with its version, and `task`, its task's;
+    * `roles`, the role of each agent, and `delayed_roles`, those that are paid at later steps only;
+    * `cyclic`, whether every agent acts once in each turn, see `core.Workflow`;
+    * `reset_options`, the options of `reset`, each with its legal values, or () if it is open;
+    * `reward_ranges`, least and greatest of each part, and `alpha`;
+    * `max_return`, the most that the team's parts can add up to over an episode, before alpha; None of a competitive
+      task, whose `competitive` is `"zero_sum"` or `"mixed"` (else None);
+    * `has_oracle`, and `branching`, `"snapshot"`;
+    * of a task on a data set `data`, what `features.DataSet` says of it: name, note, remedy;
+    * of one that `pettingllms_envs.assembly` made `settings`, which make another like it (without what no file
+      holds), and `workflows`, the names of those that it can be played in.
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
@@ -130,6 +135,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "render_fps": 2,
             "is_parallelizable": False,
             "branching": "snapshot",
+            "roles": {agent: role.name for role in workflow.roles for agent in role.agents},
             "reset_options": dict(task.instance_fields),
             "reward_ranges": dict(workflow.ranges()),
             "alpha": self.alpha,

@@ -101,7 +101,7 @@ def agents(env: Any) -> list[Row]:
     """Table rows: each agent with the job of its role."""
     if not isinstance(env, TextEnv):
         return [(agent, "") for agent in env.possible_agents]
-    return [(agent, role.job) for agent, role in zip(env.possible_agents, env.workflow.roles, strict=True)]
+    return [(agent, role.job) for role in env.workflow.roles for agent in role.agents]
 
 
 def settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:

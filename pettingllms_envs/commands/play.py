@@ -19,6 +19,7 @@ from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import add_environment, made, refuse, user_errors
 from pettingllms_envs.core import Unreadable
+from pettingllms_envs.observations import read_observation, text_of
 from pettingllms_envs.replies import FENCE, LETTERS
 
 
@@ -55,6 +56,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     _show_board(env, console)
     try:
         while not (env.snapshot().terminated or env.snapshot().truncated):
+            if env.terminations[env.agent_selection]:  # it left, and the others play on
+                env.step(None)
+                continue
             before = _state(env)
             reply = _step(args, env, console)
             if _state(env) != before:
@@ -103,6 +107,8 @@ def _started(args: argparse.Namespace) -> TextEnv:
     roles = [role.name for role in env.workflow.roles]
     if args.role not in ("all", *roles):
         refuse(f"--role is {args.role!r}; expected all, {', '.join(roles)}. Choose one of them.")
+    if not env.metadata["has_oracle"] and (args.auto == "oracle" or (args.auto is None and args.role != "all")):
+        refuse(f"{args.env} has no oracle to play a role. Play all roles yourself, or give --auto random.")
     given = {"split": args.split, "level": args.level, "board": args.board}
     options = {name: value for name, value in given.items() if value is not None}
     for name in options:
@@ -122,7 +128,7 @@ def _started(args: argparse.Namespace) -> TextEnv:
 def _step(args: argparse.Namespace, env: TextEnv, console: Console) -> str:
     """Play one reply, by a person or automatically. Returns a line with its reward."""
     agent = env.agent_selection
-    role = env.workflow.actor(env.snapshot().play)
+    role = env.metadata["roles"][agent]
     typed = args.auto is None and args.role in ("all", role)
     if typed:
         reply = _ask(env, agent, console)
@@ -136,6 +142,13 @@ def _step(args: argparse.Namespace, env: TextEnv, console: Console) -> str:
     return reply
 
 
+def _texts(env: TextEnv, agent: str) -> tuple[str, str]:
+    """The agent's system prompt and the rest of its prompt, images by their descriptions."""
+    messages = read_observation(env.observe(agent), agent=agent).messages
+    texts = [text_of(message["content"]) for message in messages]
+    return (texts[0], "\n".join(texts[1:])) if messages[0]["role"] == "system" else ("", "\n".join(texts))
+
+
 def _ask(env: TextEnv, agent: str, console: Console) -> str:
     """A person's reply.
 
@@ -143,19 +156,19 @@ def _ask(env: TextEnv, agent: str, console: Console) -> str:
         UserLeft: The person wants to leave.
         EOFError: The input has ended.
     """
-    seen = env.observe(agent)
+    system, text = _texts(env, agent)
     # The board has just been shown; what is left are the turn, the feedback and another role's proposal.
     shown = env.workflow.task.show(_state(env))
-    _say(console, "\n" + "\n".join(filter(None, seen["text"].replace(shown, "").splitlines())))
+    _say(console, "\n" + "\n".join(filter(None, text.replace(shown, "").splitlines())))
     form = env.workflow.task.reply_format()
-    form = form if form in seen["system"] else seen["system"].removeprefix(env.workflow.task.rules()).strip()
+    form = form if form in system else system.removeprefix(env.workflow.task.rules()).strip()
     _say(console, f"{form} ({BLOCKS if FENCE in form else COMMANDS}.)", "dim")
     while True:
         reply = _typed(console, agent)
         match reply.strip():
             case "?":
-                _say(console, f"{seen['system']}\n\n{seen['text']}", "cyan")
-            case ":oracle":
+                _say(console, f"{system}\n\n{text}", "cyan")
+            case ":oracle" if env.metadata["has_oracle"]:
                 _say(console, env.oracle(), "cyan")
             case ":quit":
                 raise UserLeft

@@ -249,9 +249,8 @@ def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:
 
 
 def roles_of(env: Any) -> dict[str, str]:
-    """The role of each agent, `{"planner_0": "planner"}`; in a third-party environment every agent is its own role."""
-    named = getattr(getattr(env.unwrapped, "workflow", None), "roles", None)
-    known = {f"{role.name}_0": role.name for role in named} if named is not None else {}
+    """The role of each agent, `{"planner_0": "planner"}`; where `metadata["roles"]` has none, it is its own role."""
+    known = env.metadata.get("roles", {})
     return {agent: known.get(agent, agent) for agent in env.possible_agents}
 
 
