@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
+from optional_checks import skipped_checks
 from pettingllms_envs.assembly import GAMES
 from pettingllms_envs.core import SPLITS, ToolResult
 from pettingllms_envs.registry import find
@@ -55,14 +56,8 @@ def test_a_game_passes_every_check(name: str, workflow: str) -> None:
         make_parallel=partial(parallel_env, **settings(workflow)),
     )
     assert report.ok, str(report)
-    has_not = {
-        "parallel": workflow != "single",  # a team acts one after another
-        "tools": workflow != "tool_plan",
-        "images": True,
-        "channel": True,
-    }
-    skipped = [result.name for result in report if result.status == "skipped"]
-    assert sorted(skipped) == sorted(name for name, is_so in has_not.items() if is_so), str(report)
+    skipped = sorted(result.name for result in report if result.status == "skipped")
+    assert skipped == skipped_checks(pettingllms_envs.make(name, **settings(workflow))), str(report)
 
 
 @pytest.mark.parametrize("name", GAMES_ON_BOARDS)

@@ -1,0 +1,16 @@
+"""Which checks of the conformance suite do not apply to an environment of this package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def skipped_checks(env: Any) -> list[str]:
+    """Names of the checks of features that it does not have, in alphabetical order."""
+    does_not_apply = {
+        "channel": True,
+        "images": True,
+        "parallel": len(env.possible_agents) > 1,  # they act one after another
+        "tools": getattr(env.unwrapped.workflow, "executor", None) is None,
+    }
+    return [name for name, is_so in does_not_apply.items() if is_so]
