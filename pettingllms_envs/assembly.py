@@ -150,7 +150,7 @@ def assemble(
         """
         made = raw_env(**kwargs)
         if len(made.possible_agents) > 1:
-            alone = [each.name for each in workflows if sum(role.count for role in each.roles) == 1]
+            alone = [each.name for each in workflows if _is_alone(each)]
             remedy = f", or take workflow={alone[0]!r}" if alone else ""
             raise ValueError(
                 f"{made.metadata['name']} has no parallel form with the agents {', '.join(made.possible_agents)}: "
@@ -204,6 +204,11 @@ def _join(
         turns = DEFAULT_NUM_TURNS if num_turns is None else num_turns
         joined = workflows[name](task=task(**settings), num_turns=turns, **own)
     return joined
+
+
+def _is_alone(workflow: type[Any]) -> bool:
+    """Whether a workflow has a single agent, whatever its settings. Roles that depend on them are a property."""
+    return isinstance(workflow.roles, tuple) and sum(role.count for role in workflow.roles) == 1
 
 
 def _has_num_turns(workflow: type[Any]) -> bool:

@@ -30,8 +30,8 @@ class OpenTask(Generic[State]):
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS}
     blind_replies: ClassVar[tuple[str, ...]] = ()
 
-    def generate(self, seed: int, *, split: str = "train") -> State:
-        """The start state of the instance given by the seed and the split, the same in every process."""
+    def generate(self, seed: int, *args: Any, **fields: Any) -> State:
+        """The start state of the instance given by the seed and the `instance_fields`, the same in every process."""
         raise NotImplementedError
 
     def rules(self) -> str:
