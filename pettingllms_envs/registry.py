@@ -34,6 +34,7 @@ _OWN = {
     "aime": 0,
     "apps": 0,
     "code_contests": 0,
+    "kuhn_poker": 0,
     "live_code_bench": 0,
     "math": 0,
     "olympiad_bench": 0,

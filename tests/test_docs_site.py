@@ -109,7 +109,8 @@ def test_the_page_of_an_environment_has_its_workflows_prompts_and_a_solved_episo
         assert f"## Workflow `{name}`" in page
     for part, (low, high) in env.metadata["reward_ranges"].items():
         assert f"| `{part}` | {low:.4g} | {high:.4g} |" in page
-    assert "\nSolved in turn 1 of 4: success True" in page
+    competes = env.metadata["competitive"] is not None
+    assert f"\n{'Settled in turn 2 of 3: pot' if competes else 'Solved in turn 1 of 4: success True'}" in page
 
 
 def test_a_label_begins_a_paragraph_and_less_than_is_no_tag() -> None:

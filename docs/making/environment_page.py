@@ -127,7 +127,7 @@ def workflow(entry: Entry, name: str, told: set[str]) -> Iterator[str]:
     ]
     yield from table(("part of a step's reward", "least", "greatest"), ranges)
     yield ""
-    yield f"The team's parts add up to at most {env.metadata['max_return']:.4g} over an episode."
+    yield info.return_line(env)
 
 
 def prompts(env: TextEnv) -> Iterator[str]:

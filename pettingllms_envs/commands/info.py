@@ -23,6 +23,12 @@ from pettingllms_envs.commands import add_environment, made, user_errors
 
 Row = tuple[str, ...]
 
+COMPETITIONS = {
+    "zero_sum": "Zero-sum: every agent plays for itself, and their returns add up to 0 in every episode.",
+    "mixed": "Mixed motives: every agent plays for itself, and their returns may rise or fall together.",
+}
+"""What is said of an environment's returns, by `metadata["competitive"]`."""
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `info`: the environment, and the seed of the instance shown."""
@@ -48,8 +54,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     _table(console, "Reset options", ("name", "values"), rows)
     ranges = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in parts.items()]
     _table(console, "Parts of a step's reward", ("part", "least", "greatest"), ranges)
-    if "max_return" in env.metadata:
-        _print(console, f"\nMost that the team's parts add up to over an episode: {env.metadata['max_return']:.4g}")
+    if line := return_line(env):
+        _print(console, f"\n{line}")
     _print(console, f"Published test set: {published(entry.full_name)}")
     if line := data_line(env):
         _print(console, line)
@@ -64,6 +70,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
             _print(console, f"\n--- {agent}, {part}, seed {args.seed} ---", style="bold")
             _print(console, str(text))
     return 0
+
+
+def return_line(env: Any) -> str:
+    """A line about the returns of an episode: a team's greatest, or how those of opponents are related; or empty."""
+    if kind := env.metadata.get("competitive"):
+        return COMPETITIONS[kind]
+    most = env.metadata.get("max_return")
+    return "" if most is None else f"The team's parts add up to at most {most:.4g} over an episode."
 
 
 def data_line(env: Any) -> str:

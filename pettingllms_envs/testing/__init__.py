@@ -13,8 +13,9 @@ In a test, `conforms(make)` raises an error with the report instead.
 
 Checks of optional features are skipped with a reason. The optional features are:
 `snapshot()` and `restore()` (else it is copied, unless `metadata["branching"]` declares otherwise),
-`unwrapped.oracle()` (a reply of the acting agent), `metadata["max_return"]`, `["reward_ranges"]`, `["reset_options"]`
-and `["delayed_roles"]`, `infos[agent]["rewards"]` (parts by name) and `infos[agent]["outcome"]["success"]`,
+`unwrapped.oracle()` (a reply of the acting agent), `metadata["max_return"]`, `["competitive"]`, `["reward_ranges"]`,
+`["reset_options"]` and `["delayed_roles"]`,
+`infos[agent]["rewards"]` (parts by name) and `infos[agent]["outcome"]["success"]`,
 `unwrapped.workflow.task.blind_replies`. See `pettingllms_envs.aec.TextEnv`.
 """
 
@@ -29,6 +30,7 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.testing.competition import check_zero_sum
 from pettingllms_envs.testing.determinism import (
     check_another_process,
     check_branches,
@@ -81,6 +83,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "images": check_images,
     "tools": check_tools,
     "channel": check_channel,
+    "zero sum": check_zero_sum,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pettingllms_envs.episodes.difference import short
 from pettingllms_envs.observations import read_observation
+from pettingllms_envs.testing.competition import competition
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -126,11 +127,13 @@ def check_no_solution_shown(case: Case) -> str:
     The check searches for the whole reply, its last line, and what follows the first colon of that line (`"Moves: R R
     D"` also as `"R R D"`), all without white space and commas. Texts shorter than 8 characters, or 16 for one line of
     several, may occur by chance and are ignored; so is text of a reply that was played in the episode, which a
-    workflow may pass on to others. The oracle itself is not played here.
+    workflow may pass on to others. The oracle itself is not played here. Where agents compete, prompts may name the
+    moves of the game: texts of blind replies are ignored.
     """
     env = case.make()
     if oracle_of(env) is None:
         raise Skipped("it has no oracle()")
+    moves = {text for reply in case.blind for text in telling(reply)} if competition(env) is not None else set()
     sought = decisions = 0
     policies: list[Policy | None] = [None, always(""), *map(always, case.blind[:4])]
     for i, start in enumerate(case.starts):
@@ -141,7 +144,7 @@ def check_no_solution_shown(case: Case) -> str:
             nonlocal sought, decisions
             solution, decisions = list(telling(env.unwrapped.oracle())), decisions + 1
             for each in solution:
-                if not any(each in reply for reply in said):
+                if each not in moves and not any(each in reply for reply in said):
                     sought += 1
                     _seek(env, each)
             reply = policy(env, agent)
@@ -149,6 +152,8 @@ def check_no_solution_shown(case: Case) -> str:
             return reply
 
         episode(env, start, watched, max_steps=case.max_steps)
+    if not sought and moves:
+        raise Skipped("the oracle's replies are moves that everybody knows")
     if not sought:
         raise Skipped(f"the oracle's replies are too short to tell: less than {TELLING} characters")
     return f"{sought} texts of the oracle sought at {decisions} decisions of {len(case.starts)} episodes"

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pettingllms_envs.episodes.difference import short
+from pettingllms_envs.testing.competition import NUM_FIRST, against_oracle, competition
 from pettingllms_envs.testing.play import (
     Case,
     Episode,
@@ -94,11 +95,14 @@ def check_pairs(case: Case) -> str:
 
     A sample of `cheats`, the same every time, is played on the first seeds. Where the environment declares no
     `metadata["max_return"]`, its agents may be opponents, of whom one gains what another gives away: the return of
-    an agent is then compared only where it cheats alone.
+    an agent is then compared only where it cheats alone. Where it declares that they compete, the comparison is of
+    means over many episodes: see `pettingllms_envs.testing.competition`.
     """
     env = case.make()
     if oracle_of(env) is None:
         raise Skipped("it has no oracle()")
+    if competition(env) is not None:
+        return _expect_no_gain_alone(case, env)
     team = env.metadata.get("max_return") is not None
     starts = case.starts[:MOST_STARTS]
     highest, count = -math.inf, 0
@@ -110,6 +114,20 @@ def check_pairs(case: Case) -> str:
             _expect_no_gain(margin, team)
             highest, count = max(highest, margin.most, margin.total), count + 1
     return f"{count} ways of cheating; the most that one adds to a return, or to the sum of returns, is {highest:.2f}"
+
+
+def _expect_no_gain_alone(case: Case, env: Any) -> str:
+    """The cheats of single agents that compete, while the oracle plays the others."""
+    against, case = against_oracle(case, env)
+    elsewhere = first_replies(env, case.starts[-1], case.max_steps)
+    ways = [way for way in cheats(env.possible_agents, contents(case.blind, elsewhere)) if len(way.agents) == 1]
+    drawn = random.Random("cheats").sample(ways, min(len(ways), MOST_CHEATS))
+    gains = []
+    for way in drawn:
+        (agent,) = way.agents
+        gains.append(against.mean_gain(way.name, agent, lambda n, way=way: way.make()))  # type: ignore[misc]
+    of = f"{len(gains)} ways of cheating alone in {NUM_FIRST} episodes each"
+    return f"{of}; the most that one gains is {max(gains):.2f}"
 
 
 def margins(env: Any, start: Start, ways: Iterable[Cheat], max_steps: int) -> Iterator[Margin]:

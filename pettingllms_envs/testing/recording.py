@@ -16,7 +16,7 @@ _JUNK = "I am not sure."
 
 
 def record(make: Callable[[], TextEnv]) -> str:
-    """Play a few episodes of the test split and record everything observable.
+    """Play a few episodes, of the test split if there are splits, and record everything observable.
 
     The replies are the oracle's, well-formed ones that ignore the state, and an unreadable one, chosen with a fixed
     seed; the last episode has only the oracle's, so that one is solved.
@@ -28,8 +28,9 @@ def record(make: Callable[[], TextEnv]) -> str:
     rng = random.Random(0)
     lines: list[str] = []
     for seed in range(NUM_EPISODES):
-        env.reset(seed=seed, options={"split": "test"})
-        lines += [f"=== {env}, test {seed}"]
+        has_splits = "split" in env.metadata["reset_options"]
+        env.reset(seed=seed, options={"split": "test"} if has_splits else None)
+        lines += [f"=== {env}, {'test' if has_splits else 'seed'} {seed}"]
         systems = [(agent, env.observe(agent)["system"]) for agent in env.agents] if seed == 0 else []
         for agent, system in systems:
             lines += [f"--- what {agent} reads first", system]

@@ -13,6 +13,7 @@ from typing import Any
 
 from pettingllms_envs.core import TEAM
 from pettingllms_envs.episodes.difference import short
+from pettingllms_envs.testing.competition import NUM_FIRST, against_oracle, competition
 from pettingllms_envs.testing.play import (
     Case,
     Episode,
@@ -45,10 +46,14 @@ _LABEL = re.compile(r"\w+:\s*")
 
 
 def check_oracle(case: Case) -> str:
-    """The oracle, which must not change the environment, reaches the declared maximum and success on every seed."""
+    """The oracle, which must not change the environment, reaches the declared maximum and success on every seed.
+
+    Where agents compete there is no such maximum, and the oracle only has to bring every episode to its end.
+    """
     env = case.make()
     if oracle_of(env) is None:
         raise Skipped("it has no oracle()")
+    kind = competition(env)
     most = env.metadata.get("max_return")
     steps = 0
     for start in case.starts:
@@ -57,10 +62,12 @@ def check_oracle(case: Case) -> str:
         with blaming(partial(told, start, played.replies)):
             if not played.over:
                 raise Failed(f"the oracle's episode is not over after {case.max_steps} steps")
-            if played.success is False:
+            if played.success is False and kind is None:
                 raise Failed("the oracle has no success; expected infos[agent]['outcome']['success'] to be True")
             if most is not None and abs(played.team - most) > TOLERANCE:
                 raise Failed(f"the oracle's return: expected metadata['max_return'], {most:g}, got {played.team:g}")
+    if kind is not None:
+        return f"{len(case.starts)} episodes of {steps / len(case.starts):.1f} replies, played by it to their end"
     if most is None and played.success is None:
         raise Skipped("it declares no metadata['max_return'] and reports no infos[agent]['outcome']['success']")
     reached = [*(["success"] if played.success else []), *([f"the maximum {most:g}"] if most is not None else [])]
@@ -77,9 +84,14 @@ def check_floors(case: Case) -> str:
     * On no seed is their return greater than the oracle's, nor on average any agent's own sum of rewards.
     * Its mean success is at most `floor`, and its mean return at most `floor` times the oracle's (or the declared
       maximum's, without an oracle). Empty, echoed and copied replies never succeed.
+
+    Where agents compete, each has such a policy alone, while the oracle plays the others, and gains nothing by it on
+    average: see `pettingllms_envs.testing.competition`.
     """
-    case = replace(case, starts=_enough(case.starts))
     env = case.make()
+    if competition(env) is not None:
+        return _expect_no_gain_alone(case, env)
+    case = replace(case, starts=_enough(case.starts))
     oracles = [_play(case, i, best) for i in range(len(case.starts))] if oracle_of(env) is not None else []
     bound = fmean(each.team for each in oracles) if oracles else env.metadata.get("max_return")
     figures = []
@@ -95,6 +107,21 @@ def check_floors(case: Case) -> str:
     return f"{where}; the best succeeds on {success:.0%} and returns {returned:.2f}{of}: {name}"
 
 
+def _expect_no_gain_alone(case: Case, env: Any) -> str:
+    """The floors of agents that compete."""
+    if oracle_of(env) is None:
+        raise Skipped("its agents compete, and it has no oracle() to play against")
+    against, case = against_oracle(case, env)
+    gains = [
+        (against.mean_gain(f"the policy {name}", agent, policy_of), agent, name)
+        for name, policy_of in floor_policies(case, env)
+        for agent in env.possible_agents
+    ]
+    most, agent, name = max(gains)
+    of = f"{len(gains)} policies of single agents in {NUM_FIRST} episodes each"
+    return f"{of}; most is gained by {agent}, {most:.2f}: {name}"
+
+
 def _enough(starts: tuple[Start, ...]) -> tuple[Start, ...]:
     """The starts, with as many further seeds as a mean needs to be significant."""
     further = itertools.count(max(start.seed for start in starts) + 1)
@@ -108,6 +135,7 @@ def check_rewards(case: Case) -> str:
     What an environment does not declare (its ranges, its maximum, its parts with their scopes) is not checked.
     """
     env = case.make()
+    competition(env)
     ranges, most = env.metadata.get("reward_ranges"), env.metadata.get("max_return")
     spread: dict[str, tuple[float, float]] = {}
 
@@ -267,9 +295,9 @@ def _expect_sound_pay(env: Any) -> None:
 
 
 def _due(parts: Mapping[str, Mapping[str, float]], agent: str, alpha: float) -> float:
-    """`alpha * team + local` of the agent's role."""
-    team, local = (sum(parts.get(scope, {}).values()) for scope in (TEAM, agent.rpartition("_")[0]))
-    return alpha * team + local
+    """`alpha * team + local`, where local is the agent's own scope or, of a role's only agent, the role's."""
+    team, of_role, own = (sum(parts.get(scope, {}).values()) for scope in (TEAM, agent.rpartition("_")[0], agent))
+    return alpha * team + of_role + own
 
 
 def _expect_in_range(name: str, value: float, ranges: Mapping[str, tuple[float, float]]) -> None:

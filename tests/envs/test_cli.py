@@ -131,7 +131,7 @@ def test_info_shows_agents_settings_options_rewards_and_every_prompt(
     assert "level 1, 2, 3, 4, 5" in rows
     assert "board open" in rows
     assert "format -0.2 0" in rows
-    assert "Most that the team's parts add up to over an episode: 2" in rows
+    assert "The team's parts add up to at most 2 over an episode." in rows
     env = pettingllms_envs.make("plan_path", size=5)
     env.reset(seed=3)
     for agent in env.possible_agents:

@@ -125,6 +125,7 @@ def test_environments_are_made_by_name() -> None:
         "aime",
         "apps",
         "code_contests",
+        "kuhn_poker",
         "live_code_bench",
         "math",
         "olympiad_bench",

@@ -8,6 +8,7 @@ which writes the files that are missing and never one that is there.
 """
 
 import ast
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from pettingllms_envs.testing.recording import record
 RECORDED = Path(__file__).parent / "recorded"
 GAMES = ("plan_path_v0", "sokoban_v0", "sudoku_v0")
 WORKFLOWS = ("single", "draft_plan", "tool_plan")
+RECORDINGS = (*itertools.product(GAMES, WORKFLOWS), ("kuhn_poker_v0", "match"))
 
 
 def print_executor(program: str) -> ToolResult:
@@ -35,16 +37,14 @@ def maker(name: str, workflow: str) -> Callable[[], TextEnv]:
     return lambda: pettingllms_envs.make(name, workflow=workflow, **settings)
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS)
-@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize(("name", "workflow"), RECORDINGS)
 def test_the_recorded_game_is_played_again_word_for_word(name: str, workflow: str) -> None:
     recorded = (RECORDED / f"{name}_{workflow}.txt").read_text(encoding="utf-8")
     assert record(maker(name, workflow)) == recorded
 
 
 if __name__ == "__main__":
-    for name in GAMES:
-        for workflow in WORKFLOWS:
-            path = RECORDED / f"{name}_{workflow}.txt"
-            if not path.exists():
-                path.write_text(record(maker(name, workflow)), encoding="utf-8")
+    for name, workflow in RECORDINGS:
+        path = RECORDED / f"{name}_{workflow}.txt"
+        if not path.exists():
+            path.write_text(record(maker(name, workflow)), encoding="utf-8")

@@ -1,0 +1,160 @@
+"""Checks of environments whose agents have goals of their own: `metadata["competitive"]` is `"zero_sum"` or `"mixed"`.
+
+There is no maximum that all agents share, and luck decides single episodes. So the oracle is held to what an
+equilibrium promises: with the oracle playing all others, no agent gains on average by another policy. A policy that
+does better over a few episodes is played again on many others, and only those decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import fmean, stdev
+from typing import Any
+
+from pettingllms_envs.testing.play import (
+    Case,
+    Episode,
+    Failed,
+    Policy,
+    Skipped,
+    Start,
+    always,
+    best,
+    blaming,
+    episode,
+    mixed_play,
+    oracle_of,
+    told,
+)
+
+
+KINDS = ("zero_sum", "mixed")
+NUM_FIRST = 20  # episodes after which a policy that seems to gain is played on others
+NUM_SECOND = 200  # of those
+SEEMS, GAINS = 2.0, 4.0  # mean gains in standard errors: a chance of 1 in 40, and of 1 in 20,000
+TOLERANCE = 1e-12  # of a sum of returns, relative to their size
+
+
+def competition(env: Any) -> str | None:
+    """`"zero_sum"`, `"mixed"`, or None where agents have a common goal.
+
+    Raises:
+        Failed: It declares something else, or a maximum that all share besides.
+    """
+    kind: str | None = env.metadata.get("competitive")
+    if kind is not None and kind not in KINDS:
+        raise Failed(f"metadata['competitive'] is {kind!r}; expected 'zero_sum', 'mixed' or None")
+    if kind is not None and env.metadata.get("max_return") is not None:
+        raise Failed(f"metadata['competitive'] is {kind!r}; expected no metadata['max_return'], which a team shares")
+    return kind
+
+
+def check_zero_sum(case: Case) -> str:
+    """The returns of all agents add up to 0 in every episode, of the oracle's, of random, blind, unreadable play."""
+    env = case.make()
+    if competition(env) != "zero_sum":
+        raise Skipped("it does not declare metadata['competitive'] = 'zero_sum'")
+    count, largest = 0, 0.0
+    for start in case.starts:
+        for policy in _policies(case, env, start):
+            played = episode(env, start, policy, max_steps=case.max_steps)
+            with blaming(partial(told, start, played.replies)):
+                _expect_zero(played)
+            count, largest = count + 1, max(largest, *map(abs, played.totals.values()))
+    return f"the returns add up to 0 in {count} episodes; the greatest is {largest:g}"
+
+
+def _policies(case: Case, env: Any, start: Start) -> Iterator[Policy]:
+    if oracle_of(env) is not None:
+        yield best
+    yield mixed_play(case, start)
+    yield always("")
+    yield from map(always, case.blind)
+    for agent in env.possible_agents if oracle_of(env) is not None else ():
+        yield alone(agent, always(""))
+
+
+def _expect_zero(played: Episode) -> None:
+    if not played.over:
+        raise Failed("the episode is not over, so that its returns cannot be added up; expected an end")
+    total, size = math.fsum(played.totals.values()), sum(map(abs, played.totals.values()))
+    if abs(total) > TOLERANCE * max(1.0, size):
+        raise Failed(f"the returns add up to {total:g}; expected 0 of a zero-sum environment, got {played.totals}")
+
+
+def alone(agent: str, policy: Policy) -> Policy:
+    """The policy for one agent, and the oracle for all others."""
+    return lambda env, acting: policy(env, acting) if acting == agent else best(env, acting)
+
+
+@dataclass(slots=True)
+class AgainstOracle:
+    """Plays policies against the oracle.
+
+    Args:
+        env: The environment.
+        starts: `NUM_FIRST + NUM_SECOND` starts.
+        max_steps: Most steps for which an episode is followed.
+        due: What each agent gets when the oracle plays all, by the number of the start.
+    """
+
+    env: Any
+    starts: Sequence[Start]
+    max_steps: int
+    due: dict[int, Mapping[str, float]] = field(default_factory=dict)
+
+    def mean_gain(self, name: str, agent: str, policy_of: Callable[[int], Policy]) -> float:
+        """The mean gain of an agent by a policy, in its first episodes.
+
+        Args:
+            name: The policy's name in errors.
+            agent: The agent that has it, while the oracle plays the others.
+            policy_of: Makes the policy for the n-th start.
+
+        Raises:
+            Failed: The agent gains.
+        """
+        first = self._gains(agent, policy_of, range(NUM_FIRST))
+        if _in_errors(first) > SEEMS:
+            numbers = range(NUM_FIRST, NUM_FIRST + NUM_SECOND)
+            second = self._gains(agent, policy_of, numbers)
+            if _in_errors(second) > GAINS:
+                best_number = max(zip(second, numbers, strict=True))[1]
+                played = self._played(agent, policy_of, best_number)
+                raise Failed(
+                    f"{name}: {agent} gains {fmean(second):g} on average of {NUM_SECOND} episodes, "
+                    f"{_in_errors(second):.1f} standard errors, while the oracle plays the others; expected that the "
+                    f"oracle is an equilibrium, from which nobody gains alone\n{told(played.start, played.replies)}"
+                )
+        return fmean(first)
+
+    def _gains(self, agent: str, policy_of: Callable[[int], Policy], numbers: Sequence[int]) -> list[float]:
+        return [self._played(agent, policy_of, n).totals[agent] - self._due(n)[agent] for n in numbers]
+
+    def _played(self, agent: str, policy_of: Callable[[int], Policy], number: int) -> Episode:
+        return episode(self.env, self.starts[number], alone(agent, policy_of(number)), max_steps=self.max_steps)
+
+    def _due(self, number: int) -> Mapping[str, float]:
+        if number not in self.due:
+            self.due[number] = episode(self.env, self.starts[number], best, max_steps=self.max_steps).totals
+        return self.due[number]
+
+
+def against_oracle(case: Case, env: Any) -> tuple[AgainstOracle, Case]:
+    """Plays policies against the oracle of an environment; with the case, which has enough starts for it."""
+    more = NUM_FIRST + NUM_SECOND - len(case.starts)
+    greatest = max(start.seed for start in case.starts)
+    further = [Start(greatest + 1 + i, case.starts[i % len(case.starts)].options) for i in range(max(more, 0))]
+    case = replace(case, starts=(*case.starts, *further))
+    return AgainstOracle(env, case.starts, case.max_steps), case
+
+
+def _in_errors(gains: Sequence[float]) -> float:
+    """The mean in standard errors; if all are equal, infinite or 0."""
+    mean, deviation = fmean(gains), stdev(gains)
+    if deviation <= TOLERANCE:
+        return math.inf if mean > TOLERANCE else 0.0
+    return mean / (deviation / math.sqrt(len(gains)))
