@@ -128,19 +128,25 @@ def lines(package: str) -> dict[str, int]:
     code = prose = 0
     long = []
     for file in sorted((ROOT / package).rglob("*.py")):
-        of_prose = set(_docstring_lines(ast.parse(file.read_text())))
-        of_code: set[int] = set()
-        with tokenize.open(file) as stream:
-            for token in tokenize.generate_tokens(stream.readline):
-                if token.type == tokenize.COMMENT and not token.line[: token.start[1]].strip():
-                    of_prose.add(token.start[0])
-                elif token.string.strip() and token.type != tokenize.COMMENT:
-                    of_code.update(range(token.start[0], token.end[0] + 1))
-        code, prose = code + len(of_code - of_prose), prose + len(of_prose)
+        of_code, of_prose = lines_of(file)
+        code, prose = code + of_code, prose + of_prose
         if len(file.read_text().splitlines()) > MOST_LINES:
             long.append(str(file.relative_to(ROOT)))
     files = len(list((ROOT / package).rglob("*.py")))
     return {"files": files, "code": code, "prose": prose, f"files of more than {MOST_LINES} lines": len(long)}
+
+
+def lines_of(file: Path) -> tuple[int, int]:
+    """Lines of code and of prose in a file; blank lines are neither."""
+    of_prose = set(_docstring_lines(ast.parse(file.read_text())))
+    of_code: set[int] = set()
+    with tokenize.open(file) as stream:
+        for token in tokenize.generate_tokens(stream.readline):
+            if token.type == tokenize.COMMENT and not token.line[: token.start[1]].strip():
+                of_prose.add(token.start[0])
+            elif token.string.strip() and token.type != tokenize.COMMENT:
+                of_code.update(range(token.start[0], token.end[0] + 1))
+    return len(of_code - of_prose), len(of_prose)
 
 
 def _docstring_lines(tree: ast.AST) -> Iterator[int]:

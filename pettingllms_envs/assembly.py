@@ -58,6 +58,7 @@ def assemble(
     workflows: tuple[type[Any], ...] = GAMES,
     *,
     name: str | None = None,
+    role_tools: Mapping[str, Sequence[str | Mapping[str, Any] | Tool]] | None = None,
 ) -> Assembled:
     """The functions `raw_env`, `env` and `parallel_env` of a task's environment; all take the same arguments.
 
@@ -69,7 +70,10 @@ def assemble(
             the `repr`, such as `executor`, is a resource and no setting: no file holds it.
         name: The environment's name with its version, such as `"council_v0"`; None takes the last part of `module`
             if it has that form, else the task's name and version.
+        role_tools: Tools of the environment's own, by role, as `raw_env` takes them; it has them unless others are
+            given. A workflow without such a role is played without them.
     """
+    own_tools = role_tools or {}
     by_name = {workflow.name: workflow for workflow in workflows}
     last = module.rpartition(".")[2]
     own_name = last if name is None and re.fullmatch(VERSIONED, last, re.ASCII) else name
@@ -96,7 +100,8 @@ def assemble(
             max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. A cycle is
                 a turn, in which every agent acts once; a workflow without such turns has no `max_cycles`.
             role_tools: Tools that roles may call before they reply, by role: names of installed tools, mappings with
-                their settings, or tools, see `pettingllms_envs.tools.make_tool`. A list is for every role.
+                their settings, or tools, see `pettingllms_envs.tools.make_tool`. A list is for every role. None are the
+                environment's own tools, `[]` none.
             tool_calls: How they are called: `"text"`, by a fenced block, or `"native"`, by the chat template.
             max_tool_calls: Most replies with calls before each reply to the workflow, at least 1.
             **settings: The task's own and the workflow's; see their classes. Where a field is a tuple, a list will
@@ -116,6 +121,8 @@ def assemble(
         joined = _join(by_name, workflow, task, turns, settings)
         check_survives(written, *kinds)
         own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns}
+        if role_tools is None:
+            role_tools = {role.name: own_tools[role.name] for role in joined.roles if role.name in own_tools}
         if role_tools:
             joined, named = _with_tools(joined, role_tools, tool_calls, max_tool_calls)
             own |= {

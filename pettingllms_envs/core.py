@@ -59,6 +59,7 @@ class Role:
         count: Number of its agents, at least 1.
         observes: What its observations are: `"text"`; `"parts"`, texts and images in order; or `"messages"`, a chat
             with perhaps tools, see `pettingllms_envs.observations.Prompt`.
+        reply_format: How its replies end, in a sentence; `""` for free words, None for the task's reply format.
 
     Raises:
         ValueError: `count` or `observes` is not as above.
@@ -69,6 +70,7 @@ class Role:
     delayed: bool = False
     count: int = 1
     observes: str = "text"
+    reply_format: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("observes", self.observes, OBSERVATIONS)
@@ -381,7 +383,8 @@ def best_reply(task: Task[State, Any], state: State) -> str:
 
 def system_prompt(task: Task[Any, Any], role: Role) -> str:
     """The usual system prompt: rules, job, reply format, without empty ones."""
-    return "\n".join(filter(None, (task.rules(), role.job, task.reply_format())))
+    reply_format = task.reply_format() if role.reply_format is None else role.reply_format
+    return "\n".join(filter(None, (task.rules(), role.job, reply_format)))
 
 
 def situation(workflow: Workflow[WorkflowState], state: WorkflowState, *notes: str) -> str:

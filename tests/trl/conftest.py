@@ -9,7 +9,13 @@ import huggingface_hub.constants
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 
 CHAT_TEMPLATE = (
@@ -77,3 +83,13 @@ def base_path(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempP
     path = tmp_path_factory.mktemp("base")
     # At an initializer range of 0.02 the norms of queries and keys divide by next to nothing.
     return save_tiny(path, tokenizer, hidden_size=64, head_dim=64, initializer_range=0.1)
+
+
+@pytest.fixture
+def roomy_path(model_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> str:
+    """The tiny random model with room for a problem's prompt, which has a token for every byte."""
+    torch.manual_seed(0)
+    config = AutoConfig.from_pretrained(model_path, max_position_embeddings=16384)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "roomy")
+    tokenizer.save_pretrained(tmp_path / "roomy")
+    return str(tmp_path / "roomy")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import pettingllms_envs
 from pettingllms_trl import Decision, MultiAgentGRPOTrainer
@@ -64,16 +63,6 @@ WAYS = {
 
 class Keeps(KeepsRollouts, MultiAgentGRPOTrainer):
     pass
-
-
-@pytest.fixture
-def roomy_path(model_path: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> str:
-    """The tiny random model with room for a problem's prompt, which has a token for every byte."""
-    torch.manual_seed(0)
-    config = AutoConfig.from_pretrained(model_path, max_position_embeddings=16384)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "roomy")
-    tokenizer.save_pretrained(tmp_path / "roomy")
-    return str(tmp_path / "roomy")
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

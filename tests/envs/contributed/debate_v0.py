@@ -1,0 +1,29 @@
+"""Plan-Path with a debate: two debaters argue for their moves, a critic compares them, and a judge decides."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.core import Role
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.workflows.functions import Ask, Game, function_workflow
+
+
+@function_workflow(
+    Role("debater", "You are a debater. Argue for the best move.", count=2, delayed=True),
+    Role("critic", "You are the critic. Say which debater is right, and why.", delayed=True, reply_format=""),
+    Role("judge", "You are the judge. You read the debate and decide. Your move is played."),
+)
+def debate(game: Game, rounds: int = 1) -> Generator[Ask, str, None]:
+    """A debate of some rounds in each turn."""
+    while game.turns_left:
+        said: list[str] = []
+        for role in ["debater_0", "debater_1"] * rounds + ["critic"]:
+            reply = yield Ask(role, game.show(*said))
+            said.append(game.quote(role, reply))
+        reply = yield Ask("judge", game.show(*said))
+        game.play(reply, "judge")
+
+
+raw_env, env, parallel_env = assemble(PlanPath, __name__, (debate,))
