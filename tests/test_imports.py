@@ -93,7 +93,11 @@ ALLOWED_IMPORTS = {
     # Runs in the sandbox's processes, where this package cannot be imported.
     "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "sympy"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
-    "sandbox/*.py": {CORE, "pettingllms_envs.sandbox", *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel"))}
+    "sandbox/*.py": {
+        CORE,
+        "pettingllms_envs.sandbox",
+        *(f"{INSIDE}.{name}" for name in ("command", "confine", "job", "kernel", "scratch")),
+    }
     | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire"},
 }
 

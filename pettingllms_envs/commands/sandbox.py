@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from pettingllms_envs.commands import user_errors
+
+
+if TYPE_CHECKING:
+    from pettingllms_envs.sandbox import Sandbox
 
 
 _MEMORY = {
@@ -52,4 +57,17 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.print(Text(f"\nSelf-test, passed in {seconds:.1f} s with the start:"))
         for check in selftest.checks():
             console.print(Text(f"  {check.name}"))
+        console.print(Text(f"\n{_native_commands(box)}"), soft_wrap=True)
     return 0
+
+
+def _native_commands(box: Sandbox) -> str:
+    """Whether native commands can be run, and what was tested for it."""
+    from pettingllms_envs.sandbox import SandboxUnavailable, selftest
+
+    try:
+        level = box.start_commands()
+    except SandboxUnavailable as error:
+        return f"Native commands (run_command): no. {error}"
+    names = "\n".join(f"  {check.name}" for check in selftest.command_checks())
+    return f"Native commands (run_command): {level}. Self-test, passed:\n{names}"

@@ -1,4 +1,4 @@
-"""Runs Python programs that a model wrote in isolation, and judges their output.
+"""Runs programs that a model wrote in isolation, Python or native, and judges their output.
 
     from pettingllms_envs import sandbox
 
@@ -6,6 +6,7 @@
     tests = [sandbox.StdinTest(stdin="3", expected="9")]
     sandbox.run_tests("print(int(input()) ** 2)", tests).passed                  # True
     await sandbox.arun_tests("print(int(input()) ** 2)", tests)
+    sandbox.run_command(["./main"], files={"main": binary}, stdin="3").stdout    # of a compiled program
 
 The functions here share one `Sandbox` per process, started at the first call and ended with the process. Create your
 own for other settings. `describe()` reports the active layers; a machine that allows too few raises
@@ -13,7 +14,8 @@ own for other settings. `describe()` reports the active layers; a machine that a
 
 From the outside in: `sandbox.py` (the public API), `pool.py` and `slot.py` (servers), `layers.py` (isolation layers,
 and whether they work here), `filters.py` and `syscalls.py` (the seccomp filter), `requests.py`, `compare.py` and
-`verdicts.py` (pure: from a caller's tests to verdicts), `inside/` (the server, a separate program).
+`verdicts.py` (pure: from a caller's tests to verdicts), `inside/` (the server, a separate program). Native commands:
+`commands.py` (pure), `command_servers.py` and `command_slot.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from pettingllms_envs.sandbox.commands import Command, CommandResult
 from pettingllms_envs.sandbox.executor import SandboxFailed, ToolExecutor
 from pettingllms_envs.sandbox.inside.server import MOST_WAITED
 from pettingllms_envs.sandbox.layers import CONFINEMENTS, Probed, SandboxUnavailable
@@ -36,6 +39,8 @@ __all__ = [
     "LEETCODE_PRELUDE",
     "MOST_WAITED",
     "CallTest",
+    "Command",
+    "CommandResult",
     "Limits",
     "Probed",
     "Report",
@@ -48,12 +53,14 @@ __all__ = [
     "ToolExecutor",
     "Verdict",
     "arun",
+    "arun_command",
     "arun_many",
     "arun_tests",
     "default",
     "describe",
     "probe",
     "run",
+    "run_command",
     "run_many",
     "run_tests",
 ]
@@ -72,6 +79,16 @@ def run_tests(program: str, tests: Sequence[StdinTest | CallTest], **settings: A
 def run_many(tasks: Sequence[Task], **settings: Any) -> list[Report]:
     """`Sandbox.run_many` of the process's own sandbox."""
     return default().run_many(tasks, **settings)
+
+
+def run_command(argv: Sequence[str], **settings: Any) -> CommandResult:
+    """`Sandbox.run_command` of the process's own sandbox, which executes given files; for others make a `Sandbox`."""
+    return default().run_command(argv, **settings)
+
+
+async def arun_command(argv: Sequence[str], **settings: Any) -> CommandResult:
+    """`Sandbox.arun_command` of the process's own sandbox."""
+    return await default().arun_command(argv, **settings)
 
 
 async def arun(program: str, stdin: str | bytes = "", **settings: Any) -> Result:

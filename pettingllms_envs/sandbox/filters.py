@@ -21,7 +21,7 @@ from pettingllms_envs.sandbox.inside.kernel import MACHINES
 from pettingllms_envs.sandbox.syscalls import Checked, Condition, Numbers
 
 
-_LOAD, _JUMP, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+_LOAD, _JUMP, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW, _REFUSE, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -62,6 +62,23 @@ def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = Fa
     return _assemble(machine, answers, [_refuse(errno.EPERM)], [_refuse(errno.ENOSYS)])
 
 
+def of_commands(machine: str) -> bytes:
+    """The filter of a native command's processes. Which files it may read and write, other layers decide.
+
+    Raises:
+        ValueError: The machine's call numbers are unknown.
+    """
+    answers: dict[int, Code] = {}
+    stat = {name: numbers for name, (numbers, _) in syscalls.STAT.items()}
+    allowed = syscalls.ALLOWED | syscalls.FORK | syscalls.ABOUT_FILES | stat | syscalls.COMMAND
+    _answer(answers, machine, allowed, [Instruction(_RETURN, _ALLOW)])
+    _answer(answers, machine, syscalls.NOT_THERE | syscalls.COPY_FILE_RANGE, [_refuse(errno.ENOSYS)])
+    _answer(answers, machine, syscalls.FALLOCATE, [_refuse(errno.EOPNOTSUPP)])
+    for name, call in syscalls.checked_of_commands().items():
+        _answer(answers, machine, {name: call.numbers}, _check(call))
+    return _assemble(machine, answers, [_refuse(errno.EPERM)], [_refuse(errno.ENOSYS)])
+
+
 def no_more_processes(machine: str) -> bytes:
     """A second filter, on top of the first, for a test's process: it allows threads, but no processes."""
     allow = [Instruction(_RETURN, _ALLOW)]
@@ -97,6 +114,11 @@ def _condition(condition: Condition, refusal: int) -> Code:
     """Code that continues if the condition holds, and returns the refusal if not."""
     low = _ARGUMENTS + 8 * condition.argument
     refuse = _refuse(refusal)
+    if condition.test == "masked":
+        mask, *values = condition.values
+        last = len(values) - 1
+        tests = [Instruction(_EQUAL, value, last - at + 1, 0) for at, value in enumerate(values)]
+        return [Instruction(_LOAD, low), Instruction(_AND, mask), *tests, refuse]
     if condition.test == "in":
         last = len(condition.values) - 1
         tests = [Instruction(_EQUAL, value, last - at + 1, 0) for at, value in enumerate(condition.values)]

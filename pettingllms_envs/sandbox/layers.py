@@ -11,13 +11,15 @@ import os
 import platform
 import sys
 import sysconfig
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pettingllms_envs.sandbox import filters
 from pettingllms_envs.sandbox.inside import kernel
 from pettingllms_envs.sandbox.inside.confine import Confinement, counts_processes
+from pettingllms_envs.sandbox.inside.scratch import IN_NAMESPACE
 
 
 CONFINEMENTS = ("namespaces", "user-namespaces", "landlock", "no-open")
@@ -27,6 +29,11 @@ MEMORY_BOUNDS = ("cgroup", "polling")
 """Ways to limit the memory of all of a program's processes: by the kernel, or by polling every few milliseconds."""
 
 STRENGTH = {"namespaces": 3, "user-namespaces": 3, "landlock": 2, "no-open": 1}
+
+LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+"""The system's libraries, which everything that runs in a sandbox may read."""
+
+_NAMESPACES = {"namespaces": "root", "user-namespaces": "user"}
 
 HINTS = {
     "namespaces": "run as root with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)",
@@ -161,7 +168,7 @@ def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
     open_files = plan.confinement != "no-open"
     dirs = readable_dirs(imports)
     unlimited = Confinement(
-        namespaces={"namespaces": "root", "user-namespaces": "user"}.get(plan.confinement, ""),
+        namespaces=_NAMESPACES.get(plan.confinement, ""),
         landlock=plan.landlock,
         uid=plan.uid,
         become_early=plan.become_early,
@@ -180,6 +187,34 @@ def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
     return Confinement(**fields)
 
 
+def confinement_of_commands(plan: Plan, reads: Sequence[str], scratch_size: int) -> Confinement:
+    """The settings of a server for native commands, which may read and execute these files and directories.
+
+    Raises:
+        ValueError: The plan hides no files, so that a command could not be loaded, or could read everything.
+    """
+    if plan.confinement == "no-open":
+        raise ValueError(f"the confinement is {plan.confinement!r}; expected namespaces or Landlock")
+    system = [path for path in LIBRARIES if os.path.isdir(path)]
+    dirs = _outermost([*system, *(path for path in reads if os.path.isdir(path))])
+    files = [path for path in (*readable_files(), *reads) if not os.path.isdir(path) and not _is_below(path, dirs)]
+    return Confinement(
+        namespaces=_NAMESPACES.get(plan.confinement, ""),
+        landlock=plan.landlock,
+        uid=plan.uid,
+        become_early=plan.become_early,
+        base=sys.base_prefix,
+        dirs=dirs,
+        files=tuple(dict.fromkeys(files)),
+        hidden=hidden_dirs(dirs, ()),
+        job_filter=b"",
+        process_filter=filters.of_commands(platform.machine()),
+        test_filter=b"",
+        scratch=IN_NAMESPACE if plan.confinement in _NAMESPACES else tempfile.gettempdir(),
+        scratch_size=scratch_size,
+    )
+
+
 def readable_dirs(imports: Sequence[str]) -> tuple[str, ...]:
     """The directories of the standard library, of the shared libraries, and of packages if any are imported."""
     # In a virtual environment sysconfig's own answer is a directory of the environment, with all its packages.
@@ -187,10 +222,18 @@ def readable_dirs(imports: Sequence[str]) -> tuple[str, ...]:
     paths = [os.path.dirname(os.__file__), sysconfig.get_path("platstdlib", vars=base), *module_path(imports)]
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         paths.append(str(sysconfig.get_config_var("LIBDIR")))
-    paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"]
-    found = dict.fromkeys(path for path in paths if path and os.path.isdir(path))
-    # What lies below another needs no mount and no rule of its own.
-    return tuple(path for path in found if not any(path.startswith(other + "/") for other in found))
+    paths += [*LIBRARIES, "/usr/share/zoneinfo"]
+    return _outermost([path for path in paths if path and os.path.isdir(path)])
+
+
+def _outermost(paths: Sequence[str]) -> tuple[str, ...]:
+    """The paths without those below another, which need no mount and no rule of their own."""
+    found = dict.fromkeys(paths)
+    return tuple(path for path in found if not _is_below(path, found))
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path.startswith(folder + "/") for folder in folders)
 
 
 def hidden_dirs(dirs: Sequence[str], imports: Sequence[str]) -> tuple[str, ...]:

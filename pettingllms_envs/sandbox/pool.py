@@ -7,11 +7,15 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
 from pettingllms_envs.sandbox.slot import NotStarted, Slot
 
 
-class Pool:
+S = TypeVar("S", bound=Slot)
+
+
+class Pool(Generic[S]):
     """At most `num_slots` slots, each lent to one thread at a time. In a fork of this process the pool is empty.
 
     Args:
@@ -19,10 +23,10 @@ class Pool:
         make: Creates a slot, not yet started.
     """
 
-    def __init__(self, num_slots: int, make: Callable[[], Slot]) -> None:
+    def __init__(self, num_slots: int, make: Callable[[], S]) -> None:
         self.num_slots = num_slots
         self._make = make
-        self._slots: set[Slot] = set()
+        self._slots: set[S] = set()
         self._over = threading.Event()
         self._empty()
         weakref.finalize(self, _stop_all, self._slots, self._over, os.getpid())
@@ -32,10 +36,10 @@ class Pool:
     def _empty(self) -> None:
         self._free = threading.Semaphore(self.num_slots)
         self._lock = threading.Lock()
-        self._idle: list[Slot] = []
+        self._idle: list[S] = []
 
     @contextmanager
-    def lend(self) -> Iterator[Slot]:
+    def lend(self) -> Iterator[S]:
         """A running slot, once one is free.
 
         Raises:
@@ -75,14 +79,14 @@ class Pool:
         self._empty()
 
 
-def _stop_all(slots: set[Slot], over: threading.Event, owner: int) -> None:
+def _stop_all(slots: set[Any], over: threading.Event, owner: int) -> None:
     if os.getpid() == owner:
         over.set()
         for slot in list(slots):
             slot.stop()
 
 
-def _forget(pool: weakref.ref[Pool]) -> None:
+def _forget(pool: weakref.ref[Pool[Any]]) -> None:
     alive = pool()
     if alive is not None:
         alive.forget()

@@ -15,7 +15,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,8 @@ from typing import Any, Self, TypeVar
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox import layers, selftest, unsafe
+from pettingllms_envs.sandbox.command_servers import CommandServers
+from pettingllms_envs.sandbox.commands import SCRATCH, Command, CommandResult, check_commands, request_command
 from pettingllms_envs.sandbox.layers import CONFINEMENTS, MEMORY_BOUNDS, STRENGTH, Plan, Probed, SandboxUnavailable
 from pettingllms_envs.sandbox.pool import Pool
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
@@ -51,10 +53,12 @@ class Sandbox:
             `site-packages` folder is then readable.
         resident: Source of a trusted module, run once in each server after the imports and before it is confined;
             never a model's program. Programs use it by `import resident`.
+        commands: Native binaries that `run_command` may run; its servers are others than those of programs.
+        scratch: Bytes of files that a native command may hold in its directory.
         as_other_user: Start the servers as an unprivileged user; needs root, and is for tests.
 
     Raises:
-        ValueError: A name is unknown, or `num_slots` is below 1.
+        ValueError: A name is unknown, `num_slots` is below 1, or `scratch` is out of range.
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class Sandbox:
         memory: str | None = None,
         imports: Sequence[str] = (),
         resident: str = "",
+        commands: Sequence[Command] = (),
+        scratch: int = SCRATCH,
         as_other_user: bool = False,
     ) -> None:
         if confinement is not None:
@@ -87,6 +93,7 @@ class Sandbox:
         self._probed: list[Probed] = []
         self._choosing = threading.Lock()
         self._pool = Pool(self.num_slots, self._new_slot)
+        self._commands = CommandServers(check_commands(commands, scratch), scratch, self.num_slots)
         self._threads: ThreadPoolExecutor | None = None
         self._making_threads = threading.Lock()  # not the other one: an event loop must not wait for a server's start
         mine = weakref.ref(self)
@@ -161,6 +168,47 @@ class Sandbox:
         report = partial(self._report, limits=limits, isolation=isolation, stop_at_timeout=stop_at_timeout)
         return list(self._executor().map(report, tasks))
 
+    def run_command(
+        self,
+        argv: Sequence[str],
+        *,
+        files: Mapping[str, str | bytes] | None = None,
+        stdin: str | bytes = "",
+        outputs: Sequence[str] = (),
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> CommandResult:
+        """Run a native command in an empty directory of its own; `Verdict.FINISHED` if its exit code is 0.
+
+        A command that fails, is stopped or cannot be executed is a result and never an exception. No shell reads
+        `argv`: put what a model wrote into `files` or `stdin`, where it can be taken for no option either.
+
+        Args:
+            argv: The words of the command line. The first one is the name of one of the sandbox's commands, or
+                `"./NAME"` of one of the files.
+            files: Files in its directory by relative name, which it may execute and change.
+            stdin: Its standard input.
+            outputs: Relative names of files that are read back if they are there.
+            limits: Limits of time, memory and output; `cpu` is for all of its processes together, `total` is not used.
+
+        Raises:
+            SandboxUnavailable: No isolation works on this machine that holds native commands.
+            ValueError, TypeError: The command is unknown, a name leads out of the directory, or the files do not fit.
+        """
+        request = request_command(
+            argv,
+            self._commands.commands,
+            files=files or {},
+            stdin=stdin,
+            outputs=outputs,
+            limits=limits,
+            scratch=self._commands.scratch,
+        )
+        return self._commands.run(request, self.start_commands())
+
+    async def arun_command(self, argv: Sequence[str], **settings: Any) -> CommandResult:
+        """`run_command`, to be awaited."""
+        return await self._in_thread(partial(self.run_command, argv, **settings))
+
     async def arun(self, program: str, stdin: str | bytes = "", **settings: Any) -> Result:
         """`run`, to be awaited."""
         return await self._in_thread(partial(self.run, program, stdin, **settings))
@@ -186,6 +234,17 @@ class Sandbox:
                 self._plan = self._choose()
         return self._plan.level
 
+    def start_commands(self) -> str:
+        """`start`, and test that native commands are held, unless that is done; the level.
+
+        Raises:
+            SandboxUnavailable: No confinement works here, or the one that does cannot hold native commands.
+        """
+        level = self.start()
+        assert self._plan is not None
+        self._commands.start(self._plan)
+        return level
+
     def describe(self) -> dict[str, Any]:
         """What holds programs here, as plain values, for logs, reports and checkpoints. Starts the sandbox."""
         level = self.start()
@@ -196,6 +255,7 @@ class Sandbox:
             "num_slots": self.num_slots,
             "imports": list(self._imports),
             "interpreter": layers.interpreter(),
+            "commands": [command.path for command in self._commands.commands],
         }
 
     @property
@@ -209,6 +269,7 @@ class Sandbox:
             self._threads.shutdown()
             self._threads = None
         self._pool.close()
+        self._commands.close()
 
     def __enter__(self) -> Self:
         return self
@@ -220,7 +281,7 @@ class Sandbox:
 
     def pids(self) -> list[int]:
         """The process ids of the servers' supervisors, for tests and monitors."""
-        return self._pool.pids()
+        return [*self._pool.pids(), *self._commands.pids()]
 
     def _report(self, task: Task, limits: Limits, isolation: str, stop_at_timeout: bool) -> Report:
         request = request_tests(task, limits, isolation, stop_at_timeout)

@@ -1,16 +1,20 @@
 """The self-test of a sandbox at its start: five attacks, which the layers must stop, and a harmless program.
 
-It takes less than a second, once for each `Sandbox`. The full corpus of attacks is in tests/sandbox.
+It takes less than a second, once for each `Sandbox`, and as long again before its first native command, where the
+system's shell plays the attacker. The full corpus of attacks is in tests/sandbox.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from pettingllms_envs.sandbox.command_slot import CommandSlot
+from pettingllms_envs.sandbox.commands import Command, CommandResult, request_command
 from pettingllms_envs.sandbox.requests import request_tests
 from pettingllms_envs.sandbox.slot import Slot
 from pettingllms_envs.sandbox.values import Limits, Report, StdinTest, Task, Verdict
@@ -89,16 +93,99 @@ def failures(slot: Slot) -> list[str]:
         Died: The server ended.
     """
     failed = []
-    with tempfile.NamedTemporaryFile("w") as canary:
-        canary.write("secret")
-        canary.flush()
-        os.chmod(canary.name, 0o644)
+    with _canary() as path:
         for check in checks():
-            test = StdinTest(canary.name + "!" if check.program.startswith("print") else canary.name, "1")
+            test = StdinTest(path + "!" if check.program.startswith("print") else path, "1")
             request = request_tests(Task(program=check.program, tests=[test]), LIMITS, "per_test", True)
             results = slot.run(request.job, request.work, partial(request.result, isolation=""))
             report = Report(results=tuple(results), isolation="")
             if not check.holds(report):
                 result = report.results[0]
+                failed.append(f"{check.name}: {result.verdict} {result.detail} {result.stdout[:80]!r}")
+    return failed
+
+
+@contextmanager
+def _canary() -> Iterator[str]:
+    """The path of a file that every user of the machine may read."""
+    with tempfile.NamedTemporaryFile("w") as canary:
+        canary.write("secret\n")
+        canary.flush()
+        os.chmod(canary.name, 0o644)
+        yield canary.name
+
+
+SHELL = "/bin/sh"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCheck:
+    """A script for the system's shell, whose `$1` is the canary, and a function that checks its result."""
+
+    name: str
+    script: str
+    holds: Callable[[CommandResult], bool]
+
+
+def _says(output: bytes) -> Callable[[CommandResult], bool]:
+    return lambda result: result.stdout.split() == output.split() and result.verdict == Verdict.FINISHED
+
+
+_SOUND = "echo made > file && { read x; } < file && { echo; } > /dev/null && echo $x"
+_READ_FILES = """
+for path in "$1" /etc/passwd /proc/1/environ /proc/self/environ; do
+    { read x; } < $path && echo "$x" || echo refused
+done
+"""
+_WRITE_FILES = """
+for path in "$1" "$1.new" /usr/lib/new; do { echo x; } > $path && echo written || echo refused; done
+"""
+_KILL_OTHERS = "for pid in $PPID 1; do kill -9 $pid && echo killed || echo refused; done"
+_STAY_ALIVE = "while :; do :; done &"
+_TAKE_MEMORY = "x=0123456789abcdef; while :; do x=$x$x$x$x; done"
+
+
+def command_checks() -> tuple[CommandCheck, ...]:
+    """The scripts of the self-test of native commands."""
+    return (
+        CommandCheck("a sound command works in its directory", _SOUND, _says(b"made")),
+        CommandCheck("files are unreadable to commands", _READ_FILES, _says(b"refused " * 4)),
+        CommandCheck("commands write nowhere else", _WRITE_FILES, _says(b"refused " * 3)),
+        CommandCheck("commands cannot kill others", _KILL_OTHERS, _says(b"refused " * 2)),
+        CommandCheck(
+            "no process of a command is left behind", _STAY_ALIVE, lambda each: each.verdict == Verdict.VIOLATION
+        ),
+        CommandCheck(
+            "a command's memory is limited",
+            _TAKE_MEMORY,
+            lambda each: each.verdict in (Verdict.MEMORY, Verdict.RUNTIME_ERROR),
+        ),
+    )
+
+
+def shell() -> Command:
+    """The command that the self-test needs.
+
+    Raises:
+        ValueError: The machine has no shell.
+    """
+    return Command("sh", path=SHELL)
+
+
+def command_failures(slot: CommandSlot) -> list[str]:
+    """The names of the checks that failed on a running slot for `shell()`, each with its result.
+
+    Raises:
+        Died: The server ended.
+    """
+    failed = []
+    with _canary() as path:
+        for check in command_checks():
+            argv = ["sh", "-c", check.script, "sh", path]
+            request = request_command(
+                argv, (shell(),), files={}, stdin="", outputs=(), limits=LIMITS, scratch=slot.scratch
+            )
+            result = slot.run_command(request, "")
+            if not check.holds(result):
                 failed.append(f"{check.name}: {result.verdict} {result.detail} {result.stdout[:80]!r}")
     return failed

@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,11 +131,20 @@ class Slot:
                 start_new_session=True,  # Ctrl-C in a terminal is for the trainer
             )
         ours.settimeout(_START_SECONDS)
-        settings = _settings(confinement_of(plan, self._imports), plan, self._imports)
-        settings["resident"] = self._resident
-        wire.send_frame(ours, json.dumps(settings).encode())
+        wire.send_frame(ours, json.dumps(self._settings(plan)).encode())
         answer: dict[str, Any] = json.loads(wire.receive_frame(ours))
         return answer
+
+    def _settings(self, plan: Plan) -> dict[str, Any]:
+        """What the server is sent at its start, as plain values."""
+        return {
+            "confinement": fields_of(confinement_of(plan, self._imports)),
+            "imports": [*modules.USUAL, *self._imports],
+            "hoped_for": modules.ALL if plan.confinement == "no-open" else [],
+            "path": module_path(self._imports),
+            "memory": plan.memory,
+            "resident": self._resident,
+        }
 
     @property
     def memory(self) -> str:
@@ -177,19 +187,33 @@ class Slot:
 
     def _run(self, job: Job, work: Work, files: list[int]) -> list[Record]:
         """The records of a job's tests; its files are added to the list as they are created."""
+        answer = self._exchange(job, partial(_write_payload, work=work), files)
+        return [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
+
+    def _exchange(self, job: Job, write: Callable[[int], int], files: list[int]) -> bytes:
+        """The server's answer to a job, with a record for each test; its files are added as they are created.
+
+        Args:
+            job: The job.
+            write: Writes the payload to a descriptor; returns the length of its header.
+            files: Descriptors of the payload, the results and the errors, empty at first.
+        """
         assert self._socket is not None
         try:
             for name, flags in (("payload", os.MFD_ALLOW_SEALING), ("results", 0), ("errors", 0)):
                 files.append(os.memfd_create(name, os.MFD_CLOEXEC | flags))
-            job = job._replace(meta=_write_payload(files[0], work))
+            job = job._replace(meta=write(files[0]))
+            # A program that has it open, where all tests share a process, must not change what the next one reads.
+            read_only = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(files[0], fcntl.F_ADD_SEALS, read_only)
             # Every test within its wall limit, and time for the server to set up and to clear away.
             self._socket.settimeout(SETUP_SECONDS + 10.0 + job.num_tests * (job.wall + MOST_WAITED + 1.0))
             wire.send_job(self._socket, job, (files[0], files[1], files[2]))
             answer = wire.receive_frame(self._socket)
-            records = [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
-            if [record.test for record in records] != list(range(job.num_tests)):
+            records = wire.RECORD.iter_unpack(answer[: job.num_tests * wire.RECORD.size])
+            if [Record._make(fields).test for fields in records] != list(range(job.num_tests)):
                 raise ValueError("the records are not those of the tests")
-            return records
+            return answer
         except (OSError, EOFError, ValueError, struct.error) as error:
             log = self.log()
             self.stop()
@@ -256,19 +280,12 @@ def claim_uid() -> tuple[socket.socket, int]:
         return claim, uid
 
 
-def _settings(confinement: Confinement, plan: Plan, imports: Sequence[str]) -> dict[str, Any]:
+def fields_of(confinement: Confinement) -> dict[str, Any]:
+    """A confinement as JSON can carry it."""
     fields = asdict(confinement)
     for name in ("job_filter", "process_filter", "test_filter"):
         fields[name] = base64.b64encode(fields[name]).decode()
-    hoped_for = modules.ALL if plan.confinement == "no-open" else []
-    names = [*modules.USUAL, *imports]
-    return {
-        "confinement": fields,
-        "imports": names,
-        "hoped_for": hoped_for,
-        "path": module_path(imports),
-        "memory": plan.memory,
-    }
+    return fields
 
 
 def _write_payload(fd: int, work: Work) -> int:
@@ -282,10 +299,6 @@ def _write_payload(fd: int, work: Work) -> int:
     head = json.dumps(meta).encode()
     with open(fd, "wb", closefd=False) as file:
         file.writelines([head, work.prelude, work.program, *work.inputs])
-    # A program that has it open, where all tests share a process, must not change what the next process reads.
-    fcntl.fcntl(
-        fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-    )
     return len(head)
 
 

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import kernel
+from . import kernel, scratch
 from .wire import Job
 
 
@@ -36,6 +36,9 @@ class Confinement:
         job_filter: seccomp filter of a job that makes a process for each test.
         process_filter: seccomp filter of a job that runs its tests itself.
         test_filter: On top of `job_filter`, for the test; empty where the count of processes can be limited.
+        scratch: Where native commands write, absolute; empty for a server that runs programs. With namespaces a file
+            system is mounted there, else it is a folder that exists.
+        scratch_size: Bytes of files that a command may hold there.
     """
 
     namespaces: str
@@ -49,6 +52,8 @@ class Confinement:
     job_filter: bytes
     process_filter: bytes
     test_filter: bytes
+    scratch: str = ""
+    scratch_size: int = 0
 
 
 def become(uid: int) -> None:
@@ -99,9 +104,19 @@ def new_root(confinement: Confinement) -> None:
         flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
         kernel.mount("none", root + path, "tmpfs", flags, "size=4k,mode=755")
     os.makedirs(f"{root}/tmp", exist_ok=True)
+    if confinement.scratch:
+        _mount_scratch(confinement, root + confinement.scratch)
     os.chdir(root)
     kernel.pivot_root_here()
-    kernel.make_read_only("/")
+    kernel.make_read_only("/", below=not confinement.scratch)
+
+
+def _mount_scratch(confinement: Confinement, target: str) -> None:
+    os.mkdir(target)
+    options = f"size={confinement.scratch_size},nr_inodes={scratch.MOST_FILES},mode=700"
+    if confinement.uid is not None and not confinement.become_early:
+        options += f",uid={confinement.uid},gid={confinement.uid}"
+    kernel.mount("none", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
 
 
 def from_base(confinement: Confinement, path: str) -> str:
@@ -120,6 +135,9 @@ def hide_files(confinement: Confinement) -> None:
 
 def _readable(confinement: Confinement) -> Iterator[tuple[str, int]]:
     """The readable paths with their rights, as `kernel.landlock` takes them."""
+    if confinement.scratch:
+        yield confinement.scratch, kernel.CHANGE
+        yield "/dev/null", kernel.READ | kernel.WRITE
     if confinement.namespaces:  # the hidden directories are empty already
         yield from ((path, kernel.READ | kernel.LIST) for path in confinement.dirs)
         yield from ((path, kernel.READ) for path in confinement.files)
@@ -147,18 +165,18 @@ def _readable_below(confinement: Confinement, path: str) -> Iterator[tuple[str, 
                 yield from_base(confinement, child), kernel.READ
 
 
-def lock_in(confinement: Confinement, job: Job, address_space: int, num_payload: int) -> None:
+def lock_in(confinement: Confinement, job: Job, address_space: int, largest_file: int) -> None:
     """Make this process a job's: limits, user, capabilities, and the filter last.
 
     Args:
         confinement: The layers.
         job: The job.
         address_space: Bytes of address space that this process has now.
-        num_payload: Bytes of the job's payload, of which it copies each input to a file.
+        largest_file: Bytes of the largest file that it writes besides its output, such as the copy of an input.
     """
     os.setsid()  # the filter refuses to leave the process group: `os.killpg` reaches all that the job ever starts
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and a program would not notice its own flood
-    for limit, value in _limits(confinement, job, address_space, num_payload).items():
+    for limit, value in _limits(confinement, job, address_space, largest_file).items():
         _, most = resource.getrlimit(limit)
         value = _at_most(value, most)
         # Programs raise their stack's limit, as contests allow; what they use of it is address space all the same.
@@ -167,6 +185,8 @@ def lock_in(confinement: Confinement, job: Job, address_space: int, num_payload:
         become(confinement.uid)
     kernel.drop_capabilities()
     kernel.die_with_parent()
+    if confinement.scratch:
+        kernel.dumpable(True)  # a change of user makes it False, and what it writes unreadable to the supervisor
     if not job.in_process:
         kernel.adopt_orphans()
     kernel.no_new_privileges()
@@ -177,11 +197,11 @@ def _at_most(value: int, most: int) -> int:
     return value if most == resource.RLIM_INFINITY else min(value, most)
 
 
-def _limits(confinement: Confinement, job: Job, address_space: int, num_payload: int) -> dict[int, int]:
+def _limits(confinement: Confinement, job: Job, address_space: int, largest_file: int) -> dict[int, int]:
     limits = {
         resource.RLIMIT_AS: job.memory + address_space,
         resource.RLIMIT_CPU: whole_seconds(job.total) + 1,
-        resource.RLIMIT_FSIZE: max(job.num_tests * job.output, num_payload),
+        resource.RLIMIT_FSIZE: max(job.num_tests * job.output, largest_file),
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_STACK: STACK,
@@ -221,3 +241,19 @@ def limit_test(job: Job, cpu: float, test_filter: bytes) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (output, output))
     if test_filter:
         kernel.install_filter(test_filter)
+
+
+COMMAND_STACK = 64 << 20  # a thread's stack is as large, unless the command asks for another
+
+
+def limit_command(job: Job) -> None:
+    """Narrow a command's process further, at last: from now on only the command needs memory or time."""
+    seconds = whole_seconds(job.cpu)
+    for limit, soft, hard in (
+        (resource.RLIMIT_CPU, seconds, seconds + 1),
+        (resource.RLIMIT_STACK, COMMAND_STACK, resource.RLIM_INFINITY),
+        (resource.RLIMIT_AS, job.memory, job.memory),
+    ):
+        _, most = resource.getrlimit(limit)
+        hard = most if hard == resource.RLIM_INFINITY else _at_most(hard, most)
+        resource.setrlimit(limit, (_at_most(soft, most), hard))

@@ -20,10 +20,9 @@ from typing import NoReturn, TypedDict
 from . import program
 from .cgroup import Group
 from .confine import Confinement, limit_test, lock_in, whole_seconds
-from .wire import DONE, ENDED, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Progress, Record
+from .wire import DONE, ENDED, ERRORS_SHOWN, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Progress, Record
 
 
-ERRORS_SHOWN = 4096
 ABOVE_STREAMS = 10
 ROUNDING = 0.05  # the kernel counts whole seconds: what the process used before is not worth one of them
 LAST_FD = 1 << 16
@@ -68,7 +67,7 @@ def run(
     try:
         if group is not None:
             group.enter()
-        files = Files(*map(_move_up, astuple(files)))
+        files = Files(*map(move_up, astuple(files)))
         streams = _streams(job, files)
         _close_all_but(files, streams, group)
         lock_in(confinement, job, address_space, os.fstat(files.payload).st_size)
@@ -94,13 +93,13 @@ def run(
 
 def _streams(job: Job, files: Files) -> Streams:
     """Standard input, output and error of the tests: memory files, made before that is forbidden."""
-    stdin = _move_up(os.memfd_create("in"))
+    stdin = move_up(os.memfd_create("in"))
     if job.in_process:
         return stdin, files.results, files.errors
-    return stdin, _move_up(os.memfd_create("out")), _move_up(os.memfd_create("err"))
+    return stdin, move_up(os.memfd_create("out")), move_up(os.memfd_create("err"))
 
 
-def _move_up(fd: int) -> int:
+def move_up(fd: int) -> int:
     """The same file under a number that no program's stream has."""
     return fcntl.fcntl(fd, fcntl.F_DUPFD, ABOVE_STREAMS)
 

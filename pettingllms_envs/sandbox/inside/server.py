@@ -15,10 +15,12 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
+from . import command
 from . import job as jobs
 from .cgroup import Group
-from .confine import Confinement
-from .watch import Watch
+from .command import Scratch
+from .confine import Confinement, counts_processes
+from .watch import MOST_PROCESSES, UNBOUNDED, Bounds, Watch
 from .wire import (
     DONE,
     ENDED,
@@ -28,6 +30,7 @@ from .wire import (
     MEMORY,
     READY,
     RECORD,
+    SIZE,
     SKIPPED,
     WALL,
     Job,
@@ -57,25 +60,34 @@ class Server:
     watch: Watch
     group: Group | None
     """Bounds the memory of a job's processes; without, the watch does."""
+    scratch: Scratch | None
+    """Of a server that runs native commands."""
 
 
 def serve(
-    sock: socket.socket, confinement: Confinement, address_space: int, watch: Watch, group: Group | None
+    sock: socket.socket,
+    confinement: Confinement,
+    address_space: int,
+    watch: Watch,
+    group: Group | None,
+    scratch: Scratch | None = None,
 ) -> NoReturn:
     """Run jobs until the trainer is gone."""
     child_died, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-    server = Server(sock, confinement, address_space, child_died, watch, group)
+    server = Server(sock, confinement, address_space, child_died, watch, group, scratch)
     while True:
         try:
             job, files = receive_job(sock)
         except EOFError:
             os._exit(0)
-        records = _run(server, job, files)
+        answer = b"".join(RECORD.pack(*record) for record in _run(server, job, files))
+        if scratch is not None:
+            answer += b"".join(map(SIZE.pack, command.collect(job, files, scratch)))
         for fd in files:
             os.close(fd)
-        send_frame(sock, b"".join(RECORD.pack(*record) for record in records))
+        send_frame(sock, answer)
 
 
 def _run(server: Server, job: Job, files: list[int]) -> list[Record]:
@@ -96,11 +108,11 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
     # Not a pipe: a process may open the other end of its own pipe in /proc/self/fd, and read what is meant for us.
     ours, theirs = socket.socketpair()
     read, write = ours.detach(), theirs.detach()
-    group = None if job.in_process else server.group  # a single process has a limit of its own, and may start no other
+    group, bounds = _bounds(server, job)
+    num_killed = 0
     if group is not None:
         group.limit(job.memory)
-    elif not job.in_process:
-        server.watch.bound(job.memory)
+        num_killed = group.num_killed()
     pid = os.fork()
     if pid == 0:
         payload, results, errors = files
@@ -108,17 +120,37 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             job_files = jobs.Files(payload, results, errors, write)
+            if server.scratch is not None:
+                command.run(job, job_files, server.confinement, group, server.address_space, server.scratch)
             jobs.run(job, job_files, server.confinement, group, server.address_space, progress)
         finally:
             os._exit(1)
     os.close(write)
     heard = _Heard(job, progress)
     try:
-        return _watch(server, heard, pid, read, files)
+        records = _watch(server, heard, pid, read, files, bounds)
     finally:
         os.close(read)
-        if group is None and not job.in_process:
-            server.watch.bound(0)
+        if bounds != UNBOUNDED:
+            server.watch.bound(UNBOUNDED)
+    if server.scratch is not None and group is not None and group.num_killed() > num_killed:
+        records[-1] = records[-1]._replace(kind=MEMORY)
+    return records
+
+
+def _bounds(server: Server, job: Job) -> tuple[Group | None, Bounds]:
+    """What limits the processes of a job together: the cgroup, and what the supervisor watches."""
+    if server.scratch is None:
+        if job.in_process:  # a single process has a limit of its own, and may start no other
+            return None, UNBOUNDED
+        if server.group is not None:
+            return server.group, UNBOUNDED
+        return None, Bounds(memory=job.memory, processes=MOST_PROCESSES, trusted=1)
+    return server.group, Bounds(
+        memory=math.inf if server.group is not None else job.memory,
+        processes=math.inf if counts_processes(server.confinement) else job.processes,
+        written=math.inf if server.confinement.namespaces else command.MOST_WRITTEN * server.scratch.size + job.output,
+    )
 
 
 class _Heard:
@@ -195,7 +227,7 @@ class _Clock:
         return True
 
 
-def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int]) -> list[Record]:
+def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int], bounds: Bounds) -> list[Record]:
     """Listen to a job's process until it is dead, and everything with it; kill it when its time is over."""
     poll = select.poll()
     poll.register(server.sock, 0)  # only to hear that the trainer is gone
@@ -204,14 +236,14 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     poll.register(server.watch, select.POLLIN)
     before = jobs.time_of_children()
     clock = _Clock(SETUP_SECONDS)
-    too_much = False
+    too_much = 0
     while True:
         left = clock.left()
         if left <= 0 and heard.ready and not heard.forged and clock.put_off(server.watch.waited()):
             continue
         if left <= 0 or heard.forged or too_much:
             _kill(pid)
-            kind = FORGED if heard.forged else MEMORY if too_much else WALL if heard.ready else FAULT
+            kind = FORGED if heard.forged else too_much or (WALL if heard.ready else FAULT)
             cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
             return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, clock.elapsed(), files, clock.waited)
         events = dict(poll.poll(left * 1000))
@@ -219,7 +251,10 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
             os._exit(0)
         if read in events:
             data = os.read(read, 1 << 16)
+            waits = not heard.ready
             if heard.take(data):
+                if waits and bounds != UNBOUNDED:
+                    server.watch.bound(bounds)
                 clock = _Clock(heard.job.wall, granted=clock.granted if heard.job.in_process else 0.0)
             if not data:
                 poll.unregister(read)  # before its last test a process closes its end
@@ -227,14 +262,14 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
             too_much = server.watch.too_much()
         if server.child_died in events:
             os.read(server.child_died, 4096)
-            ended, status, usage = os.wait4(pid, os.WNOHANG)
+            ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 break
     while data := os.read(read, 1 << 16):
         heard.take(data)
     left_something = _kill_the_rest(pid)
     # A process that runs the tests itself may lie about each test's time, but not about the time of all.
-    cpu = max(0.0, usage.ru_utime + usage.ru_stime - sum(record.cpu for record in heard.records))
+    cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
     if heard.forged:
         return _with_the_end(heard, FORGED, status, 0.0, 0.0, files)
     if heard.over:

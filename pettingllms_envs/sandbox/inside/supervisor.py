@@ -23,9 +23,11 @@ import socket
 import sys
 import threading
 import types
+from dataclasses import replace
 from typing import Any, NoReturn
 
-from . import cgroup, kernel, program
+from . import cgroup, kernel, program, scratch
+from .command import Scratch
 from .confine import STACK, Confinement, become, hide_files, leave_namespaces, new_root
 from .server import serve
 from .watch import Watch, answer, children_by_parent
@@ -86,6 +88,11 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
         become(confinement.uid)
         kernel.dumpable(True)  # a change of user makes it False, and the maps of a namespace unwritable
     group = _memory_group(settings["memory"])
+    folder = -1
+    if confinement.scratch and not confinement.namespaces:
+        uid = None if confinement.become_early else confinement.uid
+        path, folder = scratch.make_folder(confinement.scratch, uid)
+        confinement = replace(confinement, scratch=path)
     if confinement.namespaces:
         leave_namespaces(confinement)
     # An unprivileged server has its programs' user; without this they could open its descriptors in /proc.
@@ -103,9 +110,14 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     sock.close()
     there.close()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(server, signal.SIGKILL))
-    answer(here, server)
+    if folder >= 0 and confinement.uid is not None:
+        kernel.act_on_files_as(confinement.uid)  # what a command has written, its own user may see
+    answer(here, server, confinement.scratch)
     os.waitpid(server, 0)
     _kill_children()
+    if folder >= 0:
+        kernel.act_on_files_as(os.geteuid())
+        scratch.remove_folder(confinement.scratch, folder)
     if group is not None:
         group.remove()
     os._exit(0)
@@ -139,16 +151,26 @@ def _become_server(
         sys.path_importer_cache.clear()
     else:
         _find_files_from_base(confinement)
+    place = _scratch(confinement)
     kernel.no_new_privileges()
     if confinement.landlock:
         hide_files(confinement)
+    if place is not None and confinement.uid is not None:
+        kernel.act_on_files_as(confinement.uid)  # all files in the scratch directory are this user's
     program.settle()
     gc.collect()
     gc.freeze()
     memory = "polling" if group is None else f"cgroup v{group.version}"
     message = {"ready": os.getpid(), "python": sys.version.split()[0], "memory": memory}
     send_frame(sock, json.dumps(message).encode())
-    serve(sock, confinement, address_space, watch, group)
+    serve(sock, confinement, address_space, watch, group, place)
+
+
+def _scratch(confinement: Confinement) -> Scratch | None:
+    if not confinement.scratch:
+        return None
+    fd = os.open(confinement.scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return Scratch(confinement.scratch, fd, confinement.scratch_size)
 
 
 def _address_space() -> int:

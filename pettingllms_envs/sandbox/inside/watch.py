@@ -1,34 +1,59 @@
 """What the kernel says of the processes below the server: how long they waited for a core, how much memory they hold.
 
-The server does not see /proc, and asks the supervisor, which does, through a socket. Where no cgroup bounds a job's
-memory (`cgroup.py`), the supervisor adds up what its processes hold, every few milliseconds.
+The server does not see /proc, and asks the supervisor, which does, through a socket. What the kernel does not limit
+for all of a job's processes together (memory without a cgroup, their number where others of the same user count, the
+files of a command without a file system of its own), the supervisor adds up every few milliseconds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from .scratch import MOST_FILES, num_entries
+from .wire import FILES, MEMORY
 
 
 MOST_PROCESSES = 4
-"""Of a program, where no cgroup bounds their memory."""
+"""Of a Python program, where no cgroup bounds their memory."""
 INTERVAL = 0.005
 """Seconds between two looks at the memory of a job."""
 ANSWER_SECONDS = 5.0
 
-_MESSAGE = struct.Struct("<BQd")  # kind, number of the job, value
+_MESSAGE = struct.Struct("<BQdddd")  # kind, number of the job, values
 _WAITED = 0  # from the server: how long? The answer is of the same kind, with the seconds
-_BOUND = 1  # from the server: watch the memory of this job, with a limit in bytes; 0 is the end of it
-_TOO_MUCH = 2  # from the supervisor: this job holds more
+_BOUND = 1  # from the server: watch this job, with the limits of `Bounds`; all of them infinite is the end of it
+_TOO_MUCH = 2  # from the supervisor: this job exceeds one of them; the value is the record's kind
 
 _SLICE = 0.01
 """Seconds that others are taken to run whenever a process has to make way; only for kernels that do not count them."""
 _LEAST_SLICE = 0.003
 _TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Bounds(NamedTuple):
+    """What all processes of a job together may hold; infinity where the kernel sees to it.
+
+    Args:
+        memory: Bytes.
+        processes: Their number.
+        written: Bytes that they write, to whatever file, from the first to the last.
+        trusted: Levels of processes below the server that are ours, and not counted.
+    """
+
+    memory: float = math.inf
+    processes: float = math.inf
+    written: float = math.inf
+    trusted: float = 0
+
+
+UNBOUNDED = Bounds()
 
 
 class Watch:
@@ -38,67 +63,91 @@ class Watch:
         channel.settimeout(ANSWER_SECONDS)
         self._channel = channel
         self._job = 0
-        self._too_much = False
+        self._too_much = 0
 
     def fileno(self) -> int:
         """To be polled: readable when there is something for `too_much`."""
         return self._channel.fileno()
 
-    def bound(self, memory: int) -> None:
-        """Watch the memory of the next job; 0 ends it."""
-        if memory:
+    def bound(self, bounds: Bounds) -> None:
+        """Watch the next job; `UNBOUNDED` ends it."""
+        if bounds != UNBOUNDED:
             self._job += 1
-        self._too_much = False
-        self._channel.send(_MESSAGE.pack(_BOUND, self._job, memory))
+        self._too_much = 0
+        self._channel.send(_MESSAGE.pack(_BOUND, self._job, *bounds))
 
-    def too_much(self) -> bool:
-        """Whether the job was said to hold too much memory. To be called when there is something to be read."""
+    def too_much(self) -> int:
+        """The kind of record, `MEMORY` or `FILES`, of a limit that the job exceeds, or 0.
+
+        To be called when there is something to be read.
+        """
         self._receive()
         return self._too_much
 
     def waited(self) -> float:
         """Seconds that a process of the job was ready to run and had no core; of several, the longest."""
-        self._channel.send(_MESSAGE.pack(_WAITED, self._job, 0.0))
+        self._channel.send(_MESSAGE.pack(_WAITED, self._job, 0.0, 0.0, 0.0, 0.0))
         while True:
             kind, value = self._receive()
             if kind == _WAITED:
                 return value
 
     def _receive(self) -> tuple[int, float]:
-        kind, job, value = _MESSAGE.unpack(self._channel.recv(_MESSAGE.size))
-        self._too_much |= kind == _TOO_MUCH and job == self._job
+        kind, job, value, *_ = _MESSAGE.unpack(self._channel.recv(_MESSAGE.size))
+        if kind == _TOO_MUCH and job == self._job:
+            self._too_much = int(value)
         return kind, value
 
 
-def answer(channel: socket.socket, server: int) -> None:
-    """Answer the server with this process id, in the supervisor, until it is gone."""
+def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
+    """Answer the server with this process id, in the supervisor, until it is gone.
+
+    Args:
+        channel: The supervisor's end.
+        server: The server's process id.
+        scratch: The folder whose entries are counted when what is written is limited.
+    """
     poll = select.poll()
     poll.register(channel, select.POLLIN)
-    job, bound = 0, 0.0
+    job, bounds = 0, UNBOUNDED
+    seen: dict[int, float] = {}
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it was killed before it had read all
         while True:
-            if not poll.poll(INTERVAL * 1000 if bound else None):
-                if _holds_too_much(server, bound):
-                    channel.send(_MESSAGE.pack(_TOO_MUCH, job, 0.0))
-                    bound = 0.0
+            if not poll.poll(INTERVAL * 1000 if bounds != UNBOUNDED else None):
+                if kind := _exceeded(server, bounds, scratch, seen):
+                    channel.send(_MESSAGE.pack(_TOO_MUCH, job, kind, 0.0, 0.0, 0.0))
+                    bounds = UNBOUNDED
                 continue
             message = channel.recv(_MESSAGE.size)
             if not message:
                 return
-            kind, number, value = _MESSAGE.unpack(message)
+            kind, number, *values = _MESSAGE.unpack(message)
             if kind == _WAITED:
                 seconds = max((waited(pid) for pid, _ in below(server)), default=0.0)
-                channel.send(_MESSAGE.pack(_WAITED, number, seconds))
+                channel.send(_MESSAGE.pack(_WAITED, number, seconds, 0.0, 0.0, 0.0))
             else:
-                job, bound = number, value
+                job, bounds, seen = number, Bounds(*values), {}
 
 
-def _holds_too_much(server: int, bound: float) -> bool:
-    """Whether the job's programs are too many, or hold too much together; a single one has a limit of its own."""
-    programs = [pid for pid, depth in below(server) if depth > 1]
-    if len(programs) < 2:
-        return False
-    return len(programs) > MOST_PROCESSES or (sum(map(resident, programs)) > bound and sum(map(own, programs)) > bound)
+def _exceeded(server: int, bounds: Bounds, scratch: str, seen: dict[int, float]) -> int:
+    """The kind of record of what the job's programs exceed, or 0.
+
+    Args:
+        server: The server's process id.
+        bounds: The limits.
+        scratch: See `answer`.
+        seen: What each process of the job had written at the last look; changed.
+    """
+    programs = [pid for pid, depth in below(server) if depth > bounds.trusted]
+    if len(programs) > bounds.processes:
+        return MEMORY
+    if len(programs) > 1 and sum(map(resident, programs)) > bounds.memory and sum(map(own, programs)) > bounds.memory:
+        return MEMORY  # a single one has a limit of its own
+    if bounds.written == math.inf:
+        return 0
+    seen |= {pid: written(pid, seen.get(pid, 0)) for pid in programs}
+    too_many = num_entries(scratch, MOST_FILES) == MOST_FILES
+    return FILES if too_many or sum(seen[pid] for pid in programs) > bounds.written else 0
 
 
 def below(parent: int) -> Iterator[tuple[int, int]]:
@@ -134,6 +183,26 @@ def resident(pid: int) -> int:
 def own(pid: int) -> int:
     """The same, of shared pages its share alone; `resident` where that may not be read. Takes longer."""
     return _sizes(f"/proc/{pid}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or resident(pid)
+
+
+def written(pid: int, before: float = 0) -> float:
+    """Bytes that a process and those of its children that it waited for wrote, by calls and by faults.
+
+    Infinity where they may not be read: the process executes a file that it made unreadable.
+
+    Args:
+        pid: The process.
+        before: What it is taken to have written if it has ended, and nobody has waited for it yet.
+    """
+    try:
+        with open(f"/proc/{pid}/io", "rb") as file:
+            fields = dict(line.split(b": ") for line in file.read().splitlines())
+    except PermissionError:
+        memory = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[20:21]  # none, of a process that ends
+        return before if memory in ([b"0"], []) else math.inf
+    except OSError:  # it is gone
+        return 0
+    return max(int(fields[b"wchar"]), int(fields[b"write_bytes"]))
 
 
 def _sizes(path: str, *names: bytes) -> int:

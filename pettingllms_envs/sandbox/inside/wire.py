@@ -1,8 +1,9 @@
 """The messages between the trainer, the server and a job: fixed structs, and files as descriptors.
 
 A job comes as a small struct with three memory files: `payload` (the program and the inputs), `results` (where
-standard outputs or returned values go, one after the other) and `errors` (the ends of the standard errors). So neither
-side parses what a program wrote, and the server never has it in its memory, from which the next job is forked.
+standard outputs or returned values go, one after the other, and last the files that a command wrote) and `errors` (the
+ends of the standard errors). So neither side parses what a program wrote, and the server never has it in its memory,
+from which the next job is forked.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import NamedTuple
 
 LENGTH = struct.Struct("<I")
 MAX_FRAME = 1 << 24
+ERRORS_SHOWN = 4096
+"""Bytes of the end of a standard error."""
 
 
 READY = 0  # the job is locked in; what comes after was written by a process that hostile code may own
@@ -28,6 +31,7 @@ FORGED = 5  # the job wrote records that no honest job writes
 SKIPPED = 6  # not run: an earlier test timed out, or the total is used up
 DONE = 7  # the job will write no more, and end
 MEMORY = 8  # its processes together held too much memory
+FILES = 9  # a native command wrote too much, or too many files
 
 
 class Record(NamedTuple):
@@ -106,6 +110,7 @@ class Job(NamedTuple):
 
 JOB = struct.Struct("<I??dddQQII")
 RECORD = struct.Struct("<BIiddQQd")
+SIZE = struct.Struct("<q")  # behind a command's record, for each file that was asked for: see `scratch.py`
 
 
 def send_frame(sock: socket.socket, data: bytes) -> None:

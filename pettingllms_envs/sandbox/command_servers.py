@@ -1,0 +1,108 @@
+"""The servers of a `Sandbox` for native commands: started at the first command, once a self-test has passed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+
+from pettingllms_envs.sandbox import selftest
+from pettingllms_envs.sandbox.command_slot import CommandSlot
+from pettingllms_envs.sandbox.commands import Command, CommandRequest, CommandResult
+from pettingllms_envs.sandbox.layers import Plan, SandboxUnavailable
+from pettingllms_envs.sandbox.pool import Pool
+from pettingllms_envs.sandbox.slot import Died, NotStarted
+from pettingllms_envs.sandbox.values import Verdict
+
+
+logger = logging.getLogger(__name__)
+
+
+class CommandServers:
+    """A pool of servers that run native commands, with the layers that programs have.
+
+    Args:
+        commands: What may be run.
+        scratch: Bytes of files that a command may hold.
+        num_slots: Largest number of servers.
+    """
+
+    def __init__(self, commands: Sequence[Command], scratch: int, num_slots: int) -> None:
+        self.commands = tuple(commands)
+        self.scratch = scratch
+        self._plan: Plan | None = None
+        self._pool: Pool[CommandSlot] = Pool(num_slots, self._new_slot)
+        self._testing = threading.Lock()
+        mine = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _after_fork(mine))
+
+    def start(self, plan: Plan) -> None:
+        """Test the plan with native commands, unless that is done.
+
+        Raises:
+            SandboxUnavailable: It does not contain them.
+        """
+        with self._testing:
+            if self._plan is None:
+                _test(plan, self.scratch)
+                self._plan = plan
+
+    def run(self, request: CommandRequest, isolation: str) -> CommandResult:
+        """Run a command, once more if the sandbox failed."""
+        reason = ""
+        for _ in range(2):
+            try:
+                with self._pool.lend() as slot:
+                    result = slot.run_command(request, isolation)
+            except (Died, NotStarted) as error:
+                reason = str(error)
+                continue
+            if result.verdict != Verdict.SANDBOX_ERROR:
+                return result
+            reason = result.detail
+        logger.warning("the sandbox failed twice on a command: %s", reason)
+        return CommandResult(verdict=Verdict.SANDBOX_ERROR, detail=reason, isolation=isolation)
+
+    def close(self) -> None:
+        """End all servers. The next command starts new ones."""
+        self._pool.close()
+
+    def pids(self) -> list[int]:
+        """The process ids of the servers' supervisors."""
+        return self._pool.pids()
+
+    def _new_slot(self) -> CommandSlot:
+        assert self._plan is not None
+        return CommandSlot(self._plan, self.commands, self.scratch)
+
+
+def _test(plan: Plan, scratch: int) -> None:
+    """Run the self-test in a server of its own, whose only command is the system's shell."""
+    if plan.confinement == "no-open":
+        raise SandboxUnavailable(
+            "native commands cannot be contained here: no-open mode holds programs that open no file, and a command is"
+            " loaded from files. Use Linux 5.13 or newer with Landlock, or allow namespaces (`pettingllms sandbox`)."
+        )
+    try:
+        slot = CommandSlot(plan, (selftest.shell(),), scratch)
+        try:
+            slot.start()
+            failed = selftest.command_failures(slot)
+        finally:
+            slot.stop()
+    except (NotStarted, Died, ValueError) as error:
+        failed = [str(error)]
+    if failed:
+        raise SandboxUnavailable(
+            f"native commands cannot be contained here ({plan.level}): {'; '.join(failed)}. Use another machine or"
+            " container (`pettingllms sandbox` shows what this one allows); Python programs are not affected."
+        )
+
+
+def _after_fork(servers: weakref.ref[CommandServers]) -> None:
+    """In a fork of the trainer, a thread that is not here may have held the lock."""
+    alive = servers()
+    if alive is not None:
+        alive._testing = threading.Lock()
