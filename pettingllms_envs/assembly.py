@@ -100,8 +100,8 @@ def assemble(
             max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. A cycle is
                 a turn, in which every agent acts once; a workflow without such turns has no `max_cycles`.
             role_tools: Tools that roles may call before they reply, by role: names of installed tools, mappings with
-                their settings, or tools, see `pettingllms_envs.tools.make_tool`. A list is for every role. None are the
-                environment's own tools, `[]` none.
+                their settings, or tools, see `pettingllms_envs.tools.make_tool`. A list is for every role. None
+                stands for the environment's own tools, `[]` for no tools.
             tool_calls: How they are called: `"text"`, by a fenced block, or `"native"`, by the chat template.
             max_tool_calls: Most replies with calls before each reply to the workflow, at least 1.
             **settings: The task's own and the workflow's; see their classes. Where a field is a tuple, a list will

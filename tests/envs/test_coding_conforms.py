@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
+from optional_checks import skipped_checks
 from pettingllms_envs.registry import find
 from pettingllms_envs.testing import CHECKS, check
 
@@ -20,7 +21,6 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"workflow": "single", "tools": True},
     {"workflow": "self_refine"},
 )
-from optional_checks import skipped_checks
 
 
 # Half a second a test, for one of CodeContests' wrong programs in each problem is one that takes too long.
