@@ -93,7 +93,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     * `has_oracle`, and `branching`, `"snapshot"`;
     * of a task on a data set `data`, what `features.DataSet` says of it: name, note, remedy;
     * of one that `pettingllms_envs.assembly` made `settings`, which make another like it (without what no file
-      holds), and `workflows`, the names of those that it can be played in.
+      holds), `workflows`, the names of those that it can be played in, and where roles have tools `tools`: of each
+      role's name, digest, and whether they are deterministic. Where one is not, an episode may not replay exactly.
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 

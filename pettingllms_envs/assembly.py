@@ -27,6 +27,7 @@ from pettingllms_envs.core import Task, Tool, Workflow, check_choice
 from pettingllms_envs.settings import check_survives, in_files, restored
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
+from pettingllms_envs.workflows.tool_calls import ToolCalls
 from pettingllms_envs.workflows.tool_plan import ToolPlan
 
 
@@ -137,6 +138,8 @@ def assemble(
             )
         made = TextEnv(joined, name=own_name, alpha=alpha, render_mode=render_mode)
         own["alpha"] = made.alpha
+        if isinstance(joined, ToolCalls):
+            made.metadata["tools"] = joined.described()
         made.metadata["settings"] = {**own, **written}
         made.metadata["workflows"] = tuple(by_name)
         return made
@@ -175,7 +178,6 @@ def _with_tools(
 ) -> tuple[Workflow[Any], Mapping[str, Any] | None]:
     """The workflow with tools, and the tools as a setting; None if they are no data."""
     from pettingllms_envs.tools import make_tool  # only those pay for it who need it
-    from pettingllms_envs.workflows.tool_calls import ToolCalls
 
     if not isinstance(role_tools, Mapping):
         role_tools = {role.name: role_tools for role in workflow.roles}

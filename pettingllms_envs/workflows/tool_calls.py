@@ -210,6 +210,15 @@ class ToolCalls:
         more = inner.outcome(state.play) if isinstance(inner, HasOutcome) else {}
         return {**more, "tool_calls": state.num_calls}
 
+    def described(self) -> dict[str, list[dict[str, Any]]]:
+        """The tools of each role: name, digest, and whether they are deterministic."""
+        return {
+            role: [
+                {"name": tool.spec.name, "digest": tool.digest, "deterministic": tool.deterministic} for tool in tools
+            ]
+            for role, tools in self.tools.items()
+        }
+
     def _manual(self, tools: Sequence[Tool]) -> str:
         lines = [f"Before you reply you may call a tool, up to {self.max_calls} times:"]
         for tool in tools:

@@ -216,6 +216,7 @@ def test_tools_are_made_by_name_and_survive_a_file() -> None:
     env = pettingllms_envs.make(
         "plan_path", role_tools={"planner": [{"tool": "python", "imports": ["sympy"]}]}
     ).unwrapped
+    assert env.metadata["tools"] == {"planner": [{"name": "python", "digest": "sympy", "deterministic": False}]}
     settings = json.loads(json.dumps(env.metadata["settings"]))
     again = pettingllms_envs.make("plan_path", **settings).unwrapped
     assert again.workflow.identity == env.workflow.identity == (("planner", "python", "sympy"),)
