@@ -12,5 +12,6 @@ def skipped_checks(env: Any) -> list[str]:
         "images": True,
         "parallel": len(env.possible_agents) > 1,  # they act one after another
         "tools": getattr(env.unwrapped.workflow, "executor", None) is None,
+        "zero sum": env.metadata["competitive"] != "zero_sum",
     }
     return [name for name, is_so in does_not_apply.items() if is_so]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
 from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.functions import Ask, Game, function_workflow
+from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 
 
 @function_workflow(
@@ -15,7 +13,7 @@ from pettingllms_envs.workflows.functions import Ask, Game, function_workflow
     Role("critic", "You are the critic. Say which debater is right, and why.", delayed=True, reply_format=""),
     Role("judge", "You are the judge. You read the debate and decide. Your move is played."),
 )
-def debate(game: Game, rounds: int = 1) -> Generator[Ask, str, None]:
+def debate(game: Game, rounds: int = 1) -> Questions:
     """A debate of some rounds in each turn."""
     while game.turns_left:
         said: list[str] = []

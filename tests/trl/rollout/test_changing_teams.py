@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from council import Council
 
+from council import Council
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_trl.engines.batched import BatchedEngine
