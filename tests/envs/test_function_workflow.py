@@ -46,7 +46,7 @@ def test_an_episode_branches_exactly_wherever_it_stands() -> None:
     for reply in ("Down!", "Left!", "Down!"):
         env.restore(here)
         env.step(reply)
-        seen.append((env.state_hash(), env.observe("judge_0")["text"]))
+        seen.append((env.state_hash(), env.last()[0]["text"]))
     assert seen[0] == seen[2] != seen[1]
     assert "> Down!" in seen[0][1]
 
