@@ -1,6 +1,7 @@
 """Compare teams: mix the roles of several runs, replace a role, or let one agent play alone at the same budget.
 
-    pettingllms crossplay RUN RUN...            run of the role (rows) against run of its partners (columns)
+    pettingllms crossplay RUN RUN...            run of the role (rows) against run of its partners (columns); where
+                                                agents compete, every run against every other, in every seat
     pettingllms crossplay RUN --ablate          each role replaced by the oracle, by nobody, by others (--partners)
     pettingllms crossplay RUN --solo            one agent alone, as many calls and tokens
 
@@ -56,6 +57,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         benches = {
             name: with_options(of_run(each.header, each.rows, name), "api", waiting) for name, each in runs.items()
         }
+        competes = alone and next(iter(benches.values())).make().metadata.get("competitive") is not None
+    if competes:
+        refuse("--ablate and --solo compare a team's success, and these agents compete. Name several runs instead.")
     say_data(console, list(runs.values()))
     if len(runs) < len(args.runs):
         refuse(f"two runs are called {', '.join(runs)}; expected different names. Write NAME=FOLDER.")
@@ -75,6 +79,10 @@ def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any],
     from pettingllms_envs.evaluation import crossplay
 
     with user_errors():
+        kind = next(iter(benches.values())).make().metadata.get("competitive")
+    if kind is not None:
+        return opposed(args, console, runs, benches, zero_sum=kind == "zero_sum")
+    with user_errors():
         role = args.role or crossplay.last_role(next(iter(benches.values())))
         cells = crossplay.matrix(benches, role)
     played, status = {}, 0
@@ -85,6 +93,59 @@ def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any],
     others = "the other roles" if len(benches[next(iter(benches))].agents) > 2 else "the other role"
     grid(console, played, list(runs), list(runs), f"{role} of \\ {others} of")
     return status
+
+
+def opposed(
+    args: argparse.Namespace,
+    console: Console,
+    runs: Mapping[str, Any],
+    benches: Mapping[str, Any],
+    *,
+    zero_sum: bool,
+) -> int:
+    """Play every run against every other in every seat, and show returns and ratings."""
+    from pettingllms_envs.evaluation import payoffs
+
+    if args.role is not None:
+        refuse(f"--role is {args.role!r}, but these agents compete: every run takes every seat. Leave it out.")
+    with user_errors():
+        cells = payoffs.cells(benches)
+    rows, status = {}, 0
+    for seating, bench in cells.items():
+        if len(set(seating)) == 1:
+            rows[seating] = runs[seating[0]].rows
+            continue
+        played, cell_status = _cell(args, console, "+".join(seating), bench)
+        rows[seating] = played.rows
+        status = max(status, cell_status)
+    with user_errors():
+        found = payoffs.payoffs(rows, list(next(iter(benches.values())).agents), zero_sum=zero_sum)
+    show_payoffs(console, found)
+    return status
+
+
+def show_payoffs(console: Console, found: Any) -> None:
+    """Show a matrix of returns for each seat, then each run's return and rating."""
+    from pettingllms_envs.evaluation import tables
+
+    def words(figure: Any, digits: int = 3) -> str:
+        return " ".join((f"{figure.mean:+.{digits}f}", f"[{figure.low:+.{digits}f}, {figure.high:+.{digits}f}]"))
+
+    say(console, "\nReturn of the run of the row in a seat, with the run of the column in all others:")
+    for seat, of_run in found.matrix.items():
+        rows = [(run, *(words(figure, 2) for figure in against.values())) for run, against in of_run.items()]
+        tables.table(console, (seat, *of_run), rows)
+    heads = ["run", "return against the others", *(["rating"] if found.ratings else [])]
+    rows = [
+        (run, words(figure), *([words(found.ratings[run])] if found.ratings else []))
+        for run, figure in found.returns.items()
+    ]
+    tables.table(console, heads, rows)
+    say(console, f"\nMean returns of {found.num_problems} problems, the same in every pairing and every seat.")
+    if found.ratings:
+        say(console, "The difference of two ratings is by how much one outscores the other.")
+    if found.cyclic is not None:
+        say(console, f"Share of the differences that no rating expresses, noise included: {found.cyclic:.0%}.")
 
 
 def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:

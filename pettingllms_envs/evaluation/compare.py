@@ -128,9 +128,14 @@ def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
     _check(runs)
     scores = {run.name: _scores(run.rows) for run in runs}
     for run in runs:
+        if not scores[run.name] and any(row["error"] is None for row in run.rows):
+            raise ValueError(
+                f"{run.name} has {len(run.rows)} episodes whose environment does not say whether they succeeded; "
+                "expected 'success' in their outcomes. Compare agents that compete by `pettingllms crossplay`."
+            )
         if not scores[run.name]:
             raise ValueError(
-                f"{run.name} has no result to compare ({len(run.rows)} episodes, all errors or without a verdict); "
+                f"{run.name} has no result to compare ({len(run.rows)} episodes, all errors); "
                 "expected some. Play it again."
             )
     common = [key for key in scores[runs[0].name] if all(key in own for own in scores.values())]
