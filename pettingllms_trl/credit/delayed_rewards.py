@@ -19,6 +19,10 @@ REMEDIES = (
     "Set credit={'at_grpo': {'value': 'return_to_go'}}, or credit='counterfactual' with num_continuations=1, or "
     "sampling='parallel' with credit='grpo' (docs/delayed_rewards.md compares them)."
 )
+OF_OPPONENTS = (
+    "Its agents compete: set sampling='parallel' with credit='rae' for self-play, or with credit='grpo' "
+    "(docs/competition.md)."
+)
 
 
 def delayed_agents(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
@@ -65,9 +69,10 @@ def check_delayed_roles(
     agents = [agent for agent in delayed_agents(envs) if agent in trained]
     alone = judges_own_step_alone(credit, args.sampling)
     if agents and alone and not reward_functions and args.process_index == 0:
+        competes = any(pool[0].metadata.get("competitive") is not None for pool in envs.values())
         warnings.warn(
             f"the environment declares that {', '.join(agents)} {'is' if len(agents) == 1 else 'are'} paid at later "
             f"steps (metadata['delayed_roles']), but credit={name_of(credit)!r} compares replies by the reward of "
-            f"their own step, and would teach nothing there. {REMEDIES}",
+            f"their own step, and would teach nothing there. {OF_OPPONENTS if competes else REMEDIES}",
             stacklevel=3,
         )
