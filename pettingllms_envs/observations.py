@@ -6,8 +6,9 @@ An observation is one of
 * `{"parts": [...]}`, texts and [`Image`]s in order, with perhaps a `"system"` prompt;
 * `{"messages": [...]}`, a chat, with perhaps `"tools"` that the model may call.
 
-`read_observation` converts all of them to a `Prompt`. A model that reads texts only is given `prompt_of`, which raises
-an error for the rest: what a model cannot be shown is never left out.
+`read_observation` converts all of them to a `Prompt`. A model that reads texts only is given `text_prompt`, or
+`prompt_of` if it cannot call tools either. These raise an error for the rest: what a model cannot be shown is never
+left out.
 """
 
 from __future__ import annotations
@@ -131,6 +132,22 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
         TypeError: As `read_observation`.
         ValueError: As `read_observation`; or there are images or tools.
     """
+    prompt = text_prompt(observation, agent=agent)
+    if prompt.tools:
+        raise ValueError(
+            f"agent {agent!r} observes tools to be called natively, which is not supported here. Make the environment "
+            "with tool_calls='text', so that they are called by a block in the reply."
+        )
+    return list(prompt.messages)
+
+
+def text_prompt(observation: Any, *, agent: str) -> Prompt:
+    """An observation as a prompt for a model that reads texts only and may call tools.
+
+    Raises:
+        TypeError: As `read_observation`.
+        ValueError: As `read_observation`; or there are images.
+    """
     prompt = read_observation(observation, agent=agent)
     if any(not isinstance(message["content"], str) for message in prompt.messages):
         raise ValueError(
@@ -138,12 +155,7 @@ def prompt_of(observation: Any, *, agent: str) -> list[Message]:
             "observe() describe them in the text, or play the environment with `pettingllms bench` and a model behind "
             "an API that reads images."
         )
-    if prompt.tools:
-        raise ValueError(
-            f"agent {agent!r} observes tools to be called natively, which is not supported here. Make the environment "
-            "with tool_calls='text', so that they are called by a block in the reply."
-        )
-    return list(prompt.messages)
+    return prompt
 
 
 def followup_of(observation: Any) -> str | None:
@@ -266,7 +278,7 @@ def _call_of(call: Any, number: int, agent: str) -> dict[str, Any]:
             f"agent {agent!r} observes {call!r} as a tool call of message {number}; expected "
             '{"id": str, "type": "function", "function": {"name": str, "arguments": {...}}}.'
         )
-    return dict(call)
+    return {key: _encodable_values(value) for key, value in call.items()}
 
 
 def _tools_of(observation: Mapping[str, Any], agent: str) -> list[Mapping[str, Any]]:
@@ -279,6 +291,15 @@ def _tools_of(observation: Mapping[str, Any], agent: str) -> list[Mapping[str, A
                 '{"type": "function", "function": {"name": str, "description": str, "parameters": {...}}}.'
             )
     return list(tools)
+
+
+def _encodable_values(value: Any) -> Any:
+    """JSON data with every text as `_encodable`: a model wrote the arguments of a call."""
+    if isinstance(value, str):
+        return _encodable(value)
+    if isinstance(value, Mapping):
+        return {_encodable_values(key): _encodable_values(each) for key, each in value.items()}
+    return [_encodable_values(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _encodable(text: str) -> str:

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
@@ -22,9 +23,10 @@ from rich.text import Text
 
 from pettingllms_envs.core import Task
 from pettingllms_envs.features import Board, Tile
+from pettingllms_envs.observations import Image as ObservedImage
 
 
-__all__ = ["as_rich", "draw", "draw_text", "picture", "rgb_array", "save_gif", "to_terminal"]
+__all__ = ["as_rich", "draw", "draw_text", "observed", "picture", "rgb_array", "save_gif", "to_terminal"]
 
 PAPER: Final = "#ffffff"
 INK: Final = "#1c1c1c"
@@ -99,6 +101,16 @@ def picture(task: Task[Any, Any], state: Any, *, side: int = SIDE) -> Image.Imag
 def rgb_array(task: Task[Any, Any], state: Any, *, side: int = SIDE) -> npt.NDArray[np.uint8]:
     """`picture` as numbers: shape (height, width, 3), from 0 to 255."""
     return np.array(picture(task, state, side=side), dtype=np.uint8)
+
+
+def observed(task: Task[Any, Any], state: Any, *, side: int = SIDE) -> ObservedImage:
+    """`picture` as a part of an observation, described by the task's `show`.
+
+    The file, and so its digest, is the same on every machine with the same version of Pillow.
+    """
+    file = io.BytesIO()
+    picture(task, state, side=side).save(file, format="PNG")
+    return ObservedImage(file.getvalue(), alt=task.show(state))
 
 
 def as_rich(rows: Sequence[Sequence[Tile]]) -> Text:

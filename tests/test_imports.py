@@ -47,7 +47,7 @@ ALLOWED_IMPORTS = {
     "instances.py": {CORE},
     "settings.py": set(),
     "replies/*.py": {CORE, "pettingllms_envs.replies"},
-    "rendering.py": {"PIL", "rich", CORE, FEATURES},
+    "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest"},
     "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
@@ -56,12 +56,14 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | JUDGING,
     "observations.py": set(),
+    # A server's tool calls are written as replies that environments parse.
     "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations"}
-    | {"pettingllms_envs.server_errors", "pettingllms_envs.suggestions"},
+    | {"pettingllms_envs.server_errors", "pettingllms_envs.suggestions", "pettingllms_envs.tools.calls"},
     "episodes/*.py": {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.observations"}
     | {"pettingllms_envs.branching"},  # which says whether an episode can be played again
     "evaluation/*.py": {"rich", "huggingface_hub", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
+    | {"pettingllms_envs.observations"}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
     "page/*.py": {
         CORE,

@@ -17,12 +17,12 @@ must depend only on the request, which includes a seed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pettingllms_envs.observations import Message
+from pettingllms_envs.observations import Message, images_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,12 @@ class Request:
     Args:
         env: The environment, for the oracle and the like; a model's agent must not use it.
         agent: Name of the acting agent, `<role>_0`.
-        messages: The prompt as chat messages, each with `role` and `content`.
+        messages: The prompt as chat messages, see `pettingllms_envs.observations.Message`.
         seed: Seed of this reply, below 2^31.
         instance: Index of the instance in its run.
         sample: Number of the episode on that instance.
         step: Number of replies so far in the episode.
+        tools: Tools that the model may call, see `pettingllms_envs.observations.Prompt`.
     """
 
     env: Any
@@ -46,6 +47,7 @@ class Request:
     instance: int
     sample: int
     step: int
+    tools: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ class Reply:
         finish: Why it ended: `"stop"`, `"length"`, or another word of the server's.
         model: The server's name of the model.
         tries: Number of requests that it took.
-        num_tool_calls: Tool calls in the reply, besides or instead of text. They are not executed.
+        num_tool_calls: Tool calls in the reply, besides or instead of text, though the request has no tools. They are
+            not executed. Calls of the request's tools are in `text`.
     """
 
     text: str
@@ -90,8 +93,16 @@ class AgentRefused(Exception):
     """An agent can never reply (a wrong key, an unknown model): the run is stopped."""
 
 
+CARRIES = ("images", "tools")
+"""What prompts may have besides texts."""
+
+
 class Agent(Protocol):
-    """Replies to prompts."""
+    """Replies to prompts.
+
+    An agent that can be given more than texts has an attribute `carries`, with some of `CARRIES`. Without it,
+    prompts with images or tools are an error.
+    """
 
     def reply(self, request: Request) -> Reply:
         """Reply to a prompt.
@@ -104,8 +115,28 @@ class Agent(Protocol):
         ...
 
 
+def check_carried(agent: Agent, request: Request) -> None:
+    """Raise `AgentRefused` if a prompt has images or tools that the agent cannot be given."""
+    carries = getattr(agent, "carries", ())  # agents of plug-ins are classes of their own
+    needed = {"images": images_of(request.messages), "tools": request.tools}
+    for name in CARRIES:
+        if needed[name] and name not in carries:
+            raise AgentRefused(
+                f"{request.agent} observes {name}, which {type(agent).__name__} cannot be given; expected an agent "
+                f"that can, such as a model behind an API that reads {name}. {_REMEDIES[name]}"
+            )
+
+
+_REMEDIES = {
+    "images": "Choose such an agent, or have observe() describe the images in the text.",
+    "tools": "Choose such an agent, or make the environment with tool_calls='text'.",
+}
+
+
 class Oracle:
     """Gives the environment's own best reply: the upper bound."""
+
+    carries = CARRIES
 
     def reply(self, request: Request) -> Reply:
         """See `Agent`."""
@@ -121,6 +152,8 @@ class Oracle:
 class Random:
     """Gives a sample of the agent's action space."""
 
+    carries = CARRIES
+
     def reply(self, request: Request) -> Reply:
         """See `Agent`."""
         space = request.env.action_space(request.agent)
@@ -130,6 +163,8 @@ class Random:
 
 class Null:
     """Gives the empty reply: an agent that does nothing."""
+
+    carries = CARRIES
 
     def reply(self, request: Request) -> Reply:
         """See `Agent`."""
@@ -142,6 +177,8 @@ class Scripted:
     Args:
         function: Returns the text of the reply to a request.
     """
+
+    carries = CARRIES
 
     def __init__(self, function: Callable[[Request], str]) -> None:
         self._function = function

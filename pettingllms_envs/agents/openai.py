@@ -14,11 +14,13 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx2
 
-from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Reply, Request
+from pettingllms_envs.agents.base import CARRIES, AgentFailed, AgentRefused, Reply, Request
+from pettingllms_envs.agents.chat_form import messages_for_server, text_with_calls
 from pettingllms_envs.agents.first_contact import FirstContact
 from pettingllms_envs.agents.server import Notices, Server, ServerRefused, ServerUnreachable
 from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS, AgentPool, AgentSpec
@@ -118,6 +120,8 @@ class ChatApi:
         sleep: Sleeps for a number of seconds.
     """
 
+    carries = CARRIES  # a server whose model reads no images says so, and that is the error
+
     def __init__(
         self,
         endpoint: Endpoint,
@@ -137,14 +141,17 @@ class ChatApi:
         Raises:
             AgentFailed, AgentRefused: See `ask`.
         """
-        return self.ask(request.messages, request.seed)
+        return self.ask(request.messages, request.seed, request.tools)
 
-    def ask(self, messages: Sequence[Message], seed: int | None = None) -> Reply:
+    def ask(
+        self, messages: Sequence[Message], seed: int | None = None, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Reply:
         """The model's reply to messages.
 
         Args:
             messages: The prompt.
             seed: Seed of the reply, if the endpoint sends one, and of the pauses between tries.
+            tools: Tools that the model may call. Its calls are then a part of the reply's text.
 
         Raises:
             AgentFailed: `unreachable` after `patience` seconds, or `refused`.
@@ -155,7 +162,8 @@ class ChatApi:
             self._contact.make(endpoint.model)
         body = {
             "model": endpoint.model,
-            "messages": [dict(message) for message in messages],
+            "messages": messages_for_server(messages),
+            **({"tools": [dict(tool) for tool in tools]} if tools else {}),
             **endpoint.sampling,
             **({"seed": seed} if endpoint.send_seed else {}),
             **endpoint.extra,
@@ -171,7 +179,8 @@ class ChatApi:
             sleep=self._sleep,
         )
         try:
-            told = server.ask("POST", PATH, body, read=_ChatCompletion.of, expected="chat completion", seed=seed)
+            read = partial(_ChatCompletion.of, with_calls=bool(tools))
+            told = server.ask("POST", PATH, body, read=read, expected="chat completion", seed=seed)
         except ServerUnreachable as error:
             raise AgentFailed("unreachable", str(error)) from None
         except ServerRefused as refusal:
@@ -201,8 +210,11 @@ class _ChatCompletion:
     num_tool_calls: int
 
     @classmethod
-    def of(cls, text: str) -> _ChatCompletion:
-        """Raises one of the errors of a wrong structure, if it is none."""
+    def of(cls, text: str, *, with_calls: bool) -> _ChatCompletion:
+        """The completion in an answer; with its tool calls in the text, if there are tools.
+
+        Raises one of the errors of a wrong structure, if it is none.
+        """
         answer = json.loads(text)
         choice = answer["choices"][0]
         message = choice["message"]
@@ -213,12 +225,12 @@ class _ChatCompletion:
             raise TypeError
         usage = answer.get("usage")
         return cls(
-            text=content or "",
+            text=text_with_calls(content or "", message.get("tool_calls") or ()) if with_calls else content or "",
             reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
             usage=usage if isinstance(usage, dict) else {},
             finish=_text(choice.get("finish_reason")),
             model=_text(answer.get("model")),
-            num_tool_calls=_num_tool_calls(message),
+            num_tool_calls=0 if with_calls else _num_tool_calls(message),
         )
 
     def reply(self, tries: int) -> Reply:

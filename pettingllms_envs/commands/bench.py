@@ -92,7 +92,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.episodes.episode import RunLimits
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
     from pettingllms_envs.evaluation import data_label, teams
-    from pettingllms_envs.observations import prompt_of
+    from pettingllms_envs.observations import read_observation
 
     check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, max_steps=1)
     chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
         env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
         for agent in env.agents:
-            prompt_of(env.observe(agent), agent=agent)  # raises for what no agent can be shown
+            read_observation(env.observe(agent), agent=agent)  # raises for what no agent can be shown
         bench = benches.Bench(
             env=name,
             settings=chosen_settings,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from pettingllms_envs.commands import refuse, user_errors
+from pettingllms_envs.commands import counted, refuse, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show what will be uploaded, ask, and upload it."""
-    from pettingllms_envs.episodes import files  # with numpy's random numbers
+    from pettingllms_envs.episodes import files, media  # with numpy's random numbers
     from pettingllms_envs.evaluation import hub
 
     folder: Path = args.run_folder
@@ -33,6 +33,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         header = files.read_header(folder)
         found = hub.pushed_files(folder)
         sizes = ", ".join(f"{file.name} ({decimal(file.stat().st_size)})" for file in found)
+        if images := media.images_of_run(folder, files.stream(folder)):
+            sizes += f", {counted(len(images), 'image')} ({decimal(sum(file.stat().st_size for file in images))})"
     kind = "public" if args.public else "private"
     console.print(Text(f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md"), soft_wrap=True)
     if paths := hub.paths_named(header):

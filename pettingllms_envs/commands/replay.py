@@ -18,6 +18,7 @@ from rich.console import Console
 import pettingllms_envs
 from pettingllms_envs.commands import counted, refuse, setting, user_errors
 from pettingllms_envs.commands.bench import bar, say
+from pettingllms_envs.observations import Image
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Replay every row. Returns 0 if all are as recorded and at least one has a result."""
-    from pettingllms_envs.episodes import files
+    from pettingllms_envs.episodes import files, media
     from pettingllms_envs.episodes.replay import replay, same_bytes
 
     with user_errors():
@@ -44,6 +45,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if not rows:
             refuse(f"{args.file} has no episode yet; expected at least one. Wait for it, or name another run.")
         other = dict(args.settings)
+        rescored: Path | None = args.rescore
+        if rescored is not None:
+            make_folder(rescored)
+
+        def keep(image: Image) -> None:
+            if rescored is not None:
+                media.write_image(rescored, image)
+
         envs: dict[str, Any] = {}
         replayed, same, compared = [], 0, 0
         is_training, differs = header["kind"] == "rollouts", False
@@ -53,15 +62,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 key = json.dumps([name, given])
                 if key not in envs:
                     envs[key] = pettingllms_envs.make(name, **{**given, **other})
-                replayed.append(replay(envs[key], row))
+                replayed.append(replay(envs[key], row, keep=keep))
                 # A training run's row does not say all that a replay finds out.
                 is_same = replayed[-1].first is None if is_training else same_bytes(row, replayed[-1].row)
                 if row["error"] is None:
                     compared, same = compared + 1, same + is_same
                 differs = differs or not is_same
                 on_row(replayed[-1].row)
-        if args.rescore is not None:
-            write(args.rescore, header, other, replayed)
+        if rescored is not None:
+            write(rescored, header, other, replayed)
     how = "as far as a training run records them" if is_training else "byte for byte"
     if compared:
         say(console, f"{same} of {counted(compared, 'episode')} {'is' if compared == 1 else 'are'} the same, {how}.")
@@ -76,6 +85,19 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return int(differs or not compared)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder for a run.
+
+    Raises:
+        ValueError: There is a run in it.
+    """
+    from pettingllms_envs.episodes import files
+
+    path.mkdir(parents=True, exist_ok=True)
+    if (path / files.RUN).exists():
+        raise ValueError(f"{path} has a run already; expected a new folder. Name another.")
+
+
 def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], replayed: list[Any]) -> None:
     """Write a run's folder with the replayed rows.
 
@@ -84,17 +106,11 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
         header: Header of the run that was replayed.
         other: Settings that differ from the record's.
         replayed: Its episodes.
-
-    Raises:
-        ValueError: There is a run in the folder.
     """
     from pettingllms_envs.episodes import files
     from pettingllms_envs.evaluation import bench, data_label, metrics
     from pettingllms_envs.settings import to_json
 
-    path.mkdir(parents=True, exist_ok=True)
-    if (path / files.RUN).exists():
-        raise ValueError(f"{path} has a run already; expected a new folder. Name another.")
     config = {**header["config"], "settings": {**(header["config"].get("settings") or {}), **to_json(other)}}
     if several := config.get("environments"):
         config["environments"] = {

@@ -1,4 +1,4 @@
-"""Plays one episode of a PettingZoo AEC environment with text observations, ours or third-party, and records it."""
+"""Plays one episode of a PettingZoo AEC environment for language models, ours or third-party, and records it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request
+from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request, check_carried
 from pettingllms_envs.episodes.files import FORMAT, digest
 from pettingllms_envs.episodes.observing import (
     answer_of,
-    messages_of,
     parts_of,
     plain,
     problem_of,
-    recorded,
     state_hash,
 )
+from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
 from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
-from pettingllms_envs.observations import prompt_of
+from pettingllms_envs.observations import Image, Prompt, images_of, read_observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,7 @@ def episode(
     rules: RunLimits,
     *,
     stopped: Callable[[], bool] = lambda: False,
+    keep: Callable[[Image], object] = lambda image: None,
 ) -> EpisodeRow:
     """Play an episode to its end and return its row (docs/records.md).
 
@@ -84,13 +84,14 @@ def episode(
         agents: The player of each agent, by the agent's name.
         rules: The run's limits.
         stopped: Called before every reply.
+        keep: Called with every image of a prompt, of which the row has the digest.
 
     Raises:
         Stopped: `stopped()` was true.
         Exception: An agent raised something other than `AgentFailed`: `AgentRefused`, or a bug.
     """
     began, clock = time.time(), time.perf_counter()
-    recorder = EpisodeRecorder(env, instance)
+    recorder = EpisodeRecorder(env, instance, keep)
     error: ErrorFields | None = None
     end = ""
     try:
@@ -115,10 +116,16 @@ def episode(
 
 
 class EpisodeRecorder:
-    """Records an episode while it is played: the environment, and the row so far."""
+    """Records an episode while it is played: the environment, and the row so far.
 
-    def __init__(self, env: Any, instance: Instance) -> None:
-        self.env, self.instance = env, instance
+    Args:
+        env: The environment.
+        instance: The problem.
+        keep: Called with every image of a prompt.
+    """
+
+    def __init__(self, env: Any, instance: Instance, keep: Callable[[Image], object] = lambda image: None) -> None:
+        self.env, self.instance, self._keep = env, instance, keep
         self.steps: list[Step] = []
         self.asked: str | None = None
         self.replied: str | None = None
@@ -127,6 +134,7 @@ class EpisodeRecorder:
         self._outcome: dict[str, Any] | None = None
         self._turn: int | None = None
         self._tokens = 0
+        self._tools: list[Tools] = []
         self._over: str = ""
         self._problem: str | None = None
         self._answer: str | None = None
@@ -156,20 +164,22 @@ class EpisodeRecorder:
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        step = self.prompt_fields(name)
+        prompt = read_observation(self.env.observe(name), agent=name)
+        step = self._fields(name, prompt)
+        request = Request(
+            env=self.env,
+            agent=name,
+            messages=prompt.messages,
+            tools=prompt.tools,
+            seed=seed,
+            instance=self.instance.index,
+            sample=sample,
+            step=number,
+        )
         clock = time.perf_counter()
         self.is_asking = True
-        reply = agent.reply(
-            Request(
-                env=self.env,
-                agent=name,
-                messages=messages_of(step),
-                seed=seed,
-                instance=self.instance.index,
-                sample=sample,
-                step=number,
-            )
-        )
+        check_carried(agent, request)
+        reply = agent.reply(request)
         self.is_asking = False
         seconds = time.perf_counter() - clock
         self._tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
@@ -178,8 +188,13 @@ class EpisodeRecorder:
 
     def prompt_fields(self, agent: str) -> dict[str, Any]:
         """The fields of a step's record that describe the state before the reply."""
-        messages = prompt_of(self.env.observe(agent), agent=agent)
-        return {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env), **recorded(messages)}
+        return self._fields(agent, read_observation(self.env.observe(agent), agent=agent))
+
+    def _fields(self, agent: str, prompt: Prompt) -> dict[str, Any]:
+        for image in images_of(prompt.messages):
+            self._keep(image)
+        fields = {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env)}
+        return {**fields, **recorded(prompt.messages), **with_tools(prompt, self._tools)}
 
     def play(self, reply: str, step: dict[str, Any]) -> None:
         """Play a reply, and record the step with its result."""
@@ -211,6 +226,7 @@ class EpisodeRecorder:
                 "problem": self._problem,
             },
             "sample": sample,
+            **({"tools": self._tools} if self._tools else {}),  # type: ignore[typeddict-item]  # mypy loses the key
             "steps": self.steps,
             "end": end,
             "turns": self._turn if self._turn is not None else len(self.steps),

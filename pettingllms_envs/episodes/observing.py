@@ -1,28 +1,10 @@
-"""Reads what an environment exposes: prompts, states, reward parts, answers; of a third-party one, what it has."""
+"""Reads what an environment exposes: states, reward parts, problems, answers; of a third-party one, what it has."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-from pettingllms_envs.observations import Message
-
-
-def recorded(messages: Sequence[Message]) -> dict[str, Any]:
-    """A prompt's fields in a step's record: `prompt`, and `messages` if they are not a system prompt and a text."""
-    by_role = {message["role"]: message["content"] for message in messages}
-    step: dict[str, Any] = {"prompt": {"system": by_role.get("system", ""), "text": by_role["user"]}}
-    return step if messages_of(step) == list(messages) else {**step, "messages": [dict(each) for each in messages]}
-
-
-def messages_of(step: Mapping[str, Any]) -> list[Message]:
-    """The chat messages of a recorded step's prompt; an empty system prompt is left out."""
-    if step.get("messages") is not None:
-        return list(step["messages"])
-    prompt = step["prompt"]
-    lead = [{"role": "system", "content": prompt["system"]}] if prompt["system"] else []
-    return [*lead, {"role": "user", "content": prompt["text"]}]
 
 
 def state_hash(env: Any) -> str | None:

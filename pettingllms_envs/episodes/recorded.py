@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pettingllms_envs.agents.base import AgentFailed, Reply, Request
-from pettingllms_envs.episodes.observing import messages_of
+from pettingllms_envs.agents.base import CARRIES, AgentFailed, Reply, Request
+from pettingllms_envs.episodes.prompts import in_record, messages_of
 
 
 class Recorded:
@@ -15,6 +15,8 @@ class Recorded:
     Args:
         rows: The run's rows, as `pettingllms_envs.episodes.files.read` returns them.
     """
+
+    carries = CARRIES
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._steps = {(row["instance"]["index"], row["sample"]): row["steps"] for row in rows}
@@ -30,7 +32,7 @@ class Recorded:
         if request.step >= len(steps):
             raise AgentFailed("diverged", f"the record has no {where}; expected one for each prompt.")
         step = steps[request.step]
-        if step["agent"] != request.agent or list(request.messages) != messages_of(step):
+        if step["agent"] != request.agent or in_record(request.messages) != messages_of(step):
             raise AgentFailed("diverged", f"the record has another prompt at {where} of {request.agent}.")
         tokens = step["tokens"]
         return Reply(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,13 @@ from pettingllms_envs.episodes.difference import difference
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
 from pettingllms_envs.episodes.files import Row, digest, write_line
 from pettingllms_envs.episodes.observing import state_hash
+from pettingllms_envs.observations import Image
 
 
 UNTIL_THE_END = RunLimits(max_steps=2**62)
+
+OPTIONAL = ("messages", "tools")
+"""Fields of a step that only some prompts have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class ReplayResult:
     off_prompt: int
 
 
-def replay(env: Any, row: Row) -> ReplayResult:
+def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image: None) -> ReplayResult:
     """Play an episode's replies again.
 
     If the environment now ends sooner, or another agent acts, the remaining replies are dropped, and the row ends
@@ -63,13 +67,14 @@ def replay(env: Any, row: Row) -> ReplayResult:
     Args:
         env: The environment of the row, made as in its `run.json`, or another version of it.
         row: The record.
+        keep: Called with every image of a prompt.
 
     Raises:
         ValueError: The environment declares that the same replies need not lead to the same episode.
     """
     check_replayable(env)
     instance = Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
-    recorder = EpisodeRecorder(env, instance)
+    recorder = EpisodeRecorder(env, instance, keep)
     differences: list[Difference] = []
     off_prompt = 0
     is_training = "training" in row  # which knows the rewards of the agent that acted, and no outcome of some
@@ -92,10 +97,11 @@ def replay(env: Any, row: Row) -> ReplayResult:
             again = recorder.prompt_fields(agent) | {"reply": was["reply"]}
             if is_training and "messages" in was:  # of an agent that remembers, of whose earlier turns env is unaware
                 again.setdefault("messages", was["messages"])
-            off_prompt += any(again.get(name) != was.get(name) for name in ("prompt", "messages"))
-            recorder.play(was["reply"], {k: v for k, v in (was | again).items() if k in again or k != "messages"})
+            off_prompt += any(again.get(name) != was.get(name) for name in ("prompt", *OPTIONAL))
+            recorder.play(was["reply"], {k: v for k, v in (was | again).items() if k in again or k not in OPTIONAL})
             state = state_hash(env)
-            differ(number, agent, difference(was.get("messages"), again.get("messages"), "messages"))
+            for name in OPTIONAL:
+                differ(number, agent, difference(was.get(name), again.get(name), name))
             for name in ("prompt", "turn", "state", "rewards", "parts"):
                 found: Any = recorder.steps[-1].get(name)
                 differ(number, agent, difference(was[name], _as_far(found, was[name]) if is_training else found, name))
@@ -105,7 +111,7 @@ def replay(env: Any, row: Row) -> ReplayResult:
     again_row = _finished(recorder, row, over)
     if is_training:
         again_row["state"] = state  # as it was before everybody took their leave
-    for name in ("instance", "end", "turns", "success", "outcome", "answer", "returns", "state"):
+    for name in ("instance", "tools", "end", "turns", "success", "outcome", "answer", "returns", "state"):
         if name in row and not (is_training and row[name] is None):
             now = again_row[name]
             differ(None, None, difference(row[name], _as_far(now, row[name]) if is_training else now, name))

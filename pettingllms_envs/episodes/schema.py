@@ -48,11 +48,23 @@ class PromptFields(TypedDict):
     text: str
 
 
+class PartFields(TypedDict):
+    """A part of a message: a text, or an image, which is in the file `media/<digest>.png`."""
+
+    type: str
+    text: NotRequired[str]
+    digest: NotRequired[str]
+    alt: NotRequired[str]
+
+
 class MessageFields(TypedDict):
     """A chat message of any other prompt."""
 
     role: str
-    content: str
+    content: str | list[PartFields]
+    name: NotRequired[str]
+    tool_call_id: NotRequired[str]
+    tool_calls: NotRequired[list[dict[str, Any]]]
 
 
 class TokenFields(TypedDict):
@@ -78,6 +90,7 @@ class Step(TypedDict):
     state: str | None
     prompt: PromptFields
     messages: NotRequired[list[MessageFields] | None]
+    tools: NotRequired[int]
     reply: str
     reasoning: NotRequired[str | None]
     tokens: TokenFields
@@ -96,6 +109,7 @@ class EpisodeRow(TypedDict):
     format: NotRequired[int]
     instance: InstanceFields
     sample: int
+    tools: NotRequired[list[list[dict[str, Any]]]]
     steps: list[Step]
     end: NotRequired[str]
     turns: NotRequired[int]
@@ -169,11 +183,32 @@ def _of_row(row: Any) -> Iterator[str]:
             yield from _wrong(name, step, {"messages": (list, type(None))})
         for at, message in enumerate(step.get("messages") or ()):
             yield from _wrong(f"{name}.messages[{at}]", message, required(MessageFields))
+            if isinstance(message["content"], list):
+                yield from _of_parts(f"{name}.messages[{at}].content", message["content"])
+        if "tools" in step and not _is_index(step["tools"], row.get("tools")):
+            yield f"{name}.tools is no index of the row's tools"
         yield from _wrong(f"{name}.tokens", step["tokens"], required(TokenFields))
         yield from _numbers(f"{name}.rewards", step["rewards"])
         for scope, parts in (step["parts"] or {}).items():
             yield from _wrong(f"{name}.parts", step["parts"], {scope: (dict,)})
             yield from _numbers(f"{name}.parts.{scope}", parts)
+
+
+def _of_parts(name: str, parts: list[Any]) -> Iterator[str]:
+    for at, part in enumerate(parts):
+        yield from _wrong(f"{name}[{at}]", part, required(PartFields))
+        needed = _PARTS.get(part["type"])
+        if needed is None:
+            yield f"{name}[{at}].type is {part['type']!r}"
+        else:
+            yield from _wrong(f"{name}[{at}]", part, dict.fromkeys(needed, (str,)))
+
+
+_PARTS = {"text": ("text",), "image": ("digest", "alt")}
+
+
+def _is_index(value: Any, values: Any) -> bool:
+    return isinstance(value, int) and isinstance(values, list) and 0 <= value < len(values)
 
 
 def _numbers(name: str, found: Mapping[str, Any]) -> Iterator[str]:

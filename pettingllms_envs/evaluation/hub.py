@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.media import images_of_run
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.metrics import report
 
 
 PUSHED = (files.RUN, files.EPISODES, files.REPORT, "page.html")
-"""Files that are uploaded if they exist; nothing else in the folder is."""
+"""Files that are uploaded if they exist; besides them only the images of the episodes are."""
 
 EXTRA = (
     "pushing needs huggingface_hub, which is not installed; expected the extra `data`. pip install 'pettingllms[data]'"
@@ -33,7 +34,7 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
         The commit's address.
 
     Raises:
-        ValueError: The folder has no run, or an incomplete one.
+        ValueError: The folder has no run, or an incomplete one, or an image of it is missing or altered.
         ImportError: `huggingface_hub` is not installed.
         OSError: A file cannot be read, or the Hub cannot be reached or rejects the upload.
     """
@@ -48,7 +49,10 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
     api = HfApi() if api is None else api
     # Which HTTP client it is that raises depends on the version of huggingface_hub.
     unreachable: type[BaseException] = HfHubHTTPError.__mro__[1]
-    added = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=file) for file in pushed_files(run)]
+    uploaded = [*pushed_files(run), *images_of_run(run, rows)]
+    added = [
+        CommitOperationAdd(path_in_repo=file.relative_to(run).as_posix(), path_or_fileobj=file) for file in uploaded
+    ]
     text = card(repo, header, report(header, rows))
     added.append(CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=text.encode("utf-8")))
     message = f"{header['config'].get('env')}: {len(rows)} episodes"
@@ -63,7 +67,7 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
 
 
 def pushed_files(run: Path) -> list[Path]:
-    """The files of a run that are uploaded, besides the card."""
+    """The files of a run that are uploaded, besides the card and the images."""
     return [run / name for name in PUSHED if (run / name).is_file()]
 
 

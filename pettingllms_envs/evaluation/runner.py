@@ -22,7 +22,9 @@ from typing import Any
 from pettingllms_envs.agents.base import Agent, AgentRefused
 from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, episode
 from pettingllms_envs.episodes.files import EPISODES, REPORT, RUN, place, read_header, tidy, write_json, write_line
+from pettingllms_envs.episodes.media import remove_images, write_image
 from pettingllms_envs.episodes.schema import EpisodeRow
+from pettingllms_envs.observations import Image
 
 
 MOST_ERRORS_IN_A_ROW = 20
@@ -121,8 +123,13 @@ class Folder:
 
             yield write
 
+    def keep(self, image: Image) -> None:
+        """Write an image of a prompt; the row that shows it is appended later. Thread-safe."""
+        write_image(self.path, image)
+
     def discard(self) -> None:
         """Remove the run's files, and the folders that were created for them."""
+        remove_images(self.path)
         for name in (EPISODES, RUN, REPORT, LOCK):
             (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):  # somebody else has put something there
@@ -183,7 +190,7 @@ def run(
         for instance, sample in itertools.product(plan.instances, range(plan.samples))
         if (instance.index, sample) not in done
     ]
-    threads = _EpisodeThreads(plan, agents, waiting, min(concurrency, len(waiting)))
+    threads = _EpisodeThreads(plan, agents, waiting, min(concurrency, len(waiting)), folder.keep)
     why, interrupted, hopeless, in_a_row = "", False, False, 0
     with folder.writing() as write:
         try:
@@ -217,9 +224,14 @@ class _EpisodeThreads:
     """Threads that play the waiting episodes. They are daemons, so that one waiting for a server cannot block exit."""
 
     def __init__(
-        self, plan: Plan, agents: Mapping[str, Agent], waiting: Sequence[tuple[Instance, int]], num_threads: int
+        self,
+        plan: Plan,
+        agents: Mapping[str, Agent],
+        waiting: Sequence[tuple[Instance, int]],
+        num_threads: int,
+        keep: Callable[[Image], None],
     ) -> None:
-        self._plan, self._agents, self._num = plan, agents, len(waiting)
+        self._plan, self._agents, self._num, self._keep = plan, agents, len(waiting), keep
         self._waiting: queue.SimpleQueue[tuple[Instance, int]] = queue.SimpleQueue()
         for each in waiting:
             self._waiting.put(each)
@@ -246,9 +258,10 @@ class _EpisodeThreads:
             env = self._plan.make_env()
             while not self._stop.is_set():
                 instance, sample = self._waiting.get_nowait()
-                self._done.put(
-                    episode(env, instance, sample, self._agents, self._plan.rules, stopped=self._stop.is_set)
+                played = episode(
+                    env, instance, sample, self._agents, self._plan.rules, stopped=self._stop.is_set, keep=self._keep
                 )
+                self._done.put(played)
         except (queue.Empty, Stopped):
             pass
         except BaseException as error:  # noqa: BLE001  # raised again on the caller's thread

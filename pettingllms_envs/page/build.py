@@ -1,6 +1,7 @@
 """Writes the page: a run's summary, an index of its episodes, and the episodes in chunks that are unpacked on demand.
 
-Each is gzipped JSON in base64, so that nothing that a model wrote is part of the page's source.
+Each is gzipped JSON in base64, so that nothing that a model wrote is part of the page's source. The images of prompts
+are blocks of their own, each once, which are shown when an episode with them is looked at.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.media import read_image
+from pettingllms_envs.episodes.prompts import digests_of
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import INDEX, episode_of, index_of
@@ -35,7 +38,7 @@ def build(run: Path, output: Path | None = None) -> Path:
         The file.
 
     Raises:
-        ValueError: The folder has no run, or one without episodes.
+        ValueError: The folder has no run, or one without episodes, or an image of it is missing or altered.
         OSError: A file cannot be read or written.
     """
     output = run / "page.html" if output is None else output
@@ -52,10 +55,12 @@ def page(run: Path) -> str:
     blocks: list[str] = []
     piece: list[dict[str, Any]] = []
     has_candidates = False
+    digests: dict[str, None] = {}
     for row in files.read(run):
         for column, value in zip(columns, index_of(row), strict=True):
             column.append(value)
         episode = episode_of(row, boards.of(row), systems)
+        digests |= dict.fromkeys(digest for step in row["steps"] for digest in digests_of(step))
         has_candidates |= any(len(step["candidates"]) > 1 for step in episode["steps"])
         piece.append(episode)
         if len(piece) == PIECE:
@@ -74,12 +79,17 @@ def page(run: Path) -> str:
         "has_candidates": has_candidates,
     }
     blocks += [_block("run", about), _block("index", {"names": INDEX, "columns": columns})]
+    blocks += [_png_block(digest, read_image(run, digest)) for digest in digests]
     return _filled(about["title"], blocks)
 
 
 def _block(name: str, value: Any) -> str:
     packed = gzip.compress(json.dumps(value, separators=(",", ":")).encode("ascii"), mtime=0)
     return f'<script type="text/plain" id="{name}">{base64.b64encode(packed).decode("ascii")}</script>'
+
+
+def _png_block(digest: str, png: bytes) -> str:
+    return f'<script type="text/plain" id="image-{digest}">{base64.b64encode(png).decode("ascii")}</script>'
 
 
 def _filled(title: str, blocks: list[str]) -> str:

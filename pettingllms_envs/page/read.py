@@ -70,6 +70,7 @@ def episode_of(row: Row, boards: Sequence[Any], systems: dict[str, int]) -> dict
     instance = row["instance"]
     options = "".join(f", {key}={value!r}" for key, value in (instance["options"] or {}).items())
     return {
+        "tools": row.get("tools", []),
         "steps": [_step(step, board, systems) for step, board in zip(row["steps"], boards, strict=False)],
         "outcome": row["outcome"] or {},
         "board": boards[-1],
@@ -82,12 +83,16 @@ def _step(step: Row, board: Any, systems: dict[str, int]) -> dict[str, Any]:
     rewards = step.get("rewards") or {}
     candidates = step.get("candidates") or []
     system = prompt.get("system", "")
+    images, rounds = _after_text(step.get("messages") or [])
     return {
         "agent": step["agent"],
         "turn": step["turn"],
         "system": systems.setdefault(system, len(systems)) if system else None,
         "prompt": prompt["text"],
         "messages": step.get("messages"),
+        "images": images,
+        "rounds": rounds,
+        "tools": step.get("tools"),
         "reply": step["reply"],
         "reasoning": step.get("reasoning"),
         "reward": rewards.get(step["agent"]),
@@ -107,6 +112,16 @@ def _step(step: Row, board: Any, systems: dict[str, int]) -> dict[str, Any]:
             for candidate in candidates
         ],
     }
+
+
+def _after_text(messages: Sequence[Row]) -> tuple[list[Row], Sequence[Row]]:
+    """The images of the user's last message, and the messages after it: tool calls and what they returned."""
+    last = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=None)
+    if last is None:
+        return [], messages
+    content = messages[last]["content"]
+    images = [part for part in content if part["type"] == "image"] if isinstance(content, list) else []
+    return images, messages[last + 1 :]
 
 
 def _flat(parts: Mapping[str, Mapping[str, float]] | None) -> dict[str, float]:

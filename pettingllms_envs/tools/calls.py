@@ -81,9 +81,16 @@ def arguments_of(call: Call, spec: ToolSpec) -> dict[str, Any]:
     return found
 
 
-def written_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """A native call as text."""
-    return f"{OPENING}\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n{CLOSING}"
+def written_call(name: str, arguments: Mapping[str, Any] | str) -> str:
+    """A native call as text.
+
+    Args:
+        name: The tool's name.
+        arguments: The arguments; a `str` is what a model wrote instead, which makes the call unreadable.
+    """
+    # JSON allows a backslash before a slash, so that no argument spells an end tag.
+    content = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False).replace("</", "<\\/")
+    return f"{OPENING}\n{content}\n{CLOSING}"
 
 
 def text_call(call: Call) -> str:

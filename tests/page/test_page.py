@@ -19,7 +19,10 @@ import pytest
 
 from pettingllms_envs.cli import main
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.media import write_image
+from pettingllms_envs.episodes.prompts import recorded
 from pettingllms_envs.evaluation.statistics import bootstrap, wilson
+from pettingllms_envs.observations import Image, read_observation
 from pettingllms_envs.page import build, page
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import index_of
@@ -28,6 +31,9 @@ from pettingllms_envs.page.serve import server
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)  # a PNG file
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
     " --disable-component-update --disable-sync --virtual-time-budget=8000 --dump-dom"
@@ -317,3 +323,25 @@ def test_five_thousand_episodes_show_no_more_rows_than_fit(many: Callable[[int],
     assert "5,000 episodes" in seen
     assert 5 < seen.count('role="option"') < 60
     assert "4999: seed 38</h1>" in seen
+
+
+@in_a_browser
+def test_images_and_tool_calls_of_a_prompt_are_shown_and_what_they_say_stays_text(bench: Path, tmp_path: Path) -> None:
+    hostile = "</script><script>document.title = 'taken'</script>"
+    call = {"id": "call_0_0", "type": "function", "function": {"name": "add", "arguments": {"program": hostile}}}
+    messages = [
+        {"role": "user", "content": ["Look.", Image(PIXEL, f'alt "{hostile}')]},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": f"42 {hostile}", "tool_call_id": "call_0_0"},
+    ]
+    rows = files.read(bench)[:1]
+    rows[0]["tools"] = [[{"type": "function", "function": {"name": "add", "description": hostile}}]]
+    rows[0]["steps"][0] |= recorded(read_observation({"messages": messages}, agent="a").messages) | {"tools": 0}
+    files.write_rows(bench / "episodes.jsonl", rows)
+    write_image(bench, Image(PIXEL, ""))
+    seen = shown(build(bench), tmp_path, "#/1")
+    assert seen.count(f'src="data:image/png;base64,{base64.b64encode(PIXEL).decode("ascii")}"') == 2
+    assert f'alt="alt "{hostile}"' in seen
+    for words in ("calls add call_0_0", f"program: {hostile}", "<b>tool call_0_0</b>", f"42 {hostile}", "1 tool<"):
+        assert words in seen
+    assert "<title>taken" not in seen

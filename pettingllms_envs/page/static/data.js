@@ -41,6 +41,9 @@ const data = {
   },
 };
 
+/** An image of a prompt as the source of an `img`. */
+const imageSource = (digest) => `data:image/png;base64,${document.getElementById(`image-${digest}`).textContent}`;
+
 /** Wilson's interval for k successes of n, 95%. */
 function wilson(k, n) {
   if (!n) return [0, 1];

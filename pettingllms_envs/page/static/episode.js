@@ -23,6 +23,26 @@ function Text({ text, kind = "" }) {
   return html`<pre class=${kind}>${text.slice(0, LONGEST / 2)}</pre><button onClick=${() => setWhole(true)}>… all ${text.length.toLocaleString("en")} characters</button>`;
 }
 
+/** An image that an agent was shown. */
+function Picture({ image }) {
+  return html`<figure class="shown"><img loading="lazy" src=${imageSource(image.digest)} alt=${image.alt} /><figcaption class="soft">${image.alt}</figcaption></figure>`;
+}
+
+/** A chat message: texts and images in order, and the tools that it calls. */
+function Message({ message }) {
+  const parts = typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
+  const name = [message.role, message.name, message.tool_call_id].filter(Boolean).join(" ");
+  return html`<div class="message"><b>${name}</b>
+    ${parts.map((part) => part.type === "image" ? html`<${Picture} image=${part} />` : part.text && html`<${Text} kind="prompt" text=${part.text} />`)}
+    ${(message.tool_calls ?? []).map((call) => html`<${ToolCall} call=${call} />`)}</div>`;
+}
+
+/** A call of a tool: arguments that are texts as they are, such as a program, others as JSON. */
+function ToolCall({ call }) {
+  const given = Object.entries(call.function.arguments).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return html`<div class="soft">calls ${call.function.name} ${call.id}</div><${Text} kind="prompt" text=${given.join("\n")} />`;
+}
+
 function Parts({ parts }) {
   const shown = Object.entries(parts ?? {});
   return shown.length > 0 && html`<div class="parts">${shown.map(([name, value]) => html`<span class=${value < 0 ? "bad" : value > 0 ? "good" : "soft"}>${name} ${value > 0 ? "+" : ""}${short(value)}</span>`)}</div>`;
@@ -35,7 +55,7 @@ function Changes({ before, after }) {
   return html`<pre>${parts.map((part) => html`<span class=${part.added ? "added" : part.removed ? "removed" : "same"}>${part.value.replace(/\n$/, "")}</span>`)}</pre>`;
 }
 
-function Step({ step, number, before, now, diff, tree }) {
+function Step({ step, number, before, now, diff, tree, tools }) {
   const box = useRef(null);
   useEffect(() => { if (now && number) box.current.scrollIntoView({ block: "nearest" }); }, [now]);
   const tokens = [step.prompt_tokens !== null && `${step.prompt_tokens} prompt`, step.completion_tokens !== null && `${step.completion_tokens} completion`].filter(Boolean);
@@ -47,8 +67,11 @@ function Step({ step, number, before, now, diff, tree }) {
       ${step.board !== null && html`<${Board} board=${step.board} />`}
       <div class="texts">
         ${step.system !== null && html`<details><summary>system prompt</summary><${Text} kind="prompt" text=${data.run.systems[step.system]} /></details>`}
-        ${step.messages && html`<details><summary>all ${step.messages.length} messages</summary>${step.messages.map((message) => html`<pre class="prompt"><b>${message.role}</b> ${message.content}</pre>`)}</details>`}
+        ${step.messages && html`<details><summary>all ${step.messages.length} messages</summary>${step.messages.map((message) => html`<${Message} message=${message} />`)}</details>`}
+        ${tools && html`<details><summary>${counted(tools.length, "tool")}</summary>${tools.map((tool) => html`<pre class="prompt">${JSON.stringify(tool.function, null, 2)}</pre>`)}</details>`}
         <${Text} kind="prompt" text=${step.prompt} />
+        ${step.images.map((image) => html`<${Picture} image=${image} />`)}
+        ${step.rounds.map((message) => html`<${Message} message=${message} />`)}
         ${step.reasoning && html`<details><summary>reasoning</summary><${Text} kind="prompt" text=${step.reasoning} /></details>`}
         <div class="said" style=${`--agent: ${agentColor(step.agent)}`}>
           ${diff && before ? html`<div class="soft">changes since this agent's last reply</div><${Changes} before=${before.reply} after=${step.reply} />` : step.reply ? html`<${Text} text=${step.reply} />` : html`<pre class="soft">(nothing)</pre>`}
@@ -77,7 +100,7 @@ function Episode({ row, now, setNow, diff, tree }) {
       <span class="push"></span><span class="soft mono">${Object.entries(episode.outcome).map(([name, value]) => `${name} ${typeof value === "number" ? short(value) : value}`).join(", ")}</span></div>
     ${row.error && html`<div class="error"><b class="bad">Error, no verdict.</b> ${row.error}</div>`}
     ${tree && branches && html`<${Tree} steps=${episode.steps} now=${now} onPick=${setNow} />`}
-    ${episode.steps.map((step, k) => html`<${Step} step=${step} number=${k} before=${before[k]} now=${k === now} diff=${diff} tree=${tree} key=${k} />`)}
+    ${episode.steps.map((step, k) => html`<${Step} step=${step} number=${k} before=${before[k]} now=${k === now} diff=${diff} tree=${tree} tools=${step.tools === null ? null : episode.tools[step.tools]} key=${k} />`)}
     ${episode.board !== null && html`<div class="step"><header><span class="soft">the end</span></header><div class="body"><${Board} board=${episode.board} /></div></div>`}
     <p class="soft mono">${episode.address}</p>`;
 }

@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 
 from pettingllms_envs.agents.base import Scripted
-from pettingllms_envs.episodes import files, observing, replay
+from pettingllms_envs.episodes import files, prompts, replay
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.episodes.recorded import Recorded
 from pettingllms_envs.observations import Image, prompt_of
@@ -110,8 +110,8 @@ def test_records_and_the_rollout_log_list_messages_that_are_more_than_a_system_p
     messages: Any, prompt: Any, listed: bool
 ) -> None:
     expected = {"prompt": prompt, **({"messages": messages} if listed else {})}
-    assert observing.recorded(messages) == expected
-    assert observing.messages_of(expected) == messages
+    assert prompts.recorded(messages) == expected
+    assert prompts.messages_of(expected) == messages
     candidate = Candidate(completion=Completion(ids=(3, 2), text="3", finish="stop"), reward=1.0)
     decision = Decision(
         instance=0, episode=0, agent="a", turn=0, prompt=messages, prompt_ids=(4,), candidates=(candidate,), chosen=0

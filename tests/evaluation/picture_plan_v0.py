@@ -1,0 +1,26 @@
+"""An environment with images: Plan-Path whose drafter and planner are shown the board as a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.core import Role
+from pettingllms_envs.rendering import observed
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.workflows.draft_plan import DraftPlan
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePlan(DraftPlan[Any, Any]):
+    """`DraftPlan` with a picture of the board before the text."""
+
+    name: ClassVar[str] = "picture_plan"
+    roles: ClassVar[tuple[Role, ...]] = tuple(replace(role, observes="parts") for role in DraftPlan.roles)
+
+    def observe(self, state: Any, role: str) -> Any:
+        return observed(self.task, state.task, side=120), DraftPlan.observe(self, state, role)
+
+
+raw_env, env, parallel_env = assemble(PlanPath, __name__, (PicturePlan,))
