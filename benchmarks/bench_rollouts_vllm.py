@@ -225,7 +225,9 @@ class Team:
         args = MultiAgentGRPOConfig(
             str(folder), use_cpu=True, bf16=False, report_to="none", vllm_max_model_length=LONGEST
         )
-        tongue = PromptCodec(tokenize=lambda messages: _prompt_ids(messages[0]["content"]), decode=lambda ids: "")
+        tongue = PromptCodec(
+            tokenize=lambda messages, tools: _prompt_ids(messages[0]["content"]), decode=lambda ids: ""
+        )
         self._params = Drawn.of_config(args, dict.fromkeys(agents, tongue))
         self._engine = ColocatedVllm(
             {

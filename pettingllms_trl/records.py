@@ -15,9 +15,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from pettingllms_envs import observations
 
-Message = dict[str, str]
-"""A chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
+
+Message = observations.Message
+"""A chat message: `{"role": "system" | "user" | "assistant" | "tool", "content": ...}`, see there."""
+
+Tools = Sequence[Mapping[str, Any]]
+"""Tools that a model may call, in OpenAI's form, see `pettingllms_envs.observations.Prompt`."""
 
 
 Finish = Literal["stop", "length"]
@@ -75,6 +80,7 @@ class Decision:
         turn: How many decisions this agent had taken before in the episode, from 0.
         prompt: The messages shown to the agent.
         prompt_ids: The prompt's token ids, as the sampler received them.
+        tools: The tools that the prompt has.
         candidates: All candidates sampled for the prompt.
         chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
@@ -93,6 +99,7 @@ class Decision:
     prompt_ids: tuple[int, ...]
     candidates: tuple[Candidate, ...]
     chosen: int
+    tools: Tools = ()
     state: str | None = None
     environment: str = ""
     episode_return: float = 0.0
@@ -154,7 +161,7 @@ class Request:
 
     `prompt_ids` are given if the prompt continues sampled tokens, and are then used unchanged. If they are empty, the
     prompt is encoded with the policy's chat template. `seed` is that of the first candidate; if there is none, the
-    engine has its own.
+    engine has its own. `tools` are those that the prompt has.
     """
 
     agent: str
@@ -162,6 +169,7 @@ class Request:
     num_candidates: int
     prompt_ids: tuple[int, ...] = ()
     seed: int | None = None
+    tools: Tools = ()
 
 
 @dataclass(frozen=True, slots=True)

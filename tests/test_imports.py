@@ -171,8 +171,8 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 
 # Written once for two: agents (one client of servers), records of episodes, observations as prompts; checks of
 # rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
-# rollout.
-SHARED = ("agents", "episodes", "observations", "audit", "branching", "copying")
+# rollout; the form of tool calls, which a chat template must write.
+SHARED = ("agents", "episodes", "observations", "audit", "branching", "copying", "tools")
 
 
 def test_the_trainer_imports_nothing_of_the_environments_but_what_both_packages_share() -> None:

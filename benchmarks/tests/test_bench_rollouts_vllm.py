@@ -84,7 +84,8 @@ def test_lock_step_takes_the_longest_of_each_turn_and_free_instances_the_longest
 
 def test_a_candidate_is_asked_for_as_many_tokens_as_were_drawn_for_its_place(tmp_path: Path) -> None:
     args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
-    sampling = Drawn.of_config(args, {"drafter": PromptCodec(tokenize=lambda messages: [5, 6], decode=lambda ids: "")})
+    codec = PromptCodec(tokenize=lambda messages, tools: [5, 6], decode=lambda ids: "")
+    sampling = Drawn.of_config(args, {"drafter": codec})
     sampling.workload = Workload(candidates=4, tokens=64)
     one = Request("drafter", [{"role": "user", "content": "3 drafter 1"}], 1)
     asked = [sampling.ask(4 * 9 + k, one, 1024).parameters for k in range(4)]

@@ -132,7 +132,7 @@ class EpisodeRecorder:
         self.is_asking = False
         self._returns: dict[str, float] = {}
         self._outcome: dict[str, Any] | None = None
-        self._turn: int | None = None
+        self._turns: dict[str, int] = {}
         self._tokens = 0
         self._tools: list[Tools] = []
         self._over: str = ""
@@ -194,7 +194,7 @@ class EpisodeRecorder:
         for image in images_of(prompt.messages):
             self._keep(image)
         fields = {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env)}
-        return {**fields, **recorded(prompt.messages), **with_tools(prompt, self._tools)}
+        return {**fields, **recorded(prompt.messages), **with_tools(prompt.tools, self._tools)}
 
     def play(self, reply: str, step: dict[str, Any]) -> None:
         """Play a reply, and record the step with its result."""
@@ -229,7 +229,7 @@ class EpisodeRecorder:
             **({"tools": self._tools} if self._tools else {}),  # type: ignore[typeddict-item]  # mypy loses the key
             "steps": self.steps,
             "end": end,
-            "turns": self._turn if self._turn is not None else len(self.steps),
+            "turns": max(self._turns.values(), default=len(self.steps)),
             "success": None if success is None or error is not None else bool(success),
             "outcome": outcome,
             "answer": self._answer,
@@ -247,19 +247,18 @@ class EpisodeRecorder:
         return "truncated" if self.env.truncations[agent] else ""
 
     def _look(self) -> None:
-        """Read the outcome and the turn from the infos."""
-        infos = [info for info in self.env.infos.values() if isinstance(info, Mapping)]
-        outcome = next((info["outcome"] for info in infos if isinstance(info.get("outcome"), Mapping)), None)
+        """Read the outcome and the turns from the infos."""
+        infos = {agent: info for agent, info in self.env.infos.items() if isinstance(info, Mapping)}
+        outcomes = (info["outcome"] for info in infos.values() if isinstance(info.get("outcome"), Mapping))
+        outcome = next(outcomes, None)
         if outcome is not None:
             self._outcome = {name: plain(value) for name, value in outcome.items()}
         self._answer = answer_of(self.env, outcome)
-        self._turn = next((int(info["turn"]) for info in infos if isinstance(info.get("turn"), int)), self._turn)
+        self._turns |= {agent: int(info["turn"]) for agent, info in infos.items() if isinstance(info.get("turn"), int)}
 
     def _turn_of(self, agent: str) -> int:
-        """The environment's turn number or, without one, how often the agent has been asked."""
-        if self._turn is not None:
-            return self._turn
-        return 1 + len([step for step in self.steps if step["agent"] == agent])
+        """The environment's number of the agent's turn or, without one, how often the agent has been asked."""
+        return self._turns.get(agent, 1 + len([step for step in self.steps if step["agent"] == agent]))
 
 
 def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) -> int:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pettingllms_envs.observations import Image, Message, Part, Prompt, text_of
+from pettingllms_envs.observations import Image, Message, Part, text_of
 
 
 Tools = list[dict[str, Any]]
@@ -51,19 +51,19 @@ def tools_of(row: Mapping[str, Any], step: Mapping[str, Any]) -> Tools:
     return list(row["tools"][step["tools"]]) if "tools" in step else []
 
 
-def with_tools(prompt: Prompt, known: list[Tools]) -> dict[str, Any]:
-    """A step's field `tools`, the place of a prompt's tools in a list; without tools there is no field.
+def with_tools(tools: Sequence[Mapping[str, Any]], known: list[Tools]) -> dict[str, Any]:
+    """A step's field `tools`, the place of its prompt's tools in the row's list; without tools there is no field.
 
     Args:
-        prompt: The prompt.
-        known: The tools of the episode's earlier prompts; new ones are added.
+        tools: The prompt's.
+        known: The row's so far; new ones are added.
     """
-    if not prompt.tools:
+    if not tools:
         return {}
-    tools = _plain(list(prompt.tools))
-    if tools not in known:
-        known.append(tools)
-    return {"tools": known.index(tools)}
+    plain = _plain(list(tools))
+    if plain not in known:
+        known.append(plain)
+    return {"tools": known.index(plain)}
 
 
 def _message(message: Message) -> dict[str, Any]:

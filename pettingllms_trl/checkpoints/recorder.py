@@ -1,6 +1,6 @@
 """Writes a training's rollouts, with all candidates, rewards and advantages, for `pettingllms view`.
 
-The format is that of `docs/records.md`; the package that has its reader is not imported here.
+The format is that of `docs/records.md`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.episodes.prompts import recorded, with_tools
 from pettingllms_trl.records import Candidate, Decision, Episode, role_of
 
 
@@ -44,17 +45,22 @@ def rows(
         step: The optimizer step of the generation, from 1.
         first: Number of instances that the training had played before.
     """
-    return [
-        _row(
-            episode,
-            [_step(decision, advantages.get(id(decision)), policies) for decision in episode.decisions],
-            instances[episode.instance],
-            environment=environments[episode.environment],
-            step=step,
-            index=first + episode.instance,
+    made = []
+    for episode in episodes:
+        tools: list[Any] = []
+        steps = [_step(decision, advantages.get(id(decision)), policies, tools) for decision in episode.decisions]
+        made.append(
+            _row(
+                episode,
+                steps,
+                tools,
+                instances[episode.instance],
+                environment=environments[episode.environment],
+                step=step,
+                index=first + episode.instance,
+            )
         )
-        for episode in episodes
-    ]
+    return made
 
 
 def header(
@@ -167,6 +173,7 @@ def _replace(file: Path, text: str) -> None:
 def _row(
     episode: Episode,
     steps: list[dict[str, Any]],
+    tools: Sequence[Any],
     instance: Mapping[str, Any],
     *,
     environment: str,
@@ -186,6 +193,7 @@ def _row(
         },
         "sample": episode.episode,
         "training": {"step": step, **({"environment": episode.environment} if episode.environment else {})},
+        **({"tools": tools} if tools else {}),
         "steps": steps,
         "end": None,
         "turns": max((each["turn"] for each in steps), default=None),
@@ -199,18 +207,17 @@ def _row(
     return {**row, "digest": digest, "timing": {}}
 
 
-def _step(decision: Decision, advantages: Sequence[float] | None, policies: Mapping[str, str]) -> dict[str, Any]:
+def _step(
+    decision: Decision, advantages: Sequence[float] | None, policies: Mapping[str, str], tools: list[Any]
+) -> dict[str, Any]:
+    """A step of a row. `tools` are those of the row's earlier steps; new ones are added."""
     played = decision.played
-    messages = [dict(message) for message in decision.prompt]
-    shown = {message["role"]: message["content"] for message in messages}
-    prompt = {"system": shown.get("system", ""), "text": shown.get("user", "")}
-    alone = [*filter(None, [prompt["system"]]), prompt["text"]]
     return {
         "agent": decision.agent,
         "turn": decision.turn + 1,
         "state": decision.state,
-        "prompt": prompt,
-        **({} if [m["content"] for m in messages] == alone else {"messages": messages}),
+        **recorded(decision.prompt),
+        **with_tools(decision.tools, tools),
         "reply": played.completion.text,
         "reasoning": None,
         "tokens": {"prompt": len(decision.prompt_ids), "completion": len(played.completion.ids)},

@@ -18,14 +18,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from pettingllms_envs.agents import AgentFailed, AgentSpec, Reply
+from pettingllms_envs.agents import AgentFailed, AgentRefused, AgentSpec, Reply
 from pettingllms_envs.agents import Request as AgentRequest
 from pettingllms_trl.policies.escaping import escape_of
-from pettingllms_trl.records import Engine, Request, Sampled
+from pettingllms_trl.policies.tool_templates import why_unsupported
+from pettingllms_trl.records import Engine, Message, Request, Sampled, Tools
 
 
 SAMPLED = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop", "extra")
@@ -67,6 +69,8 @@ class ChatAgent:
         max_length: Most tokens of prompt and reply together.
     """
 
+    carries = ("tools",)
+
     def __init__(
         self,
         name: str,
@@ -78,6 +82,7 @@ class ChatAgent:
     ) -> None:
         self._name, self._tokenizer, self._ask, self._max_length = name, tokenizer, ask, max_length
         self._escape = escape_of(tokenizer)
+        self._escape_with_tools = escape_of(tokenizer, with_tools=True)
         adapter = spec.options.get("adapter")
         self._model = (spec.target or "") if adapter is None else f"{spec.target} + {adapter}"
         self._template: Mapping[str, Any] = spec.options.get("extra", {}).get("chat_template_kwargs", {})
@@ -87,16 +92,22 @@ class ChatAgent:
 
         Raises:
             AgentFailed: There is no room for a reply.
+            AgentRefused: The prompt has tools, and the chat template does not write them.
         """
-        messages = list(self._escape([dict(message) for message in request.messages]))
-        ids = self._tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, return_dict=False, **self._template
-        )
+        if request.tools and (why := self._why_without_tools):
+            raise AgentRefused(
+                f"{request.agent} observes tools, and the chat template of {self._model} {why}. Expected a template "
+                "with tools, such as Qwen's. Choose another model, or make the environment with tool_calls='text'."
+            )
+        escape = self._escape_with_tools if request.tools else self._escape
+        messages = list(escape([dict(message) for message in request.messages]))
+        ids = self._ids(messages, request.tools)
         if len(ids) >= self._max_length:
             raise AgentFailed(
                 "refused", f"the prompt has {len(ids)} tokens; expected fewer than {self._max_length}, the context."
             )
-        (completion,) = self._ask(Request(self._name, messages, 1, tuple(ids), request.seed)).completions
+        asked = Request(self._name, messages, 1, tuple(ids), request.seed, request.tools)
+        (completion,) = self._ask(asked).completions
         return Reply(
             text=completion.text,
             prompt_tokens=len(ids),
@@ -104,6 +115,16 @@ class ChatAgent:
             finish=completion.finish,
             model=self._model,
         )
+
+    def _ids(self, messages: Sequence[Message], tools: Tools) -> list[int]:
+        ids: list[int] = self._tokenizer.apply_chat_template(
+            list(messages), tools=list(tools) or None, add_generation_prompt=True, return_dict=False, **self._template
+        )
+        return ids
+
+    @cached_property
+    def _why_without_tools(self) -> str:
+        return why_unsupported(lambda messages, tools: str(self._tokenizer.decode(self._ids(messages, tools))))
 
 
 class EngineThread:

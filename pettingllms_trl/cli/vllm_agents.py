@@ -98,6 +98,8 @@ def _tokenizer(spec: AgentSpec) -> Any:
 def _codec(tokenizer: Any) -> PromptCodec:
     """Prompts come as ids; see `ChatAgent`."""
     return PromptCodec(
-        tokenize=partial(tokenizer.apply_chat_template, add_generation_prompt=True, return_dict=False),
+        tokenize=lambda messages, tools: tokenizer.apply_chat_template(
+            messages, tools=list(tools) or None, add_generation_prompt=True, return_dict=False
+        ),
         decode=partial(tokenizer.decode, skip_special_tokens=True),
     )

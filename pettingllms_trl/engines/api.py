@@ -10,6 +10,7 @@ itself is read from the environment variable when it is sent, and kept nowhere: 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from pettingllms_envs.agents import AgentFailed, AgentRefused, openai
 from pettingllms_envs.agents.server import Notices
 from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.policies.routing import Api
-from pettingllms_trl.records import POLL_SECONDS, Completion, Message, Request, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Completion, Message, Request, Sampled, Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +58,15 @@ class ChatApi:
     def __post_init__(self) -> None:
         self._endpoint()
 
-    def __call__(self, messages: Sequence[Message]) -> str:
-        """The reply, which may be empty.
+    def __call__(self, messages: Sequence[Message], tools: Tools = ()) -> str:
+        """The reply, which may be empty. Calls of the tools are a part of it, as `<tool_call>` blocks.
 
         Raises:
             RuntimeError: The server does not answer, rejects the request, or gives an invalid answer.
         """
         client, notices = _connections()
         try:
-            return openai.ChatApi(self._endpoint(), client, notices=notices).ask(messages).text
+            return openai.ChatApi(self._endpoint(), client, notices=notices).ask(messages, tools=tools).text
         except (AgentFailed, AgentRefused) as error:
             raise RuntimeError(str(error)) from None  # its context has the server's words as well, and the key perhaps
 
@@ -90,18 +91,31 @@ def _connections() -> tuple[httpx2.Client, Notices]:
     return httpx2.Client(limits=unlimited, follow_redirects=True), Notices()
 
 
+def check_tools(api: Api, agent: str) -> None:
+    """Raise `ValueError` for a function that takes no tools, in the place of an agent that observes some."""
+    try:
+        inspect.signature(api).bind([], tools=[])
+    except TypeError:
+        raise ValueError(
+            f"agent {agent!r} observes tools, and the function behind its API takes none. Expected a function "
+            "api(messages, tools=()), such as ChatApi. Give it the argument, or make the environment with "
+            "tool_calls='text'."
+        ) from None
+
+
 def ask(api: Api, request: Request) -> Sampled:
     """One reply to a request. It has no token ids, so it cannot be trained on.
 
     Args:
-        api: The function; it gets a copy of the messages.
+        api: The function; it gets a copy of the messages, and the argument `tools` if the prompt has tools.
         request: The request; `num_candidates` is ignored.
 
     Raises:
         RuntimeError: The function raised, or did not return a `str`. The message names the agent.
     """
     try:
-        text = api([dict(message) for message in request.prompt])
+        tools = {"tools": list(request.tools)} if request.tools else {}
+        text = api([dict(message) for message in request.prompt], **tools)
     except Exception as error:  # a user's function may raise anything; it is told whose it was, and goes on
         raise RuntimeError(
             f"the API partner of agent {request.agent!r} raised {type(error).__name__}: {error}. Let the function "

@@ -27,7 +27,7 @@ from trl import GRPOConfig
 from pettingllms_trl.engines.batched import before_stop, check_length, context_of, sample_within, up_to_stop
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.records import Completion, Message, Request, Sampled
+from pettingllms_trl.records import Completion, Message, Request, Sampled, Tools
 from pettingllms_trl.role_sampling import SamplingOverrides
 
 
@@ -133,7 +133,7 @@ def check_continuous_batching(args: GRPOConfig) -> None:
         )
 
 
-Tokenize = Callable[[list[Sequence[Message]]], Sequence[Sequence[int]]]
+Tokenize = Callable[[list[Sequence[Message]], list[Tools]], Sequence[Sequence[int]]]
 Generate = Callable[[list[Sequence[int]]], tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]]
 """Sampled ids of each prompt, and their log-probabilities where the generator gives them."""
 Decode = Callable[[list[Sequence[int]]], Sequence[str]]
@@ -162,8 +162,9 @@ def sample(
     Raises:
         ValueError: A prompt leaves no room for a completion in the context.
     """
-    unwritten = [request.prompt for request in requests if not request.prompt_ids]
-    written = iter(tokenize(unwritten) if unwritten else ())
+    unwritten = [request for request in requests if not request.prompt_ids]
+    tools = [request.tools for request in unwritten]
+    written = iter(tokenize([request.prompt for request in unwritten], tools) if unwritten else ())
     prompts = [list(request.prompt_ids) or next(written) for request in requests]
     if context is not None:
         for ids, request in zip(prompts, requests, strict=True):

@@ -15,7 +15,7 @@ from typing import Any, Self
 from trl import GRPOConfig
 
 from pettingllms_trl.engines.batched import Decode, before_stop, check_length
-from pettingllms_trl.records import Completion, Finish, Message, Request
+from pettingllms_trl.records import Completion, Finish, Message, Request, Tools
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 
 
@@ -28,12 +28,12 @@ class PromptCodec:
     """Encodes prompts and decodes completions of an agent's policy.
 
     Args:
-        tokenize: Encodes a prompt's messages.
+        tokenize: Encodes a prompt's messages and tools.
         decode: Decodes sampled ids.
         stop_token_ids: Token ids that end a completion, in addition to those in the model's `generation_config.json`.
     """
 
-    tokenize: Callable[[Sequence[Message]], Sequence[int]]
+    tokenize: Callable[[Sequence[Message], Tools], Sequence[int]]
     decode: Decode
     stop_token_ids: Sequence[int] = ()
 
@@ -127,7 +127,7 @@ class VllmParams:
         Raises:
             ValueError: The prompt leaves no room for a completion.
         """
-        prompt_ids = request.prompt_ids or tuple(self._codecs[request.agent].tokenize(request.prompt))
+        prompt_ids = request.prompt_ids or tuple(self._codecs[request.agent].tokenize(request.prompt, request.tools))
         check_length(prompt_ids, request, max_model_len)
         parameters = self.of(request.agent, ticket, request.num_candidates)
         if request.seed is not None:

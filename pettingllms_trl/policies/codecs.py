@@ -9,23 +9,25 @@ truncated, the end of turn is appended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_trl.policies.escaping import escape_of
+from pettingllms_trl.policies.escaping import Escape, escape_of
 from pettingllms_trl.policies.profiles import PolicyProfile
-from pettingllms_trl.records import Message
+from pettingllms_trl.policies.tool_templates import why_unreadable, why_unsupported
+from pettingllms_trl.records import Message, Tools
 
 
 Ids = Sequence[int]
 Prompt = Sequence[Message]
-Tokenize = Callable[[PolicyProfile, Sequence[Prompt]], Sequence[Ids]]
-"""Prompts to their ids, by a policy's chat template, as TRL applies it."""
+Tokenize = Callable[[PolicyProfile, Sequence[Prompt], Tools], Sequence[Ids]]
+"""Prompts with the same tools to their ids, by a policy's chat template, as TRL applies it."""
 
 
 class PolicyCodec:
@@ -62,12 +64,60 @@ class PolicyCodec:
         """Those, and the one that pads what has ended."""
         return frozenset({*self._profile.eos_token_ids, self._profile.tokenizer.pad_token_id})
 
-    def encode(self, prompts: Sequence[Prompt]) -> Sequence[Ids]:
-        """Token ids of each prompt; equal ones, as at the beginning of one instance's episodes, are encoded once."""
-        keys = [tuple((message["role"], message["content"]) for message in prompt) for prompt in prompts]
-        distinct = {key: self._escape(prompt) for key, prompt in zip(keys, prompts, strict=True)}
-        ids = dict(zip(distinct, self._tokenize(self._profile, list(distinct.values())), strict=True))
+    def encode(self, prompts: Sequence[Prompt], tools: Sequence[Tools] = ()) -> Sequence[Ids]:
+        """Token ids of each prompt; equal ones, as at the beginning of one instance's episodes, are encoded once.
+
+        Args:
+            prompts: The messages of each prompt.
+            tools: The tools of each prompt; empty if none has any.
+
+        Raises:
+            ValueError: A prompt has tools, and the chat template does not write them.
+        """
+        if any(tools):
+            self.check_tools("an agent")
+        kinds = [repr(list(own)) if own else "" for own in tools] or [""] * len(prompts)
+        keys = [(kind, *map(_key, prompt)) for kind, prompt in zip(kinds, prompts, strict=True)]
+        ids: dict[Hashable, Ids] = {}
+        for kind in dict.fromkeys(kinds):
+            own = tools[kinds.index(kind)] if kind else ()
+            escape = self._escape_with_tools if kind else self._escape
+            distinct = {key: escape(prompt) for key, prompt in zip(keys, prompts, strict=True) if key[0] == kind}
+            ids |= zip(distinct, self._tokenize(self._profile, list(distinct.values()), own), strict=True)
         return [ids[key] for key in keys]
+
+    def check_tools(self, who: str, *, reads_calls: bool = False) -> None:
+        """Validate that the chat template writes tools, their calls and their results.
+
+        Args:
+            who: Who observes tools, for errors.
+            reads_calls: Whether an environment of this package reads the calls.
+
+        Raises:
+            ValueError: It does not. The message says what is missing.
+        """
+        why = self._why_without_tools or (self._why_unreadable if reads_calls else "")
+        if why:
+            raise ValueError(
+                f"{who} observes tools, and its chat template {why}. Expected a template with tools, such as Qwen's. "
+                "Give another one (processing_class.chat_template), or make the environment with tool_calls='text'."
+            )
+
+    @cached_property
+    def _why_without_tools(self) -> str:
+        return why_unsupported(self._render)
+
+    @cached_property
+    def _why_unreadable(self) -> str:
+        def read(text: str) -> str:
+            return self.decode([self._profile.tokenizer(text, add_special_tokens=False)["input_ids"]])[0]
+
+        return why_unreadable(self._render, read)
+
+    @cached_property
+    def _escape_with_tools(self) -> Escape:
+        """Also of the tokens that mark tool calls and results."""
+        return escape_of(self._profile.tokenizer, self._chat_template, with_tools=True)
 
     def bridge(self, policy: str, *, longest: int | None) -> TurnBridge:
         """What continues a conversation from one turn's tokens to the next.
@@ -89,16 +139,22 @@ class PolicyCodec:
         bridge.check(policy)
         return bridge
 
-    def _render(self, messages: Prompt) -> str:
-        """The text that the chat template makes of messages."""
+    def _render(self, messages: Prompt, tools: Tools = ()) -> str:
+        """The text that the chat template makes of messages and tools."""
         text: str = self._profile.processing_class.apply_chat_template(
             list(self._escape(messages)),
+            tools=list(tools) or None,
             tokenize=False,
             add_generation_prompt=True,
             chat_template=self._chat_template,
             **self._chat_template_kwargs,
         )
         return text
+
+
+def _key(message: Message) -> Hashable:
+    """What a message says, to find equal ones."""
+    return (message["role"], message["content"]) if len(message) == 2 else repr(message)
 
 
 def decoder(processing_class: Any) -> Callable[[Sequence[Ids]], list[str]]:

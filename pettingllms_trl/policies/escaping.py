@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,8 @@ from typing import Any
 from jinja2 import TemplateError
 from tokenizers import NormalizedString
 
-from pettingllms_trl.records import Message
+from pettingllms_trl.policies import tool_templates
+from pettingllms_trl.records import Message, Tools
 
 
 SEPARATORS = ("\u200b", " ")
@@ -40,14 +41,15 @@ Escape = Callable[[Sequence[Message]], Sequence[Message]]
 """Returns the same messages, with contents free of a tokenizer's control tokens."""
 
 
-def escape_of(tokenizer: Any, chat_template: str | None = None) -> Escape:
-    """A function that escapes a tokenizer's control tokens in the contents of messages.
+def escape_of(tokenizer: Any, chat_template: str | None = None, *, with_tools: bool = False) -> Escape:
+    """A function that escapes a tokenizer's control tokens in the contents of messages, and in tool calls.
 
     Args:
         tokenizer: A tokenizer of transformers, fast or slow.
         chat_template: The template of prompts. `None`: the tokenizer's own.
+        with_tools: Whether tokens with which the template marks tools, calls and results are control tokens, too.
     """
-    tokens = control_tokens(tokenizer, chat_template)
+    tokens = control_tokens(tokenizer, chat_template, with_tools=with_tools)
     if not tokens:
         return lambda messages: messages
     pattern = _spelled(tokens)
@@ -59,12 +61,24 @@ def escape_of(tokenizer: Any, chat_template: str | None = None) -> Escape:
         return content if normalization is None else normalization.escaped(content, separator)
 
     def escape(messages: Sequence[Message]) -> Sequence[Message]:
-        contents = [escaped(message["content"]) for message in messages]
-        if all(content == message["content"] for content, message in zip(contents, messages, strict=True)):
-            return messages
-        return [{**message, "content": content} for content, message in zip(contents, messages, strict=True)]
+        found = [_with_texts(message, escaped) for message in messages]
+        return messages if found == list(messages) else found
 
     return escape
+
+
+def _with_texts(message: Message, escaped: Callable[[str], str]) -> Message:
+    """The message with its texts escaped: its content, and what a model wrote into tool calls."""
+    texts = {key: _texts(value, escaped) for key, value in message.items() if key != "role"}
+    return {"role": message["role"], **texts}
+
+
+def _texts(value: Any, escaped: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, Mapping):
+        return {_texts(key, escaped): _texts(each, escaped) for key, each in value.items()}
+    return [_texts(each, escaped) for each in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)
@@ -108,24 +122,30 @@ class Normalization:
         )
 
 
-def control_tokens(tokenizer: Any, chat_template: str | None = None) -> tuple[str, ...]:
+def control_tokens(tokenizer: Any, chat_template: str | None = None, *, with_tools: bool = False) -> tuple[str, ...]:
     """The spellings of control tokens: special tokens, and added tokens with which the template marks turns.
 
     The unknown token is left out, since it forges nothing, and so are tokens of a single character, which cannot be
     spelled in another way.
     """
     added = tokenizer.added_tokens_decoder.values()
-    written = _conversation(tokenizer, chat_template)
+    written = _rendered(tokenizer, chat_template, CONVERSATION)
+    if with_tools:
+        written += _rendered(tokenizer, chat_template, tool_templates.CONVERSATION, tool_templates.TOOLS)
     texts = {*tokenizer.all_special_tokens, *(t.content for t in added if t.special or t.content in written)}
     if tokenizer.unk_token not in (tokenizer.eos_token, tokenizer.bos_token, tokenizer.pad_token):
         texts.discard(tokenizer.unk_token)
     return tuple(sorted(text for text in texts if len(text) > 1 and text.strip()))
 
 
-def _conversation(tokenizer: Any, chat_template: str | None) -> str:
+def _rendered(tokenizer: Any, chat_template: str | None, messages: Sequence[Message], tools: Tools = ()) -> str:
     """A short conversation rendered by the template; empty if the template does not support one."""
     try:
-        return str(tokenizer.apply_chat_template(list(CONVERSATION), tokenize=False, chat_template=chat_template))
+        return str(
+            tokenizer.apply_chat_template(
+                list(messages), tools=list(tools) or None, tokenize=False, chat_template=chat_template
+            )
+        )
     except (TemplateError, ValueError):
         return ""
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from pettingllms_trl.records import Message, role_of
+from pettingllms_trl.records import role_of
 
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ REFERENCE = "ref-"
 PARTS = ("weight", "base_layer", "modules_to_save", "original_module")
 """Words in the names of PEFT's parameters: given the state dict of several adapters, it would tell them by these."""
 
-Api = Callable[[list[Message]], str]
-"""Chat messages to a reply."""
+Api = Callable[..., str]
+"""Chat messages to a reply: `api(messages)`, and `api(messages, tools=[...])` for a prompt with tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

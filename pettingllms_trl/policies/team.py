@@ -310,8 +310,8 @@ def _fuse(model: Any, temperature: float, *outputs: str) -> None:
 
 
 @contextmanager
-def override_args(args: MultiAgentGRPOConfig, **values: Any) -> Iterator[None]:
-    """Temporarily change arguments, to hide from TRL's constructor the settings that are handled here."""
+def override_args(args: Any, **values: Any) -> Iterator[None]:
+    """Temporarily change attributes, such as arguments that are handled here and hidden from TRL's constructor."""
     before = {name: getattr(args, name) for name in values}
     for name, value in values.items():
         setattr(args, name, value)

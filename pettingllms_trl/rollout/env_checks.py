@@ -17,7 +17,7 @@ from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
-from pettingllms_envs.observations import prompt_of
+from pettingllms_envs.observations import text_prompt
 from pettingllms_trl.records import Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
@@ -212,18 +212,30 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
 
     reset(env)
     for agent in env.agents:
-        prompt_of(env.observe(agent), agent=agent)
+        text_prompt(env.observe(agent), agent=agent)
     if branching is None:
         return env
     return check_branching(env, lambda: reset(env_pool.acquire(reset_args.environment, fresh=True)), branching)
 
 
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:
-    """Raise `ValueError` if an agent with a history observes a whole dialogue after the reset."""
+    """Raise `ValueError` if an agent with a history observes a whole dialogue, or tools, after the reset."""
     for env in (pool[0] for pool in envs.values()):
         for agent in env.agents:
             if agent in agents_with_history:
-                check_opening(agent, prompt_of(env.observe(agent), agent=agent))
+                prompt = text_prompt(env.observe(agent), agent=agent)
+                check_opening(agent, prompt.messages, prompt.tools)
+
+
+def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
+    """The agents that observe tools after the reset, and whether an environment of this package reads their calls."""
+    found: dict[str, bool] = {}
+    for env in (pool[0] for pool in envs.values()):
+        reads_calls = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
+        for agent in env.agents:
+            if text_prompt(env.observe(agent), agent=agent).tools:
+                found[agent] = found.get(agent, False) or reads_calls
+    return found
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:

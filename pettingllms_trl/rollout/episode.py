@@ -10,8 +10,8 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.copying import copy_env
-from pettingllms_envs.observations import followup_of, prompt_of
-from pettingllms_trl.records import Decision, Episode, Judge, Message, PendingDecision, Request, Row, Sampled
+from pettingllms_envs.observations import followup_of, text_prompt
+from pettingllms_trl.records import Decision, Episode, Judge, Message, PendingDecision, Request, Row, Sampled, Tools
 from pettingllms_trl.rollout.branching import (
     Branch,
     RewardWeigher,
@@ -68,6 +68,7 @@ class EpisodeRunner:
         self.was_slow = False  # in its latest decision, so that candidates are better stepped concurrently
         self.agent = ""
         self.prompt: Sequence[Message] = []
+        self.tools: Tools = ()
         self.over = False
         self.children: list[EpisodeRunner] = []
         self.crashed: list[str] = []  # errors of replies that crashed the environment
@@ -157,13 +158,14 @@ class EpisodeRunner:
             else:
                 self.over = True
                 return
-        self.prompt, self._followup = prompt_of(observation, agent=self.agent), followup_of(observation)
+        self.prompt, self.tools = text_prompt(observation, agent=self.agent)
+        self._followup = followup_of(observation)
         self._shown_text = isinstance(observation, str)
 
     def request(self, num_candidates: int) -> Request:
         """The request for the acting agent's completions, from its observation and history. Call it once."""
-        self.prompt, prompt_ids = self._history.prompt(self.agent, self.prompt, self._followup)
-        return Request(self.agent, self.prompt, num_candidates, prompt_ids)
+        self.prompt, prompt_ids = self._history.prompt(self.agent, self.prompt, self._followup, self.tools)
+        return Request(self.agent, self.prompt, num_candidates, prompt_ids, tools=self.tools)
 
     @property
     def can_fan_out(self) -> bool:
@@ -230,6 +232,7 @@ class EpisodeRunner:
                 turn=turn,
                 prompt=self.prompt,
                 prompt_ids=sampled.prompt_ids,
+                tools=self.tools,
                 candidates=tuple(branch.candidate for branch in branches),
                 chosen=chosen,
                 state=self._start.digest,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pettingllms_trl.records import Completion, Episode, Message, role_of
+from pettingllms_trl.records import Completion, Episode, Message, Tools, role_of
 
 
 HISTORIES = ("none", "conversation")
@@ -54,20 +54,23 @@ class ChatHistory:
     conversations: Mapping[str, Conversation] = field(default_factory=dict)
 
     def prompt(
-        self, agent: str, opening: Sequence[Message], followup: str | None
+        self, agent: str, opening: Sequence[Message], followup: str | None, tools: Tools = ()
     ) -> tuple[Sequence[Message], tuple[int, ...]]:
-        """The agent's next prompt. Raises `ValueError` if the agent has a history and observes a whole dialogue.
+        """The agent's next prompt.
+
+        Raises `ValueError` if the agent has a history and observes a whole dialogue, or tools.
 
         Args:
             agent: The acting agent.
             opening: Its observation as a complete prompt.
             followup: The text it is shown instead if it has earlier turns; `None`: the same text.
+            tools: The tools of its observation.
 
         Returns:
             The messages, and their token ids if they continue sampled tokens, else none.
         """
         if agent in self.follow:
-            check_opening(agent, opening)
+            check_opening(agent, opening, tools)
         before = self.conversations.get(agent)
         if before is None or _system(before.messages) != _system(opening):
             return opening, ()
@@ -89,8 +92,14 @@ class ChatHistory:
         return replace(self, conversations={**self.conversations, agent: said})
 
 
-def check_opening(agent: str, opening: Sequence[Message]) -> None:
-    """Raise `ValueError` for an observation that cannot start a conversation: more than one user message."""
+def check_opening(agent: str, opening: Sequence[Message], tools: Tools = ()) -> None:
+    """Raise `ValueError` for an observation that cannot start a conversation: more than one user message, or tools."""
+    if tools:
+        raise ValueError(
+            f"agent {agent!r} has history='conversation' and observes tools, which is not supported: its earlier "
+            "turns would be kept without their results. Set history to 'none' for this agent, or make the environment "
+            "with tool_calls='text'."
+        )
     roles = [message["role"] for message in opening]
     if roles not in (["user"], ["system", "user"]):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Demonstrations, what a role was shown and what it replied: from an oracle, from played episodes, from JSON lines.
 
 A line of a file is an object with `role` (a role or an agent), `prompt` and `completion` (chat messages, or texts),
-`success` (whether the episode ended so), and perhaps `split`, which must be `"train"`:
+`success` (whether the episode ended so), perhaps `tools`, and perhaps `split`, which must be `"train"`:
 
     {"role": "planner", "prompt": "Turn 1 of 4. ...", "completion": "Moves: R U", "success": true, "split": "train"}
 """
@@ -16,8 +16,8 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_envs.observations import prompt_of
-from pettingllms_trl.records import Episode, Message, role_of
+from pettingllms_envs.observations import Prompt, text_prompt
+from pettingllms_trl.records import Episode, Message, Tools, role_of
 
 
 FIRST_SEED = 10_000_000
@@ -34,16 +34,19 @@ class Demonstration:
         prompt: The messages shown.
         reply: What was said.
         success: Whether the episode that it belongs to succeeded.
+        tools: The tools that the prompt has.
     """
 
     role: str
     prompt: Sequence[Message]
     reply: str
     success: bool
+    tools: Tools = ()
 
     def row(self) -> dict[str, Any]:
-        """TRL's conversational prompt-completion row."""
-        return {"prompt": list(self.prompt), "completion": [{"role": "assistant", "content": self.reply}]}
+        """TRL's conversational prompt-completion row; with a column `tools` if the prompt has any."""
+        row = {"prompt": list(self.prompt), "completion": [{"role": "assistant", "content": self.reply}]}
+        return {**row, "tools": list(self.tools)} if self.tools else row
 
 
 def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = None) -> Iterator[Demonstration]:
@@ -70,7 +73,7 @@ def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = 
     for i, seed in enumerate(seeds):
         options = {**fixed, **({"level": levels[i % len(levels)]} if levels else {})}
         env.reset(seed=seed, options=options or None)
-        decisions: list[tuple[str, list[Message], str]] = []
+        decisions: list[tuple[str, Prompt, str]] = []
         outcome: Mapping[str, Any] = {}
         while env.agents:
             agent = env.agent_selection
@@ -78,12 +81,12 @@ def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = 
                 env.step(None)
                 continue
             reply = str(game.oracle())
-            decisions.append((role_of(agent), prompt_of(env.observe(agent), agent=agent), reply))
+            decisions.append((role_of(agent), text_prompt(env.observe(agent), agent=agent), reply))
             env.step(reply)
             outcome = env.infos.get(agent, {}).get("outcome", {})
         success = bool(outcome.get("success", True))
         for role, prompt, reply in decisions:
-            yield Demonstration(role=role, prompt=prompt, reply=reply, success=success)
+            yield Demonstration(role=role, prompt=prompt.messages, reply=reply, success=success, tools=prompt.tools)
 
 
 def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
@@ -104,6 +107,7 @@ def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
                 prompt=decision.prompt,
                 reply=decision.played.completion.text,
                 success=bool(episode.outcome["success"]),
+                tools=decision.tools,
             )
 
 
@@ -144,17 +148,16 @@ def _read(given: Any) -> Demonstration:
         raise ValueError(f"its split is {given['split']!r}")
     if not isinstance(given["success"], bool):
         raise TypeError(f"its success is {given['success']!r}")
-    (reply,) = _messages(given["completion"], "assistant")
+    reply = _reply(given["completion"])
+    prompt, role = given["prompt"], str(given["role"])
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    shown = text_prompt({"messages": messages, "tools": given.get("tools")}, agent=role)
     return Demonstration(
-        role=str(given["role"]),
-        prompt=_messages(given["prompt"], "user"),
-        reply=reply["content"],
-        success=given["success"],
+        role=role, prompt=shown.messages, reply=reply, success=given["success"], tools=tuple(shown.tools)
     )
 
 
-def _messages(given: Any, role: str) -> list[Message]:
-    """Chat messages, or a text as one message of that role."""
-    if isinstance(given, str):
-        return [{"role": role, "content": given}]
-    return [{"role": str(message["role"]), "content": str(message["content"])} for message in given]
+def _reply(given: Any) -> str:
+    """A reply: a text, or a chat message of the assistant's with one."""
+    (message,) = [{"content": given}] if isinstance(given, str) else given
+    return str(message["content"])

@@ -46,7 +46,7 @@ from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team, override_args
-from pettingllms_trl.records import Engine, Row
+from pettingllms_trl.records import Engine, Row, Tools
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EpochSampler, each_generation_once
 from pettingllms_trl.trainer.distributed import accumulating, average_gradients
@@ -572,11 +572,12 @@ class TRLHooks(GRPOTrainer):
             self.model.train(is_training)
         return generated
 
-    def encode_prompts(self, profile: PolicyProfile, prompts: Sequence[Any]) -> Sequence[Sequence[int]]:
-        """Prompts to their ids by a policy's chat template."""
+    def encode_prompts(self, profile: PolicyProfile, prompts: Sequence[Any], tools: Tools) -> Sequence[Sequence[int]]:
+        """Prompts with the same tools to their ids by a policy's chat template."""
         if self.processing_class is not profile.processing_class:  # else a role's own sampling would be forgotten
             self._apply_profile(profile)
-        ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
+        with override_args(self, tools=list(tools)):  # those of TRL's own loop are functions, and we have none
+            ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
         return ids
 
     def generate(self, prompts: list[Sequence[int]], override: SamplingOverrides) -> Any:

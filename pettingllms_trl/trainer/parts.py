@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import set_seed
+from pettingzoo import AECEnv
 
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher
+from pettingllms_trl.engines import api
 from pettingllms_trl.engines.factory import EngineSet
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import LocalSampler, context_length
@@ -18,6 +20,7 @@ from pettingllms_trl.engines.vllm_params import PromptCodec
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.references import MoveReferencesCallback, MovingReferences
 from pettingllms_trl.records import Stateful
+from pettingllms_trl.rollout.env_checks import agents_with_tools
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.collector import RolloutCollector
@@ -43,6 +46,16 @@ def codecs_of(trainer: MultiAgentGRPOTrainer) -> dict[str, PolicyCodec]:
         )
         for name, profile in trainer.team.profiles.items()
     }
+
+
+def check_tools(trainer: MultiAgentGRPOTrainer, envs: Mapping[str, Sequence[AECEnv]]) -> None:
+    """Raise `ValueError` if a policy cannot be given the tools that one of its agents observes."""
+    for agent, reads_calls in agents_with_tools(envs).items():
+        policy = trainer.team.policies[trainer.routing.of_agent[agent]]
+        if policy.api is not None:
+            api.check_tools(policy.api, agent)
+        else:
+            trainer.codecs[policy.name].check_tools(f"agent {agent!r}", reads_calls=reads_calls)
 
 
 def bridges_of(trainer: MultiAgentGRPOTrainer) -> dict[str, Follow | None]:
@@ -101,7 +114,7 @@ def engines_of(trainer: MultiAgentGRPOTrainer, model: Any) -> SyncedEngines:
 def _prompt_codec(codec: PolicyCodec) -> PromptCodec:
     """A policy's codec as vLLM's engines take it."""
     return PromptCodec(
-        tokenize=lambda messages: codec.encode([messages])[0],
+        tokenize=lambda messages, tools: codec.encode([messages], [tools])[0],
         decode=lambda ids: codec.decode([ids])[0],
         stop_token_ids=codec.stop_token_ids,
     )

@@ -12,6 +12,7 @@ What is saved is what `MultiAgentGRPOTrainer` starts from, in the layout of its 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 from pettingllms_trl.policies.adapters import attach_adapters
 from pettingllms_trl.policies.escaping import escape_of
 from pettingllms_trl.policies.routing import Policy, Routing, route
-from pettingllms_trl.records import role_of
+from pettingllms_trl.policies.tool_templates import why_unsupported
+from pettingllms_trl.records import Message, Tools, role_of
 from pettingllms_trl.trainer.demonstrations import Demonstration
 
 
@@ -78,7 +80,7 @@ def warm_up(
         trainer = SFTTrainer(
             model=start,
             args=own_args,
-            train_dataset=Dataset.from_list(_escaped(rows[policy.name], processing)),
+            train_dataset=_dataset(_escaped(rows[policy.name], processing)),
             processing_class=processing,
         )
         trainer.train()
@@ -96,9 +98,42 @@ def _processor_of(model: Any, args: SFTConfig) -> Any:
 
 
 def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, Any]]:
-    """Rows whose texts, among them the replies that prompts quote, hold no control token, as in training."""
-    escape = escape_of(processing.tokenizer if isinstance(processing, ProcessorMixin) else processing)
-    return [{**row, **{part: list(escape(row[part])) for part in ("prompt", "completion")}} for row in rows]
+    """Rows whose texts, among them the replies that prompts quote, hold no control token, as in training.
+
+    Raises:
+        ValueError: A row has tools, and the chat template does not write them.
+    """
+    tokenizer = processing.tokenizer if isinstance(processing, ProcessorMixin) else processing
+    escape = escape_of(tokenizer)
+    if not any("tools" in row for row in rows):
+        return [{**row, **{part: list(escape(row[part])) for part in ("prompt", "completion")}} for row in rows]
+
+    def render(messages: Sequence[Message], tools: Tools) -> str:
+        return str(processing.apply_chat_template(list(messages), tools=list(tools), tokenize=False))
+
+    if why := why_unsupported(render):
+        raise ValueError(
+            f"a demonstration has tools, and the chat template {why}. Expected a template with tools, such as Qwen's. "
+            "Give another one (processing_class.chat_template), or leave such demonstrations out."
+        )
+    # A reply with calls spells their tokens, which are then the model's own.
+    with_tools = escape_of(tokenizer, with_tools=True)
+    return [
+        {
+            **row,
+            "prompt": list((with_tools if "tools" in row else escape)(row["prompt"])),
+            "completion": list(escape(row["completion"])),
+        }
+        for row in rows
+    ]
+
+
+def _dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
+    """A data set of rows; the arguments of tool calls differ from call to call, which only JSON columns can hold."""
+    if not any("tools" in row for row in rows):
+        return Dataset.from_list(list(rows))
+    written = [{**row, "tools": json.dumps(row["tools"]) if "tools" in row else None} for row in rows]
+    return Dataset.from_list(written, on_mixed_types="use_json")
 
 
 def _start(model: Any, args: SFTConfig, quantization_config: Any) -> Any:

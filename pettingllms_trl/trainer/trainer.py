@@ -210,6 +210,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self._attach_team()
         check_sharding(self.routing, self.accelerator)
         self.codecs = parts.codecs_of(self)
+        parts.check_tools(self, setup.envs)
         follow = parts.bridges_of(self)
         self.engines = parts.engines_of(self, model)
         setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))

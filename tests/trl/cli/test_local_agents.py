@@ -42,6 +42,7 @@ ROOT = Path(__file__).parents[3]
 class Request(NamedTuple):
     messages: tuple[Mapping[str, str], ...]
     seed: int
+    tools: tuple[Mapping[str, object], ...] = ()
 
 
 def asked(text: str, seed: int = 0) -> Request:

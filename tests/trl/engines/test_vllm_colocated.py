@@ -53,7 +53,7 @@ def start(
         engine_args = {"kv_cache_memory_bytes": 2**27, **options.pop("engine_args", {})}
         args = config(tmp_path_factory.mktemp("run"), **options)
         tongue = PromptCodec(
-            tokenize=lambda messages: tokenizer.apply_chat_template(
+            tokenize=lambda messages, tools: tokenizer.apply_chat_template(
                 list(messages), add_generation_prompt=True, return_dict=False
             ),
             decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),

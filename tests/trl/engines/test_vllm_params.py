@@ -14,7 +14,7 @@ from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 TONGUE = PromptCodec(
-    tokenize=lambda messages: [ord(letter) for letter in messages[-1]["content"]],
+    tokenize=lambda messages, tools: [ord(letter) for letter in messages[-1]["content"]],
     decode=lambda ids: "".join(map(chr, ids)),
     stop_token_ids=[1, 2],
 )
@@ -74,7 +74,7 @@ def test_seeds_repeat_with_the_rollouts_name_and_never_within_it(tmp_path: Path)
 
 
 def test_a_request_is_read_and_its_answer_written_in_the_agents_own_tongue(tmp_path: Path) -> None:
-    other = PromptCodec(tokenize=lambda messages: [7, 8], decode=lambda ids: f"{list(ids)}, and so on")
+    other = PromptCodec(tokenize=lambda messages, tools: [7, 8], decode=lambda ids: f"{list(ids)}, and so on")
     overrides = {"drafter_0": SamplingOverrides(stop=(", and",))}
     sampling = VllmParams.of_config(config(tmp_path), {**AGENTS, "drafter_0": other}, overrides)
     planner = sampling.ask(3, Request("planner_0", [{"role": "user", "content": "ab"}], 2), 512)

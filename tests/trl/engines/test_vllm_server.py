@@ -183,7 +183,7 @@ def connect(tmp_path: Path) -> Callable[..., VllmServer]:
         options = {"vllm_server_timeout": 5.0, "max_completion_length": 8, **options}
         args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options)
         tongue = PromptCodec(
-            tokenize=lambda messages: [ord(letter) for letter in messages[-1]["content"]],
+            tokenize=lambda messages, tools: [ord(letter) for letter in messages[-1]["content"]],
             decode=lambda ids: "".join(map(chr, ids)),
             stop_token_ids=[7],
         )
@@ -507,7 +507,7 @@ def real_engine(
 ) -> VllmServer:
     args = MultiAgentGRPOConfig(str(path), use_cpu=True, bf16=False, max_completion_length=16)
     tongue = PromptCodec(
-        tokenize=lambda messages: tokenizer.apply_chat_template(
+        tokenize=lambda messages, tools: tokenizer.apply_chat_template(
             list(messages), add_generation_prompt=True, return_dict=False
         ),
         decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),

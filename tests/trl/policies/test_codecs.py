@@ -30,7 +30,7 @@ def said(text: str) -> list[dict[str, str]]:
 def test_prompts_come_back_in_their_order_and_equal_ones_are_encoded_once() -> None:
     tokenizer, asked = tokenizer_for(CHATML), []
 
-    def tokenize(profile: Any, prompts: Sequence[Any]) -> Any:
+    def tokenize(profile: Any, prompts: Sequence[Any], tools: Any) -> Any:
         asked.append([prompt[0]["content"] for prompt in prompts])
         return profile.tokenizer.apply_chat_template(
             [list(prompt) for prompt in prompts], add_generation_prompt=True, return_dict=True

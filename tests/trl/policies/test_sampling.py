@@ -141,7 +141,7 @@ def test_ids_end_with_the_stop_word_and_the_text_before_it(
 def test_what_the_generator_sampled_after_a_stop_word_is_not_trained_on() -> None:
     (answer,) = sample(
         [Request("solver_0", [{"role": "user", "content": "?"}], 2)],
-        tokenize=lambda prompts: [[1, 2] for _ in prompts],
+        tokenize=lambda prompts, tools: [[1, 2] for _ in prompts],
         generate=lambda prompts: ([[*map(ord, "go. left")], [*map(ord, "stay")]], [[-1.0] * 8, [-2.0] * 4]),
         decode=lambda rows: [letters(ids) for ids in rows],
         ends={ord("!")},

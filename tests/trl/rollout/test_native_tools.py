@@ -1,0 +1,106 @@
+"""Rollouts with native tool calls: every call is a decision with the prompt, tools and ids of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pettingllms_envs.episodes import files, schema
+from pettingllms_envs.episodes.replay import replay
+from pettingllms_trl.checkpoints.recorder import RolloutRecorder, header, rows
+from pettingllms_trl.engines.api import ask, check_tools
+from pettingllms_trl.engines.batched import BatchedEngine
+from pettingllms_trl.records import Completion, Episode, Request, Sampled
+from pettingllms_trl.rollout.play import play
+from pettingllms_trl.trainer.demonstrations import of_episodes, read, write
+from tool_teams import CALL, FUNCTION, plan_path
+
+
+def sample(requests: Sequence[Request]) -> list[Sampled]:
+    """Candidates that call the tool where there is one to call, and that move."""
+
+    def reply(request: Request, k: int) -> str:
+        return CALL if k == 0 and request.tools and request.prompt[-1]["role"] == "user" else "Moves: U"
+
+    return [
+        Sampled(
+            tuple(json.dumps([request.prompt, request.tools]).encode()),
+            tuple(
+                Completion(ids=tuple(reply(request, k).encode()), text=reply(request, k))
+                for k in range(request.num_candidates)
+            ),
+        )
+        for request in requests
+    ]
+
+
+def episodes(**options: Any) -> list[Episode]:
+    how = {"sampling": "parallel", "num_candidates": 1, **options}
+    return play([{"seed": 3}], make_env=plan_path, engine=BatchedEngine(sample), seed="s", **how).episodes
+
+
+def test_a_call_is_a_decision_of_the_agent_that_made_it_with_the_tools_of_its_prompt() -> None:
+    (episode,) = episodes()
+    drafter, call, move = episode.decisions[:3]
+    assert [d.agent for d in (drafter, call, move)] == ["drafter_0", "planner_0", "planner_0"]
+    assert (drafter.tools, list(call.tools), list(move.tools)) == ((), [FUNCTION], [FUNCTION])
+    assert [message["role"] for message in move.prompt] == ["system", "user", "assistant", "tool"]
+    assert move.prompt[-1]["content"] == "6"
+    assert bytes(call.played.completion.ids).decode() == CALL
+    assert json.loads(bytes(move.prompt_ids)) == [list(move.prompt), list(move.tools)]
+
+
+def test_the_candidates_of_a_call_are_a_group() -> None:
+    (episode,) = episodes(sampling="tree", num_candidates=3)
+    first = next(decision for decision in episode.decisions if decision.tools)
+    assert [candidate.completion.text for candidate in first.candidates] == [CALL, "Moves: U", "Moves: U"]
+    assert first.candidates[0].reward == 0.0
+
+
+def test_rollouts_on_disk_keep_tools_and_their_messages_and_are_replayed(tmp_path: Path) -> None:
+    made = rows(
+        episodes(),
+        {},
+        [{"seed": 3}],
+        environments={"": "plan_path_v0"},
+        policies=dict.fromkeys(plan_path().possible_agents, "p"),
+        step=1,
+        first=0,
+    )
+    recorder = RolloutRecorder(tmp_path, header("plan_path_v0", {"": {}}, {}, {}))
+    recorder.write(made, 1)
+    (row,) = files.read(tmp_path)
+    assert schema.of_row(row) is None
+    assert row["tools"] == [[FUNCTION]]
+    assert [step.get("tools") for step in row["steps"][:3]] == [None, 0, 0]
+    assert row["steps"][2]["messages"][-1]["content"] == "6"
+    assert replay(plan_path(), row).first is None
+
+
+def test_demonstrations_with_calls_survive_a_file(tmp_path: Path) -> None:
+    found = list(of_episodes(episodes()))
+    write(tmp_path / "d.jsonl", found)
+    again = list(read(tmp_path / "d.jsonl"))
+    assert [(d.role, list(d.prompt), d.reply, list(d.tools)) for d in again] == [
+        (d.role, list(d.prompt), d.reply, list(d.tools)) for d in found
+    ]
+
+
+def test_a_conversation_with_tools_is_not_supported_and_says_so() -> None:
+    with pytest.raises(ValueError, match="'planner_0' has history='conversation' and observes tools, which is not"):
+        episodes(follow={"planner_0": None})
+
+
+def test_a_function_behind_an_api_is_given_tools_if_it_takes_them() -> None:
+    def api(messages: Any, tools: Any = ()) -> str:
+        return f"{len(messages)} messages, {len(tools)} tools"
+
+    request = Request("a", [{"role": "user", "content": "?"}], 1, tools=[FUNCTION])
+    check_tools(api, "a")
+    assert ask(api, request).completions[0].text == "1 messages, 1 tools"
+    with pytest.raises(ValueError, match=r"agent 'a' observes tools, and the function behind its API takes none"):
+        check_tools(lambda messages: "", "a")
