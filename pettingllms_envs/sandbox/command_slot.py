@@ -47,8 +47,8 @@ class CommandSlot(Slot):
         """
         fds: list[int] = []
         try:
-            answer = self._exchange(request.job, partial(_write_payload, request=request), fds)
-            _, results, errors = fds
+            answer = self._exchange(request.job, partial(_write_files, request=request), fds)
+            _, results, errors, _ = fds
             record = Record._make(wire.RECORD.unpack_from(answer))
             sizes = [size for (size,) in wire.SIZE.iter_unpack(answer[wire.RECORD.size :])]
             offset = os.fstat(results).st_size - sum(size for size in sizes if size >= 0)
@@ -77,9 +77,13 @@ def _read(fd: int, size: int, offset: int) -> bytes:
     return data
 
 
-def _write_payload(fd: int, request: CommandRequest) -> int:
-    """Write what `inside/command.py` reads. Returns the length of the header."""
+def _write_files(fds: list[int], request: CommandRequest) -> int:
+    """Write what `inside/command.py` reads, and a file for standard input. Returns the length of the header."""
     head = json.dumps(request.meta).encode()
-    with open(fd, "wb", closefd=False) as file:
-        file.writelines([head, request.stdin, *request.contents])
+    with open(fds[0], "wb", closefd=False) as file:
+        file.writelines([head, *request.contents])
+    fds.append(os.memfd_create("stdin", os.MFD_CLOEXEC))
+    with open(fds[-1], "wb", closefd=False) as file:
+        file.write(request.stdin)
+    os.lseek(fds[-1], 0, os.SEEK_SET)
     return len(head)

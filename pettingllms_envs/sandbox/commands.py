@@ -144,18 +144,16 @@ def request_command(
         )
     for name in (*files, *outputs):
         _check_name(name)
-    given = _bytes(stdin)
     meta = CommandMeta(
         path=path,
         argv=list(argv),
         environment=_environment(commands),
-        stdin=len(given),
         files=[(name, len(content)) for name, content in zip(files, contents, strict=True)],
         outputs=list(outputs),
     )
     job = Job(
         num_tests=1,
-        in_process=True,
+        in_process=False,
         stop_at_timeout=True,
         cpu=limits.cpu,
         wall=limits.wall_seconds,
@@ -165,7 +163,7 @@ def request_command(
         processes=limits.processes,
         meta=0,
     )
-    return CommandRequest(job=job, meta=meta, stdin=given, contents=contents)
+    return CommandRequest(job=job, meta=meta, stdin=_bytes(stdin), contents=contents)
 
 
 def _path_of(argv: Sequence[str], commands: Sequence[Command], files: Mapping[str, str | bytes]) -> str:

@@ -19,7 +19,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -187,28 +186,28 @@ class Slot:
 
     def _run(self, job: Job, work: Work, files: list[int]) -> list[Record]:
         """The records of a job's tests; its files are added to the list as they are created."""
-        answer = self._exchange(job, partial(_write_payload, work=work), files)
+        answer = self._exchange(job, lambda files: _write_payload(files[0], work), files)
         return [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
 
-    def _exchange(self, job: Job, write: Callable[[int], int], files: list[int]) -> bytes:
+    def _exchange(self, job: Job, write: Callable[[list[int]], int], files: list[int]) -> bytes:
         """The server's answer to a job, with a record for each test; its files are added as they are created.
 
         Args:
             job: The job.
-            write: Writes the payload to a descriptor; returns the length of its header.
-            files: Descriptors of the payload, the results and the errors, empty at first.
+            write: Writes the payload to the first file, and may add files; returns the length of the header.
+            files: Descriptors of the payload, the results, the errors and what was added; empty at first.
         """
         assert self._socket is not None
         try:
             for name, flags in (("payload", os.MFD_ALLOW_SEALING), ("results", 0), ("errors", 0)):
                 files.append(os.memfd_create(name, os.MFD_CLOEXEC | flags))
-            job = job._replace(meta=write(files[0]))
+            job = job._replace(meta=write(files))
             # A program that has it open, where all tests share a process, must not change what the next one reads.
             read_only = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
             fcntl.fcntl(files[0], fcntl.F_ADD_SEALS, read_only)
             # Every test within its wall limit, and time for the server to set up and to clear away.
             self._socket.settimeout(SETUP_SECONDS + 10.0 + job.num_tests * (job.wall + MOST_WAITED + 1.0))
-            wire.send_job(self._socket, job, (files[0], files[1], files[2]))
+            wire.send_job(self._socket, job, files)
             answer = wire.receive_frame(self._socket)
             records = wire.RECORD.iter_unpack(answer[: job.num_tests * wire.RECORD.size])
             if [Record._make(fields).test for fields in records] != list(range(job.num_tests)):

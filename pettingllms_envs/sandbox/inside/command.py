@@ -1,39 +1,39 @@
-"""A native command's process: lock itself in, write the files that were given, and execute the command.
+"""The runner of native commands: it locks itself in once, and then starts one command after the other.
 
-What runs here before the command is trusted, and reads only what the trainer sent. Nothing of it is left afterwards:
-to execute a command replaces the memory of its process.
+It is trusted: a command runs in a process of its own, which is not forked but spawned, so it has nothing of the
+runner's memory, and no descriptor but its input and outputs. It inherits the runner's limits, user and filter.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
+import socket
+import time
 from dataclasses import dataclass
 from typing import NoReturn, TypedDict
 
-from . import scratch
 from .cgroup import Group
 from .confine import Confinement, limit_command, lock_in
-from .job import LAST_FD, Files, move_up
-from .wire import FAULT, READY, RECORD, Job, Record
+from .job import close_all_but, left_something, move_up, time_of_children
+from .wire import ENDED, FAULT, LEFTOVER, MEMORY, RECORD, Job, Record, receive_job
 
 
 NOT_EXECUTED = 126
 """Exit code of a file that the kernel does not execute, as that of a shell."""
-
-
-MOST_WRITTEN = 4
-"""Times the size of the scratch directory that a command may write in all, where the kernel does not limit that."""
+NUM_FILES = 4
+"""With each command: payload, results, errors, and its standard input."""
 
 
 class CommandMeta(TypedDict):
-    """The JSON at the start of a payload. Standard input follows it, then the files, back to back."""
+    """The JSON at the start of a payload. The files follow it, back to back."""
 
     path: str
     """Of the binary: absolute, or below the scratch directory."""
     argv: list[str]
     environment: dict[str, str]
-    stdin: int
     files: list[tuple[str, int]]
     """Relative names and lengths."""
     outputs: list[str]
@@ -42,82 +42,86 @@ class CommandMeta(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """The scratch directory of a server: where it is, and a descriptor of it."""
+    """The scratch directory of a server: where it is, a descriptor of it, and the bytes that it may hold."""
 
     path: str
     fd: int
     size: int
-    """Bytes of files that a command may hold."""
 
 
-def run(
-    job: Job, files: Files, confinement: Confinement, group: Group | None, address_space: int, place: Scratch
+def serve_commands(
+    sock: socket.socket, job: Job, confinement: Confinement, group: Group | None, address_space: int, place: Scratch
 ) -> NoReturn:
-    """Execute the job's command, in a process just forked."""
+    """Run commands with the limits of this job until the server is gone, in a process just forked."""
+    sock = socket.socket(fileno=move_up(sock.fileno()))
+    sock.set_inheritable(False)
     try:
         if group is not None:
             group.enter()
-        files = Files(*(move_up(fd) for fd in (files.payload, files.results, files.errors, files.records)))
-        meta: CommandMeta = json.loads(os.pread(files.payload, job.meta, 0))
-        stdin = move_up(os.memfd_create("in"))  # the filter forbids to make one
+        close_all_but({2, sock.fileno()} | ({group.events} if group is not None else set()))
         lock_in(confinement, job, address_space, place.size)
-        os.chdir(place.path)
-        _write_files(files.payload, job.meta, meta, stdin)
-        for target, fd in enumerate((stdin, files.results, files.errors)):
-            os.dup2(fd, target)
-        _close_all_but(files.records)
         limit_command(job)
-        os.write(files.records, RECORD.pack(*Record(READY, 0, 0, 0.0, 0.0, 0, 0)))
+        os.chdir(place.path)
+        error = 0
+    except OSError as failed:
+        error = failed.errno or -1
+    while True:
+        try:
+            job, files = receive_job(sock, NUM_FILES)
+        except EOFError:
+            os._exit(0)
+        record = Record(FAULT, 0, error, 0.0, 0.0, 0, 0) if error else _record(job, files, group)
+        for fd in files:
+            os.close(fd)
+        sock.send(RECORD.pack(*record))
+
+
+def _record(job: Job, files: list[int], group: Group | None) -> Record:
+    """Run a command; how it ended."""
+    payload, results, errors, stdin = files
+    num_killed = 0 if group is None else group.num_killed()
+    before, began = time_of_children(), time.monotonic()
+    try:
+        meta: CommandMeta = json.loads(os.pread(payload, job.meta, 0))
+        _write_files(payload, job.meta, meta)
+        status = _execute(meta, (stdin, results, errors))
     except OSError as error:
-        os.write(files.records, RECORD.pack(*Record(FAULT, 0, error.errno or 0, 0.0, 0.0, 0, 0)))
-        os._exit(1)
-    os.set_inheritable(files.records, False)
-    _execute(meta)
+        return Record(FAULT, 0, error.errno or 0, 0.0, 0.0, 0, 0)
+    kind = LEFTOVER if left_something() else ENDED
+    if group is not None and group.num_killed() > num_killed:
+        kind = MEMORY
+    sizes = os.fstat(results).st_size, os.fstat(errors).st_size
+    return Record(kind, 0, status, time_of_children() - before, time.monotonic() - began, *sizes)
 
 
-def _write_files(payload: int, offset: int, meta: CommandMeta, stdin: int) -> None:
-    """Write standard input and the given files, all of which may be executed; only this user sees them."""
-    _copy(stdin, payload, offset, meta["stdin"])
-    os.lseek(stdin, 0, os.SEEK_SET)
-    offset += meta["stdin"]
+def _write_files(payload: int, offset: int, meta: CommandMeta) -> None:
+    """Write the given files, all of which may be executed; only this user sees them."""
     for name, length in meta["files"]:
         folder = os.path.dirname(name)
         if folder:
             os.makedirs(folder, exist_ok=True)
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
-        _copy(fd, payload, offset, length)
+        end = offset + length
+        while offset < end and (sent := os.sendfile(fd, payload, offset, end - offset)):
+            offset += sent
         os.close(fd)
-        offset += length
 
 
-def _copy(target: int, payload: int, offset: int, length: int) -> None:
-    end = offset + length
-    while offset < end and (sent := os.sendfile(target, payload, offset, end - offset)):
-        offset += sent
-
-
-def _close_all_but(records: int) -> None:
-    """Close everything but the three streams and the socket for records."""
-    os.closerange(3, records)
-    os.closerange(records + 1, LAST_FD)
-
-
-def _execute(meta: CommandMeta) -> NoReturn:
+def _execute(meta: CommandMeta, streams: tuple[int, int, int]) -> int:
+    """Run the command to its end; its status as `waitpid` gives it."""
     argv = [each.encode("utf-8", "surrogatepass") for each in meta["argv"]]
+    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)]
     try:
-        os.execve(meta["path"], argv, meta["environment"])
-    except OSError as error:  # the file is the command's author's: a result, and no fault of ours
-        os.write(2, f"{meta['argv'][0]}: {error.strerror}\n".encode("utf-8", "replace"))
-    os._exit(NOT_EXECUTED)
+        pid = os.posix_spawn(
+            meta["path"], argv, meta["environment"], file_actions=actions, setsigdef=_IGNORED_BY_PYTHON
+        )
+    except OSError as error:
+        if error.errno in _NO_FAULT_OF_THE_FILE:
+            raise
+        os.write(streams[2], f"{meta['argv'][0]}: {error.strerror}\n".encode("utf-8", "replace"))
+        return NOT_EXECUTED << 8
+    return os.waitpid(pid, 0)[1]
 
 
-def collect(job: Job, files: list[int], place: Scratch) -> list[int]:
-    """Append the files that were asked for to the results, and clear the scratch directory; the size of each.
-
-    In the server, which reads no byte of them. All processes of the command have ended.
-    """
-    payload, results, _ = files
-    meta: CommandMeta = json.loads(os.pread(payload, job.meta, 0))
-    sizes = list(scratch.copy_out(place.fd, meta["outputs"], results, place.size))
-    scratch.clear(place.fd)
-    return sizes
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_NO_FAULT_OF_THE_FILE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)

@@ -69,7 +69,8 @@ def run(
             group.enter()
         files = Files(*map(move_up, astuple(files)))
         streams = _streams(job, files)
-        _close_all_but(files, streams, group)
+        events = set() if group is None else {group.events}
+        close_all_but({*astuple(files), *streams, *events})
         lock_in(confinement, job, address_space, os.fstat(files.payload).st_size)
         meta: Meta = json.loads(os.pread(files.payload, job.meta, 0))
     except OSError as error:
@@ -104,11 +105,10 @@ def move_up(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD, ABOVE_STREAMS)
 
 
-def _close_all_but(files: Files, streams: Streams, group: Group | None) -> None:
-    """Close the server's files, above all its socket, whose other end is the trainer's."""
-    events = () if group is None else (group.events,)
-    kept = sorted({2, files.payload, files.results, files.errors, files.records, *streams, *events})
-    for low, high in zip(kept, [*kept[1:], LAST_FD], strict=True):
+def close_all_but(kept: set[int]) -> None:
+    """Close all files but these and the streams, above all the server's socket, whose other end is the trainer's."""
+    ordered = sorted(kept | {2})
+    for low, high in zip(ordered, [*ordered[1:], LAST_FD], strict=True):
         os.closerange(low + 1, high)
 
 
@@ -170,15 +170,15 @@ def _fork_each(
         if pid == 0:
             _test_process(job, code, streams, limit, test_filter)
         _, status = os.waitpid(pid, 0)
-        left_something = _left_something()
+        alive = left_something()
         killed = group is not None and group.num_killed() > num_killed
-        kind = MEMORY if killed else LEFTOVER if left_something else ENDED
+        kind = MEMORY if killed else LEFTOVER if alive else ENDED
         num_output = _append(files.results, streams[1], job.output)
         num_errors = _append(files.errors, streams[2], ERRORS_SHOWN)
         cpu = time_of_children() - before
         record = Record(kind, index, status, cpu, time.monotonic() - began, num_output, num_errors)
         _record(files, record)
-        if left_something or job.stops_after(record, progress):
+        if alive or job.stops_after(record, progress):
             return
         progress = progress.after(record)
 
@@ -205,8 +205,8 @@ def time_of_children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _left_something() -> bool:
-    """Whether a test that has ended left a living process behind. This process adopts its orphans."""
+def left_something() -> bool:
+    """Whether a program that has ended left a living process behind. This process adopts its orphans."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

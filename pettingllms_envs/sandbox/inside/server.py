@@ -15,11 +15,9 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-from . import command
 from . import job as jobs
 from .cgroup import Group
-from .command import Scratch
-from .confine import Confinement, counts_processes
+from .confine import Confinement
 from .watch import MOST_PROCESSES, UNBOUNDED, Bounds, Watch
 from .wire import (
     DONE,
@@ -30,7 +28,6 @@ from .wire import (
     MEMORY,
     READY,
     RECORD,
-    SIZE,
     SKIPPED,
     WALL,
     Job,
@@ -60,34 +57,25 @@ class Server:
     watch: Watch
     group: Group | None
     """Bounds the memory of a job's processes; without, the watch does."""
-    scratch: Scratch | None
-    """Of a server that runs native commands."""
 
 
 def serve(
-    sock: socket.socket,
-    confinement: Confinement,
-    address_space: int,
-    watch: Watch,
-    group: Group | None,
-    scratch: Scratch | None = None,
+    sock: socket.socket, confinement: Confinement, address_space: int, watch: Watch, group: Group | None
 ) -> NoReturn:
     """Run jobs until the trainer is gone."""
     child_died, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-    server = Server(sock, confinement, address_space, child_died, watch, group, scratch)
+    server = Server(sock, confinement, address_space, child_died, watch, group)
     while True:
         try:
             job, files = receive_job(sock)
         except EOFError:
             os._exit(0)
-        answer = b"".join(RECORD.pack(*record) for record in _run(server, job, files))
-        if scratch is not None:
-            answer += b"".join(map(SIZE.pack, command.collect(job, files, scratch)))
+        records = _run(server, job, files)
         for fd in files:
             os.close(fd)
-        send_frame(sock, answer)
+        send_frame(sock, b"".join(RECORD.pack(*record) for record in records))
 
 
 def _run(server: Server, job: Job, files: list[int]) -> list[Record]:
@@ -108,11 +96,11 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
     # Not a pipe: a process may open the other end of its own pipe in /proc/self/fd, and read what is meant for us.
     ours, theirs = socket.socketpair()
     read, write = ours.detach(), theirs.detach()
-    group, bounds = _bounds(server, job)
-    num_killed = 0
+    group = None if job.in_process else server.group  # a single process has a limit of its own, and may start no other
     if group is not None:
         group.limit(job.memory)
-        num_killed = group.num_killed()
+    elif not job.in_process:
+        server.watch.bound(Bounds(memory=job.memory, processes=MOST_PROCESSES))
     pid = os.fork()
     if pid == 0:
         payload, results, errors = files
@@ -120,37 +108,17 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             job_files = jobs.Files(payload, results, errors, write)
-            if server.scratch is not None:
-                command.run(job, job_files, server.confinement, group, server.address_space, server.scratch)
             jobs.run(job, job_files, server.confinement, group, server.address_space, progress)
         finally:
             os._exit(1)
     os.close(write)
     heard = _Heard(job, progress)
     try:
-        records = _watch(server, heard, pid, read, files, bounds)
+        return _watch(server, heard, pid, read, files)
     finally:
         os.close(read)
-        if bounds != UNBOUNDED:
+        if group is None and not job.in_process:
             server.watch.bound(UNBOUNDED)
-    if server.scratch is not None and group is not None and group.num_killed() > num_killed:
-        records[-1] = records[-1]._replace(kind=MEMORY)
-    return records
-
-
-def _bounds(server: Server, job: Job) -> tuple[Group | None, Bounds]:
-    """What limits the processes of a job together: the cgroup, and what the supervisor watches."""
-    if server.scratch is None:
-        if job.in_process:  # a single process has a limit of its own, and may start no other
-            return None, UNBOUNDED
-        if server.group is not None:
-            return server.group, UNBOUNDED
-        return None, Bounds(memory=job.memory, processes=MOST_PROCESSES, trusted=1)
-    return server.group, Bounds(
-        memory=math.inf if server.group is not None else job.memory,
-        processes=math.inf if counts_processes(server.confinement) else job.processes,
-        written=math.inf if server.confinement.namespaces else command.MOST_WRITTEN * server.scratch.size + job.output,
-    )
 
 
 class _Heard:
@@ -197,7 +165,7 @@ class _Heard:
         return exited and sane and max(record.num_output, record.num_errors) < 1 << 40
 
 
-class _Clock:
+class Clock:
     """The time that a test has, by the clock on the wall; what it waits for a core is added.
 
     Args:
@@ -227,7 +195,7 @@ class _Clock:
         return True
 
 
-def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int], bounds: Bounds) -> list[Record]:
+def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int]) -> list[Record]:
     """Listen to a job's process until it is dead, and everything with it; kill it when its time is over."""
     poll = select.poll()
     poll.register(server.sock, 0)  # only to hear that the trainer is gone
@@ -235,14 +203,14 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int],
     poll.register(read, select.POLLIN)
     poll.register(server.watch, select.POLLIN)
     before = jobs.time_of_children()
-    clock = _Clock(SETUP_SECONDS)
+    clock = Clock(SETUP_SECONDS)
     too_much = 0
     while True:
         left = clock.left()
         if left <= 0 and heard.ready and not heard.forged and clock.put_off(server.watch.waited()):
             continue
         if left <= 0 or heard.forged or too_much:
-            _kill(pid)
+            kill(pid)
             kind = FORGED if heard.forged else too_much or (WALL if heard.ready else FAULT)
             cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
             return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, clock.elapsed(), files, clock.waited)
@@ -251,25 +219,22 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int],
             os._exit(0)
         if read in events:
             data = os.read(read, 1 << 16)
-            waits = not heard.ready
             if heard.take(data):
-                if waits and bounds != UNBOUNDED:
-                    server.watch.bound(bounds)
-                clock = _Clock(heard.job.wall, granted=clock.granted if heard.job.in_process else 0.0)
+                clock = Clock(heard.job.wall, granted=clock.granted if heard.job.in_process else 0.0)
             if not data:
                 poll.unregister(read)  # before its last test a process closes its end
         if server.watch.fileno() in events:
             too_much = server.watch.too_much()
         if server.child_died in events:
             os.read(server.child_died, 4096)
-            ended, status = os.waitpid(pid, os.WNOHANG)
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
             if ended:
                 break
     while data := os.read(read, 1 << 16):
         heard.take(data)
-    left_something = _kill_the_rest(pid)
+    left_something = kill_the_rest(pid)
     # A process that runs the tests itself may lie about each test's time, but not about the time of all.
-    cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
+    cpu = max(0.0, usage.ru_utime + usage.ru_stime - sum(record.cpu for record in heard.records))
     if heard.forged:
         return _with_the_end(heard, FORGED, status, 0.0, 0.0, files)
     if heard.over:
@@ -299,16 +264,16 @@ def _with_the_end(
     return [*heard.records, Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors, waited)]
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
     """Kill a job's process, and everything that it started."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:  # not the leader of its group yet
         os.kill(pid, signal.SIGKILL)
-    _kill_the_rest(pid)
+    kill_the_rest(pid)
 
 
-def _kill_the_rest(group: int) -> bool:
+def kill_the_rest(group: int) -> bool:
     """Kill all children and wait for them, those that were orphaned included; whether one was still alive."""
     alive = False
     try:

@@ -26,7 +26,7 @@ import types
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from . import cgroup, kernel, program, scratch
+from . import cgroup, command_server, kernel, program, scratch
 from .command import Scratch
 from .confine import STACK, Confinement, become, hide_files, leave_namespaces, new_root
 from .server import serve
@@ -163,7 +163,9 @@ def _become_server(
     memory = "polling" if group is None else f"cgroup v{group.version}"
     message = {"ready": os.getpid(), "python": sys.version.split()[0], "memory": memory}
     send_frame(sock, json.dumps(message).encode())
-    serve(sock, confinement, address_space, watch, group, place)
+    if place is not None:
+        command_server.serve(sock, confinement, address_space, watch, group, place)
+    serve(sock, confinement, address_space, watch, group)
 
 
 def _scratch(confinement: Confinement) -> Scratch | None:

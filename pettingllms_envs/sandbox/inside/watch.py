@@ -26,7 +26,7 @@ INTERVAL = 0.005
 """Seconds between two looks at the memory of a job."""
 ANSWER_SECONDS = 5.0
 
-_MESSAGE = struct.Struct("<BQdddd")  # kind, number of the job, values
+_MESSAGE = struct.Struct("<BQddd")  # kind, number of the job, values
 _WAITED = 0  # from the server: how long? The answer is of the same kind, with the seconds
 _BOUND = 1  # from the server: watch this job, with the limits of `Bounds`; all of them infinite is the end of it
 _TOO_MUCH = 2  # from the supervisor: this job exceeds one of them; the value is the record's kind
@@ -44,13 +44,11 @@ class Bounds(NamedTuple):
         memory: Bytes.
         processes: Their number.
         written: Bytes that they write, to whatever file, from the first to the last.
-        trusted: Levels of processes below the server that are ours, and not counted.
     """
 
     memory: float = math.inf
     processes: float = math.inf
     written: float = math.inf
-    trusted: float = 0
 
 
 UNBOUNDED = Bounds()
@@ -86,7 +84,7 @@ class Watch:
 
     def waited(self) -> float:
         """Seconds that a process of the job was ready to run and had no core; of several, the longest."""
-        self._channel.send(_MESSAGE.pack(_WAITED, self._job, 0.0, 0.0, 0.0, 0.0))
+        self._channel.send(_MESSAGE.pack(_WAITED, self._job, 0.0, 0.0, 0.0))
         while True:
             kind, value = self._receive()
             if kind == _WAITED:
@@ -115,7 +113,7 @@ def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
         while True:
             if not poll.poll(INTERVAL * 1000 if bounds != UNBOUNDED else None):
                 if kind := _exceeded(server, bounds, scratch, seen):
-                    channel.send(_MESSAGE.pack(_TOO_MUCH, job, kind, 0.0, 0.0, 0.0))
+                    channel.send(_MESSAGE.pack(_TOO_MUCH, job, kind, 0.0, 0.0))
                     bounds = UNBOUNDED
                 continue
             message = channel.recv(_MESSAGE.size)
@@ -124,7 +122,7 @@ def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
             kind, number, *values = _MESSAGE.unpack(message)
             if kind == _WAITED:
                 seconds = max((waited(pid) for pid, _ in below(server)), default=0.0)
-                channel.send(_MESSAGE.pack(_WAITED, number, seconds, 0.0, 0.0, 0.0))
+                channel.send(_MESSAGE.pack(_WAITED, number, seconds, 0.0, 0.0))
             else:
                 job, bounds, seen = number, Bounds(*values), {}
 
@@ -138,7 +136,7 @@ def _exceeded(server: int, bounds: Bounds, scratch: str, seen: dict[int, float])
         scratch: See `answer`.
         seen: What each process of the job had written at the last look; changed.
     """
-    programs = [pid for pid, depth in below(server) if depth > bounds.trusted]
+    programs = [pid for pid, depth in below(server) if depth > 1]  # the first of a job is ours
     if len(programs) > bounds.processes:
         return MEMORY
     if len(programs) > 1 and sum(map(resident, programs)) > bounds.memory and sum(map(own, programs)) > bounds.memory:

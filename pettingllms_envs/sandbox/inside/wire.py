@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -142,25 +143,25 @@ def _receive(sock: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
-def send_job(sock: socket.socket, job: Job, files: tuple[int, int, int]) -> None:
-    """Send a job with its files: payload, results, errors."""
+def send_job(sock: socket.socket, job: Job, files: Sequence[int]) -> None:
+    """Send a job with its files: payload, results, errors, and for a command its standard input."""
     fds = array.array("i", files)
     sent = sock.sendmsg([JOB.pack(*job)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
     assert sent == JOB.size
 
 
-def receive_job(sock: socket.socket) -> tuple[Job, list[int]]:
-    """The next job and its three files.
+def receive_job(sock: socket.socket, num_files: int = 3) -> tuple[Job, list[int]]:
+    """The next job and its files, as `send_job` was given them.
 
     Raises:
         EOFError: The trainer is gone.
     """
-    data, ancillary, _, _ = sock.recvmsg(JOB.size, socket.CMSG_SPACE(3 * 4))
+    data, ancillary, _, _ = sock.recvmsg(JOB.size, socket.CMSG_SPACE(num_files * 4), socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
     for level, kind, body in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(body[: len(body) - len(body) % fds.itemsize])
-    if len(data) != JOB.size or len(fds) != 3:
+    if len(data) != JOB.size or len(fds) != num_files:
         for fd in fds:
             os.close(fd)
         raise EOFError("the trainer is gone")
