@@ -21,6 +21,7 @@ ALLOWED = {
     "engines": DATA | {"policies"},
     "update": DATA | {"policies"},
     "checkpoints": DATA | {"policies"},
+    "testing": {"config", "trainer"},
     "trainer": DATA | {"rollout", "credit", "policies", "engines", "update", "checkpoints"},
     "cli": DATA | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"},
 }

@@ -1,12 +1,19 @@
-"""Start a package with an environment of your own: one file with the game, one test, pyproject.toml and README.
+"""Start a package with an environment of your own: one file with all of it, one test, pyproject.toml and README.
 
-It begins as a small real game that passes `pettingllms check NAME` at once, to be changed into yours.
+It begins as a small example that passes `pettingllms check NAME` at once, to be changed into yours:
+
+    game        a game with moves, rewards and an oracle
+    roles       a team of your own on a task of this package
+    rows        questions of a file, graded by a function: --data questions.jsonl takes your own
+    tool        a tool that roles call before they reply, with a task that needs it
+    function    a team's conversation as a Python function
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import keyword
 import re
 from importlib import resources
@@ -19,19 +26,35 @@ import pettingllms_envs
 from pettingllms_envs.commands import refuse, user_errors
 
 
+KINDS = ("game", "roles", "rows", "tool", "function")
+ROWS = "my_game/rows.jsonl"
+
 # Where each file of `scaffold/` goes; "my_game" and "MyGame" are replaced in the names and in the texts.
 FILES = {
     "pyproject.toml.txt": "pyproject.toml",
     "README.md.txt": "README.md",
     "__init__.py.txt": "my_game/__init__.py",
-    "my_game_v0.py.txt": "my_game/my_game_v0.py",
     "test_my_game.py.txt": "tests/test_my_game.py",
+}
+
+# What a kind has besides its own file, `<kind>_v0.py.txt`. A file with a place that is taken is appended.
+MORE_FILES = {
+    "rows": {"pyproject_rows.toml.txt": "pyproject.toml", "rows.jsonl.txt": ROWS},
+    "tool": {"pyproject_tool.toml.txt": "pyproject.toml"},
 }
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `new`: the name and the target folder."""
-    parser.add_argument("name", metavar="NAME", help="name of the game and its package, such as lights_out")
+    """Add the options of `new`: the name, the kind, its data and the target folder."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("name", metavar="NAME", help="name of the environment and its package, such as lights_out")
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help="what it begins as (game)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="for rows: a file of objects with a question and an answer",
+    )
     parser.add_argument("--to", type=Path, default=Path(), metavar="DIR", help="folder to create it in (this one)")
 
 
@@ -42,15 +65,18 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse(f"--to is {args.to}; expected a folder that exists. Make it first.")
     if folder.exists():
         refuse(f"{folder} is there already; expected a new folder. Choose another name, or another --to.")
+    if args.data is not None and args.kind != "rows":
+        refuse(f"--data is {args.data}, and --kind is {args.kind}; expected data for rows only. Add --kind rows.")
     check_name(args.name)
     with user_errors():
+        made = files(args.name, args.kind, None if args.data is None else json_lines(args.data))
         folder.mkdir()  # fails if it came into being just now, and so nothing is ever overwritten
-        for path, text in files(args.name).items():
+        for path, text in made.items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(text, "utf-8")
-    lines = [f"Made {folder} with", *(f"    {path}" for path in files(args.name)), "Next:", f"    cd {folder}"]
+    lines = [f"Made {folder} with", *(f"    {path}" for path in made), "Next:", f"    cd {folder}"]
     lines += ["    pip install -e .", f"    pettingllms check {args.name}", f"    pettingllms play {args.name}"]
-    lines += [f"Then change {args.name}/{args.name}_v0.py into your game, from top to bottom."]
+    lines += [f"Then change {args.name}/{args.name}_v0.py into yours, from top to bottom."]
     console.print(Text("\n".join(lines)), soft_wrap=True)
     return 0
 
@@ -60,17 +86,47 @@ def check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
         refuse(f"the name is {name!r}; expected lower-case words joined by _, such as lights_out. Choose another.")
     if re.search(r"_v\d+$", name):
-        refuse(f"the name {name!r} ends with a version; expected the game's alone, for v0 is added. Leave it out.")
+        refuse(f"the name {name!r} ends with a version; expected the name alone, for v0 is added. Leave it out.")
     if name in pettingllms_envs.list_environments():
         refuse(f"there is an environment {name!r}; expected a new name. Choose another: `pettingllms list` shows all.")
     if name == "tests" or importlib.util.find_spec(name) is not None:
         refuse(f"there is a module {name!r}, which the package would hide; expected a new name. Choose another.")
 
 
-def files(name: str) -> dict[str, str]:
-    """The texts of the package by their paths in its folder."""
+def files(name: str, kind: str = KINDS[0], rows: str | None = None) -> dict[str, str]:
+    """The texts of the package by their paths in its folder.
+
+    Args:
+        name: The package's name.
+        kind: One of `KINDS`.
+        rows: JSON lines that take the place of the example's.
+    """
     scaffold = resources.files(pettingllms_envs) / "scaffold"
-    return {_named(path, name): _named((scaffold / file).read_text("utf-8"), name) for file, path in FILES.items()}
+    places = {**FILES, f"{kind}_v0.py.txt": "my_game/my_game_v0.py", **MORE_FILES.get(kind, {})}
+    made: dict[str, str] = {}
+    for file, place in places.items():
+        text = rows if rows is not None and place == ROWS else _named((scaffold / file).read_text("utf-8"), name)
+        made[_named(place, name)] = made.get(_named(place, name), "") + text
+    return made
+
+
+def json_lines(data: Path) -> str:
+    """The rows of a file as JSON lines.
+
+    Raises:
+        ValueError: The file cannot be read, or a row has no question or no answer.
+    """
+    from pettingllms_envs.tasks.rows import read_table
+
+    lines = []
+    for row in (row for rows in read_table(data).values() for row in rows.values()):
+        if "answer" not in row:
+            raise ValueError(
+                f"{data} has a row with {', '.join(map(repr, row))}; expected an 'answer', with which the example "
+                "compares replies. Rename the column, or start without --data and write your own `grade`."
+            )
+        lines.append(json.dumps(row, ensure_ascii=False))
+    return "\n".join(lines) + "\n"
 
 
 def _named(text: str, name: str) -> str:

@@ -7,39 +7,23 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 from datasets import Dataset
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from short_runs import adapter, settings
+from pettingllms_trl.testing import train_briefly
+from short_runs import settings
 
 
 SLOW = ("council", "debate", "sql", "reach", "hosted")
 
 
 @pytest.mark.parametrize("name", ["lights_out", *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)])
-def test_a_team_trains_for_three_steps(name: str, roomy_path: str, tmp_path: Path) -> None:
+def test_a_team_trains_for_three_steps(name: str, tmp_path: Path) -> None:
     if name == "reach":
         pytest.importorskip("mujoco", reason="reach_v0 needs mujoco: pip install mujoco")
-    make = partial(importlib.import_module(f"{name}_v0").env, num_turns=1)
-    trainer = MultiAgentGRPOTrainer(
-        roomy_path,
-        make,
-        settings(tmp_path / "out", max_steps=3, num_generations=2, per_device_train_batch_size=2, seed=7),
-        Dataset.from_dict({"seed": range(6)}),
-        policies="lora",
-        peft_config=adapter(),
-        credit={"at_grpo": {"value": "return_to_go"}},  # some roles are paid when others have acted
-    )
-    # A random model writes nothing readable, so a reply is one of these by its first byte.
-    env = make()
-    replies = [env.action_space(env.possible_agents[0]).sample() for _ in range(20)]
-    trainer.processing_class.batch_decode = lambda rows, **_: [replies[ids[0] % len(replies)] for ids in rows]
-    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters() if "lora_B" in name}
-    trainer.train()
+    trainer = train_briefly(partial(importlib.import_module(f"{name}_v0").env, num_turns=1), tmp_path)
     assert trainer.state.global_step == 3
-    after = dict(trainer.model.named_parameters())
-    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert trainer.state.log_history[-1]["rollout/frac_rows_updated"] > 0
 
 
 @pytest.mark.slow

@@ -1,0 +1,140 @@
+"""Checks that an environment can be trained in, with a tiny model that is made here: no GPU, no network.
+
+    def test_a_tiny_model_trains_in_it(tmp_path):
+        train_briefly(my_game_v0.env, tmp_path)
+
+The model has random weights and writes nothing that makes sense, so its replies are replaced by samples of the agents'
+action spaces and by the oracle's. The run shows that prompts are rendered, episodes are branched, rewards arrive and
+optimizer steps are taken; it says nothing about whether a model learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
+
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
+MAX_POSITIONS = 16_384
+NUM_CANDIDATES = 2
+
+
+def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps: int = 3) -> MultiAgentGRPOTrainer:
+    """Train a tiny model in an environment for a few steps on the CPU, with an adapter for each role.
+
+    Args:
+        make_env: Makes the environment.
+        folder: Where model and outputs are written, such as pytest's `tmp_path`.
+        num_steps: Number of optimizer steps.
+
+    Returns:
+        The trainer, after its last step.
+
+    Raises:
+        ValueError: The environment cannot be trained in.
+    """
+    model = save_tiny_model(Path(folder) / "model", byte_tokenizer())
+    env = make_env()
+    trainer = MultiAgentGRPOTrainer(
+        model,
+        make_env,
+        MultiAgentGRPOConfig(
+            str(Path(folder) / "outputs"),
+            per_device_train_batch_size=NUM_CANDIDATES,
+            num_generations=NUM_CANDIDATES,
+            max_completion_length=8,
+            max_turns=2,
+            max_steps=num_steps,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            bf16=False,
+        ),
+        Dataset.from_dict({"seed": range(num_steps)}),
+        policies="lora",
+        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"),
+        # What roles are paid at later steps is in their return to go only.
+        credit={"at_grpo": {"value": "return_to_go"}} if env.metadata.get("delayed_roles") else "at_grpo",
+    )
+    replies = _replies(env, num_steps)
+    trainer.processing_class.batch_decode = lambda rows, **_: [replies[ids[0] % len(replies)] for ids in rows]
+    trainer.train()
+    return trainer
+
+
+def _replies(env: Any, num_instances: int) -> list[str]:
+    """Samples of the action spaces and, where there is an oracle, its first reply in some instances."""
+    spaces = [env.action_space(agent) for agent in env.possible_agents]
+    replies = []
+    for seed in range(num_instances):
+        env.reset(seed=seed)
+        replies += [str(space.sample()) for space in spaces]
+        if env.metadata.get("has_oracle"):
+            replies.append(env.unwrapped.oracle())
+    return replies
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer with a token for each byte, and a chat template."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *alphabet])}
+    inner = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        pad_token="<|pad|>",
+        eos_token="<|end|>",
+        additional_special_tokens=list(SPECIAL_TOKENS[2:]),
+        padding_side="left",
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def save_tiny_model(
+    folder: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    hidden_size: int = 32,
+    head_dim: int = 16,
+    max_position_embeddings: int = MAX_POSITIONS,
+    **config: Any,
+) -> str:
+    """Save a Qwen3 of 2 layers with random weights, the same every time, and its tokenizer; returns the folder."""
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=hidden_size,
+            intermediate_size=2 * hidden_size,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=head_dim,
+            max_position_embeddings=max_position_embeddings,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+            **config,
+        )
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)

@@ -1,0 +1,157 @@
+"""`pettingllms new`: what it writes is a small environment of each kind that works at once."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pettingllms_envs import cli, testing
+from pettingllms_envs.commands import new
+
+
+ROOT = Path(__file__).parents[2]
+SLOW = {"floors", "fuzzed replies", "long replies"}
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The module of a package that the command has just written, imported."""
+
+    def make(name: str, *options: str) -> Any:
+        assert cli.main(["new", name, "--to", str(tmp_path), *options]) == 0
+        monkeypatch.syspath_prepend(tmp_path / name)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / name), prepend=os.pathsep)
+        return importlib.import_module(f"{name}.{name}_v0")
+
+    return make
+
+
+@pytest.mark.parametrize("kind", new.KINDS)
+def test_a_new_package_keeps_the_contract(kind: str, made: Callable[..., Any]) -> None:
+    module = made(f"fresh_{kind}", "--kind", kind)
+    env = module.env()
+    assert env.metadata["name"] == f"fresh_{kind}_v0"
+    testing.conforms(module.env, make_parallel=module.parallel_env, seeds=range(2), only=set(testing.CHECKS) - SLOW)
+
+
+def test_a_new_package_is_a_game_unless_another_kind_is_asked_for(tmp_path: Path, capsys: Any) -> None:
+    assert cli.main(["new", "number_walk", "--to", str(tmp_path)]) == 0
+    package = tmp_path / "number_walk"
+    assert sorted(str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()) == [
+        "README.md",
+        "number_walk/__init__.py",
+        "number_walk/number_walk_v0.py",
+        "pyproject.toml",
+        "tests/test_number_walk.py",
+    ]
+    assert "pettingllms check number_walk" in capsys.readouterr().out
+    for path, text in new.files("number_walk", "game").items():
+        assert (package / path).read_text("utf-8") == text
+
+
+@pytest.mark.parametrize("kind", new.KINDS)
+def test_a_new_package_is_named_in_its_entry_point_and_has_no_name_of_the_scaffold(kind: str) -> None:
+    files = new.files("number_walk", kind)
+    assert (
+        '[project.entry-points."pettingllms.envs"]\nnumber_walk_v0 = "number_walk.number_walk_v0"\n'
+        in (files["pyproject.toml"])
+    )
+    assert "\nraw_env, env, parallel_env = assemble(" in files["number_walk/number_walk_v0.py"]
+    assert not [path for path, text in files.items() if "my_game" in path + text or "MyGame" in text]
+
+
+def test_a_new_tool_has_an_entry_point_that_leads_to_it(made: Callable[..., Any], tmp_path: Path) -> None:
+    module = made("price_tool", "--kind", "tool")
+    text = (tmp_path / "price_tool" / "pyproject.toml").read_text("utf-8")
+    assert '[project.entry-points."pettingllms.tools"]\nprice_tool = "price_tool.price_tool_v0:PriceList"\n' in text
+    tool = module.PriceList()
+    assert tool.spec.name == "price_tool"
+    assert tool("Tea").text == "340"
+    assert tool("gold").error == "no such item"
+    env = module.env()
+    env.reset(seed=0)
+    env.step("```call price_tool\ntea\n```")
+    assert "340" in env.observe("planner_0")["text"]
+
+
+@pytest.mark.parametrize("kind", new.KINDS)
+def test_a_new_package_is_clean_to_a_linter(kind: str, tmp_path: Path) -> None:
+    for path, text in new.files("number_walk", kind).items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    settings = ["--isolated", "--no-cache", "--line-length", "119"]
+    for command in (["check", "--select", "B,C4,E,F,I,RET,RUF,SIM,UP,W"], ["format", "--check"]):
+        ruff = [sys.executable, "-m", "ruff", *command, *settings, "."]
+        done = subprocess.run(ruff, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", new.KINDS)
+def test_the_own_tests_of_a_new_package_pass(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("pettingllms_trl.testing", reason="needs the extra `trl`", exc_type=ImportError)
+    assert cli.main(["new", "number_walk", "--to", str(tmp_path), "--kind", kind]) == 0
+    folder = tmp_path / "number_walk"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def write(path: Path, *rows: dict[str, Any]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+ROWS = (
+    {"question": "Capital of Peru?", "answer": "Lima", "split": "train"},
+    {"question": "Capital of Chad?", "answer": "N'Djamena", "split": "test", "note": "kept"},
+)
+
+
+def test_rows_of_ones_own_are_played_and_graded_at_once(made: Callable[..., Any], tmp_path: Path) -> None:
+    module = made("capitals", "--kind", "rows", "--data", write(tmp_path / "mine.jsonl", *ROWS))
+    env = module.env(workflow="single")
+    assert env.metadata["reset_options"] == {"split": ("train", "test")}
+    env.reset(seed=5, options={"split": "test"})
+    assert env.workflow.task.row(env.snapshot().play.task)["note"] == "kept"
+    assert "Capital of Chad?" in env.observe("planner_0")["text"]
+    env.step("Lima")
+    assert env.rewards == {"planner_0": 0.0}
+    env.step(" n'djamena\n")
+    assert env.rewards == {"planner_0": 2.0}  # progress 1 and success 1
+    assert env.infos["planner_0"]["outcome"] == {"success": True}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (({"question": "1 + 1?"},), "has a row with 'question'; expected an 'answer'"),
+        (({"prompt": "1 + 1?", "answer": "2"},), "row 0 of mine.jsonl has the question None; expected a text."),
+        (
+            ({"question": "1 + 1?", "answer": "2", "split": "dev"},),
+            "the split of row 0 of mine.jsonl is 'dev'; expected",
+        ),
+        ((), "mine.jsonl has no rows; expected at least one with a 'question'."),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_an_error_and_nothing_is_written(
+    rows: tuple[dict[str, Any], ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write(tmp_path / "mine.jsonl", *rows)
+    assert cli.main(["new", "world_capitals", "--to", str(tmp_path), "--kind", "rows", "--data", data]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "world_capitals").exists()
