@@ -27,6 +27,7 @@ SEED = 0
 GUIDES = {
     "apps": "coding.md",
     "code_contests": "coding.md",
+    "kuhn_poker": "competition.md",
     "live_code_bench": "coding.md",
     "aime": "math.md",
     "math": "math.md",
