@@ -131,12 +131,16 @@ def compare(pair: Pair, rounds: int, first_seed: int) -> Compared:
 
 
 def tail(name: str, split: str, seeds: Iterable[int]) -> Tail:
-    """The resets of an environment with its default settings to the seeds of a split, the first text included."""
+    """The resets of an environment with its default settings to the seeds of a split, the first text included.
+
+    An environment without splits has the same instances in each.
+    """
     env = pettingllms_envs.make(name)
+    options = {"split": split} if "split" in env.metadata["reset_options"] else None
     took = []
     for seed in seeds:
         begin = time.process_time()
-        env.reset(seed=seed, options={"split": split})
+        env.reset(seed=seed, options=options)
         env.last()
         took.append(1000 * (time.process_time() - begin))
     return Tail(f"reset, {name}, {split}", len(took), percentile(took, 50), percentile(took, 99), max(took))
