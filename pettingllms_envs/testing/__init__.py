@@ -30,7 +30,6 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_envs.testing.competition import check_zero_sum
 from pettingllms_envs.testing.determinism import (
     check_another_process,
     check_branches,
@@ -53,6 +52,7 @@ from pettingllms_envs.testing.potential import check_potential
 from pettingllms_envs.testing.replies import check_fuzzed_replies, check_long_replies
 from pettingllms_envs.testing.report import Report, Result, Status
 from pettingllms_envs.testing.rewards import check_floors, check_oracle, check_rewards
+from pettingllms_envs.testing.zero_sum import check_zero_sum
 
 
 __all__ = ["CHECKS", "Report", "Result", "check", "conforms"]

@@ -8,9 +8,8 @@ does better over a few episodes is played again on many others, and only those d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from statistics import fmean, stdev
 from typing import Any
 
@@ -19,14 +18,9 @@ from pettingllms_envs.testing.play import (
     Episode,
     Failed,
     Policy,
-    Skipped,
     Start,
-    always,
     best,
-    blaming,
     episode,
-    mixed_play,
-    oracle_of,
     told,
 )
 
@@ -35,7 +29,7 @@ KINDS = ("zero_sum", "mixed")
 NUM_FIRST = 20  # episodes after which a policy that seems to gain is played on others
 NUM_SECOND = 200  # of those
 SEEMS, GAINS = 2.0, 4.0  # mean gains in standard errors: a chance of 1 in 40, and of 1 in 20,000
-TOLERANCE = 1e-12  # of a sum of returns, relative to their size
+TOLERANCE = 1e-12  # of differences of returns
 
 
 def competition(env: Any) -> str | None:
@@ -50,39 +44,6 @@ def competition(env: Any) -> str | None:
     if kind is not None and env.metadata.get("max_return") is not None:
         raise Failed(f"metadata['competitive'] is {kind!r}; expected no metadata['max_return'], which a team shares")
     return kind
-
-
-def check_zero_sum(case: Case) -> str:
-    """The returns of all agents add up to 0 in every episode, of the oracle's, of random, blind, unreadable play."""
-    env = case.make()
-    if competition(env) != "zero_sum":
-        raise Skipped("it does not declare metadata['competitive'] = 'zero_sum'")
-    count, largest = 0, 0.0
-    for start in case.starts:
-        for policy in _policies(case, env, start):
-            played = episode(env, start, policy, max_steps=case.max_steps)
-            with blaming(partial(told, start, played.replies)):
-                _expect_zero(played)
-            count, largest = count + 1, max(largest, *map(abs, played.totals.values()))
-    return f"the returns add up to 0 in {count} episodes; the greatest is {largest:g}"
-
-
-def _policies(case: Case, env: Any, start: Start) -> Iterator[Policy]:
-    if oracle_of(env) is not None:
-        yield best
-    yield mixed_play(case, start)
-    yield always("")
-    yield from map(always, case.blind)
-    for agent in env.possible_agents if oracle_of(env) is not None else ():
-        yield alone(agent, always(""))
-
-
-def _expect_zero(played: Episode) -> None:
-    if not played.over:
-        raise Failed("the episode is not over, so that its returns cannot be added up; expected an end")
-    total, size = math.fsum(played.totals.values()), sum(map(abs, played.totals.values()))
-    if abs(total) > TOLERANCE * max(1.0, size):
-        raise Failed(f"the returns add up to {total:g}; expected 0 of a zero-sum environment, got {played.totals}")
 
 
 def alone(agent: str, policy: Policy) -> Policy:

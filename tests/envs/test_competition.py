@@ -63,6 +63,18 @@ class Fined(Match[Any]):
 
 
 @dataclass(frozen=True, slots=True)
+class Flattered(Match[Any]):
+    """Who repeats its prompt gets 0.1 from nobody."""
+
+    def step(self, state: Any, reply: str) -> Transition[Any]:
+        after, parts, terminated, truncated = Match.step(self, state, reply)
+        if "Your card" in reply:
+            actor = self.actor(state)
+            parts = {**parts, actor: {"payoff": parts.get(actor, {}).get("payoff", 0.0) + 0.1}}
+        return after, parts, terminated, truncated
+
+
+@dataclass(frozen=True, slots=True)
 class Shared(Match[Any]):
     """Everybody is paid for the end of the game, as a team."""
 
@@ -126,9 +138,10 @@ def test_in_the_stag_hunt_both_may_win_or_one_may_be_let_down(
         (Tipped(), Match, "the returns add up to 1; expected 0 of a zero-sum environment, got {'player_0':"),
         (Raked(), Match, "the returns add up to -1e-09; expected 0 of a zero-sum environment"),
         (KuhnPoker(), Fined, "the returns add up to -0.4; expected 0 of a zero-sum environment"),
+        (KuhnPoker(), Flattered, "the returns add up to 0.2; expected 0 of a zero-sum environment"),
         (KuhnPoker(players=3), Shared, "the returns add up to 3; expected 0 of a zero-sum environment"),
     ],
-    ids=["a tip", "a rake", "a fine", "a team's reward"],
+    ids=["a tip", "a rake", "a fine", "a cheat", "a team's reward"],
 )
 def test_a_game_that_is_not_zero_sum_as_declared_fails(
     task: KuhnPoker, workflow: type[Match[Any]], words: str
