@@ -7,13 +7,12 @@ chair is the team's move, any other of the rest a message to the chair. Only the
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
 from pettingllms_envs.replies import last_line
 from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.functions import Ask, Game, function_workflow
+from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 
 
 PARTNERS = {"chair": ("worker", "critic"), "worker": ("chair", "critic"), "critic": ("chair", "worker")}
@@ -28,7 +27,7 @@ def role(name: str, job: str, reply_format: str | None) -> Role:
     role("worker", "Work out a move.", "End your reply with the line To: chair or To: critic."),
     role("critic", "Find what is wrong with a move.", "End your reply with the line To: chair or To: worker."),
 )
-def council(game: Game, max_messages: int = 6) -> Generator[Ask, str, None]:
+def council(game: Game, max_messages: int = 6) -> Questions:
     """After `max_messages` in a turn the chair must move."""
     while game.turns_left:
         actor, num_messages = "chair", 0

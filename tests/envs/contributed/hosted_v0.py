@@ -35,7 +35,7 @@ def answer(request: str) -> str:
         del sessions[asked["session"]]
         return "{}"
     env = sessions[asked["session"]]
-    getattr(env, {"reset": "reset", "step": "step"}[asked["do"]])(**asked["arguments"])
+    (env.reset if asked["do"] == "reset" else env.step)(**asked["arguments"])
     seen = {agent: env.observe(agent) for agent in env.possible_agents}
     return json.dumps({"seen": seen, **{name: getattr(env, name) for name in SHARED}})
 
@@ -52,8 +52,8 @@ class Hosted(AECEnv):
 
     def __init__(self, **settings: Any) -> None:
         self._ask(do="open", settings=settings)
-        spaces = {agent: (observation_space("text"), ChatText()) for agent in self.possible_agents}
-        self.observation_spaces, self.action_spaces = ({k: v[n] for k, v in spaces.items()} for n in (0, 1))
+        self.observation_spaces = {agent: observation_space("text") for agent in self.possible_agents}
+        self.action_spaces = {agent: ChatText() for agent in self.possible_agents}
         self.render_mode = None
 
     def _ask(self, **request: Any) -> None:
@@ -72,7 +72,7 @@ class Hosted(AECEnv):
         self._ask(do="step", session=self.session, arguments={"action": action})
 
     def observe(self, agent: str) -> Any:
-        return self.seen[agent]
+        return dict(self.seen[agent])
 
     def close(self) -> None:
         self._ask(do="close", session=self.session)

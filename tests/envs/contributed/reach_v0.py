@@ -25,15 +25,10 @@ from pettingllms_envs.tasks.base import OpenTask
 
 
 XML = """
-<mujoco>
-  <option timestep="0.005"/>
-  <worldbody>
-    <body>
-      <joint name="x" type="slide" axis="1 0 0" damping="1"/>
-      <joint name="y" type="slide" axis="0 1 0" damping="1"/>
-      <geom type="cylinder" size=".1 .05" mass="1"/>
-    </body>
-  </worldbody>
+<mujoco><option timestep="0.005"/>
+  <worldbody><body><geom type="cylinder" size=".1 .05" mass="1"/>
+    <joint name="x" type="slide" axis="1 0 0" damping="1"/><joint name="y" type="slide" axis="0 1 0" damping="1"/>
+  </body></worldbody>
   <actuator><motor joint="x"/><motor joint="y"/></actuator>
 </mujoco>
 """
@@ -132,12 +127,9 @@ class Reach(OpenTask[ReachState]):
     def oracle(self, state: ReachState) -> tuple[float, float]:
         """The dynamics are linear, so two trials say what a force of 1 N adds."""
         rest, pushed = self.apply(state, (0.0, 0.0)).puck, self.apply(state, (1.0, 1.0)).puck
-        x, y = ((mark - at) / (then - at) for mark, at, then in zip(state.mark, rest, pushed, strict=True))
-        return round(clipped(x), 3), round(clipped(y), 3)
-
-
-def clipped(force: float) -> float:
-    return max(-MAX_FORCE, min(MAX_FORCE, force))
+        forces = ((mark - at) / (then - at) for mark, at, then in zip(state.mark, rest, pushed, strict=True))
+        x, y = (round(max(-MAX_FORCE, min(MAX_FORCE, force)), 3) for force in forces)
+        return x, y
 
 
 def written(pair: tuple[float, float]) -> str:

@@ -2,20 +2,23 @@
 
 Rules: a move is one query in a block ```sql. Success is that it returns the rows of the golden query. Instances:
 sums over the orders of a person or of a city. The explorer's tool runs what it likes in the same database.
-Queries run in the sandbox, each on a database of its own in memory, which no query can change for others.
+Queries are run by the program sqlite3 in the sandbox, each on a copy of the database, so that none changes it for
+another.
 """
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import SPLITS, Role, ToolResult, ToolSpec, Unreadable, check_choice
 from pettingllms_envs.instances import seeded, split_of
 from pettingllms_envs.replies import fence, fenced_blocks
-from pettingllms_envs.sandbox import ToolExecutor
+from pettingllms_envs.sandbox import Command, Limits, Sandbox, SandboxFailed, Verdict
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.workflows.base import TurnWorkflow
 
@@ -25,39 +28,47 @@ ITEMS = ("tea", "pen", "hat", "map")
 _rng = seeded("shop")
 ORDERS = tuple((_rng.choice(PEOPLE)[0], _rng.choice(ITEMS), _rng.randrange(100, 1000)) for _ in range(150))
 TABLES = "create table people(name text, city text);\ncreate table orders(name text, item text, cents int);"
-PROGRAM = """
-import sqlite3
-shop = sqlite3.connect(":memory:")
-shop.executescript({tables!r})
-shop.executemany("insert into people values(?, ?)", {people!r})
-shop.executemany("insert into orders values(?, ?, ?)", {orders!r})
-try:
-    for row in shop.execute({query!r}).fetchmany(20):
-        print(*row, sep=" | ")
-except (sqlite3.Error, sqlite3.Warning) as error:
-    print("error:", error)
-"""
+LIMITS = Limits(cpu=2.0, output=1 << 12)
+
+
+@cache
+def shop() -> tuple[Sandbox, bytes]:
+    """The sandbox that runs sqlite3, and the database as a file."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(TABLES)
+        database.executemany("insert into people values(?, ?)", PEOPLE)
+        database.executemany("insert into orders values(?, ?, ?)", ORDERS)
+        return Sandbox(commands=(Command("sqlite3"),)), database.serialize()
+
+
+@lru_cache(maxsize=1024)
+def run_query(query: str) -> ToolResult:
+    """What a query returns from a fresh copy of the database, or sqlite's message."""
+    sandbox, database = shop()
+    argv = ["sqlite3", "-batch", "-safe", "shop.db"]
+    done = sandbox.run_command(
+        argv, files={"shop.db": database}, stdin=query.encode("utf-8", "replace"), limits=LIMITS
+    )
+    if done.verdict == Verdict.SANDBOX_ERROR:
+        raise SandboxFailed(done.detail)
+    text = (done.stdout + done.stderr).decode("utf-8", "replace")
+    return ToolResult(text[:1000], "" if done.verdict == Verdict.FINISHED else "the query failed")
 
 
 @dataclass(frozen=True, slots=True)
 class ShopQuery:
-    """The tool `sql`: runs one query and returns up to 20 rows."""
+    """The tool `sql`: runs one query."""
 
     digest: ClassVar[str] = "shop 1"
     deterministic: ClassVar[bool] = True
     spec: ClassVar[ToolSpec] = ToolSpec(
         "sql",
-        f"Runs one query in sqlite and returns up to 20 rows. The tables:\n{TABLES}",
+        f"Runs one query in sqlite and returns the rows. The tables:\n{TABLES}",
         {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
     )
 
     def __call__(self, query: str) -> ToolResult:
         return run_query(query)
-
-
-@lru_cache(maxsize=1024)
-def run_query(query: str) -> ToolResult:
-    return ToolExecutor()(PROGRAM.format(tables=TABLES, people=PEOPLE, orders=ORDERS, query=query))
 
 
 class SqlState(NamedTuple):
