@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from pettingllms_envs.sandbox.inside.command import CommandMeta
 from pettingllms_envs.sandbox.inside.scratch import MOST_FILES, TOO_LARGE
@@ -21,6 +22,8 @@ from pettingllms_envs.sandbox.values import Limits, Result, Verdict
 from pettingllms_envs.sandbox.verdicts import judge
 
 
+_BLOCK = 4096
+"""Bytes that the least file takes."""
 _NEVER_READ = ("/proc", "/sys", "/dev")
 
 
@@ -135,15 +138,10 @@ def request_command(
         TypeError: `argv` is one string.
     """
     path = _path_of(argv, commands, files)
-    contents = tuple(_bytes(content) for content in files.values())
-    total = sum(map(len, contents))
-    if total > scratch or len(contents) >= MOST_FILES:
-        raise ValueError(
-            f"{len(contents)} files have {total} bytes; expected fewer than {MOST_FILES} and at most {scratch} bytes."
-            " Give fewer, or make the scratch directory larger: Sandbox(scratch=...)."
-        )
     for name in (*files, *outputs):
         _check_name(name)
+    contents = tuple(_bytes(content) for content in files.values())
+    _check_room(files, contents, scratch)
     meta = CommandMeta(
         path=path,
         argv=list(argv),
@@ -190,6 +188,19 @@ def _check_name(name: str) -> None:
     if any(part in ("", ".", "..") or len(os.fsencode(part)) > 255 for part in parts) or "\0" in name:
         raise ValueError(
             f"a file is named {name!r}; expected a relative name such as 'main.c' or 'src/main.c', without '..'."
+        )
+
+
+def _check_room(names: Collection[str], contents: Sequence[bytes], scratch: int) -> None:
+    """That the files fit into the scratch directory, beside each other."""
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents[:-1]}
+    if both := sorted(folders & set(names)):
+        raise ValueError(f"the files have a file {both[0]!r} and one below it; expected either. Rename one of them.")
+    room = sum(-(-len(content) // _BLOCK) * _BLOCK for content in contents)
+    if room > scratch or len(names) + len(folders) >= MOST_FILES:
+        raise ValueError(
+            f"{len(names)} files in {len(folders)} folders need {room} bytes; expected fewer than {MOST_FILES} of both"
+            f" together, and at most {scratch} bytes. Give fewer, or make room: Sandbox(scratch=...)."
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,14 +37,14 @@ BEST = "the best of this machine"
 """What `Sandbox` chooses when it is told nothing."""
 
 
-def open_sandbox(configuration: str, num_slots: int) -> Sandbox:
+def open_sandbox(configuration: str, num_slots: int, **more: Any) -> Sandbox:
     """A started sandbox of one configuration; skips, with what was found out, where the machine does not allow it."""
     if sys.platform != "linux":
         pytest.skip("sandboxes need Linux")
     settings = {} if configuration == BEST else CONFIGURATIONS[configuration]
     if settings.get("as_other_user") and os.geteuid() != 0:
         pytest.skip("only root can start a server as another user")
-    made = Sandbox(num_slots=num_slots, **settings)
+    made = Sandbox(num_slots=num_slots, **settings, **more)
     try:
         made.start()
     except SandboxUnavailable as error:

@@ -6,12 +6,13 @@ import asyncio
 import os
 import pickle
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from arena import open_sandbox
+from arena import open_sandbox, processes
 from pettingllms_envs import sandbox as module
 from pettingllms_envs.sandbox import Command, CommandResult, Limits, Sandbox, SandboxUnavailable, Verdict
 
@@ -159,12 +160,46 @@ def test_the_processs_own_sandbox_executes_given_files(shell):
         ({"argv": ["sh"], "outputs": ["../x"]}, "expected a relative name"),
         ({"argv": ["sh"], "outputs": [""]}, "expected a relative name"),
         ({"argv": ["sh"], "files": {"x" * 256: b""}}, "expected a relative name"),
-        ({"argv": ["sh"], "files": {"x": b"x" * (1 << 21)}}, "at most 1048576 bytes. Give fewer, or make the scratch"),
+        ({"argv": ["sh"], "files": {"x": b"x" * (1 << 21)}}, "need 2097152 bytes; expected fewer than 4096 of both"),
+        ({"argv": ["sh"], "files": {f"{n}": b"x" for n in range(257)}}, "257 files in 0 folders need 1052672 bytes"),
+        ({"argv": ["sh"], "files": {f"{n}": b"" for n in range(4096)}}, "expected fewer than 4096 of both together"),
+        ({"argv": ["sh"], "files": {"a": b"", "a/b": b""}}, "the files have a file 'a' and one below it"),
     ],
 )
 def test_arguments_that_cannot_be_meant_are_refused(shell, settings, message):
     with pytest.raises(ValueError, match=message):
         shell.run_command(**settings)
+
+
+def test_each_command_has_its_own_limits(shell):
+    def verdict(seconds: float, memory: int) -> Verdict:
+        text = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+        return script(shell, text, limits=Limits(cpu=seconds, memory=memory)).verdict
+
+    assert [verdict(*each) for each in [(0.01, 1 << 28), (5.0, 1 << 28), (0.01, 1 << 27), (5.0, 1 << 27)]] == [
+        Verdict.TIMEOUT,
+        Verdict.FINISHED,
+        Verdict.TIMEOUT,
+        Verdict.FINISHED,
+    ]
+
+
+def test_a_runner_that_was_killed_is_replaced(shell):
+    assert script(shell, "exit 0").verdict == Verdict.FINISHED
+    for pid in processes(shell) - set(shell.pids()):
+        if processes_below(pid) == set():
+            os.kill(pid, signal.SIGKILL)
+    assert [script(shell, "exit 0").verdict for _ in range(3)] == [Verdict.FINISHED] * 3
+
+
+def processes_below(pid: int) -> set[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return set(map(int, text.split()))
+
+
+def test_more_commands_than_one_runner_takes_go_on_with_the_next(shell):
+    verdicts = {script(shell, "exit 0").verdict for _ in range(450)}
+    assert verdicts == {Verdict.FINISHED}
 
 
 def test_a_command_line_in_one_string_is_refused(shell):

@@ -161,14 +161,13 @@ def _watch(server: CommandServer, runner: Runner, job: Job) -> Record:
     poll.register(runner.sock, select.POLLIN)
     poll.register(server.watch, select.POLLIN)
     clock = Clock(job.wall)
-    too_much = 0
     while True:
         left = clock.left()
         if left <= 0 and clock.put_off(server.watch.waited()):
             continue
-        if left <= 0 or too_much:
+        if left <= 0 or server.watch.exceeded:
             cpu = runner.end()
-            return Record(too_much or WALL, 0, 0, cpu, clock.elapsed(), 0, 0, clock.waited)
+            return Record(server.watch.exceeded or WALL, 0, 0, cpu, clock.elapsed(), 0, 0, clock.waited)
         events = dict(poll.poll(left * 1000))
         if server.sock.fileno() in events:
             os._exit(0)
@@ -178,7 +177,7 @@ def _watch(server: CommandServer, runner: Runner, job: Job) -> Record:
                 return runner.charge(Record._make(RECORD.unpack(data)))
             return _died(runner, clock)
         if server.watch.fileno() in events:
-            too_much = server.watch.too_much()
+            server.watch.hear()
 
 
 def _died(runner: Runner, clock: Clock) -> Record:

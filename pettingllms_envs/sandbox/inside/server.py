@@ -204,14 +204,13 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     poll.register(server.watch, select.POLLIN)
     before = jobs.time_of_children()
     clock = Clock(SETUP_SECONDS)
-    too_much = 0
     while True:
         left = clock.left()
         if left <= 0 and heard.ready and not heard.forged and clock.put_off(server.watch.waited()):
             continue
-        if left <= 0 or heard.forged or too_much:
+        if left <= 0 or heard.forged or server.watch.exceeded:
             kill(pid)
-            kind = FORGED if heard.forged else too_much or (WALL if heard.ready else FAULT)
+            kind = FORGED if heard.forged else server.watch.exceeded or (WALL if heard.ready else FAULT)
             cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
             return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, clock.elapsed(), files, clock.waited)
         events = dict(poll.poll(left * 1000))
@@ -224,7 +223,7 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
             if not data:
                 poll.unregister(read)  # before its last test a process closes its end
         if server.watch.fileno() in events:
-            too_much = server.watch.too_much()
+            server.watch.hear()
         if server.child_died in events:
             os.read(server.child_died, 4096)
             ended, status, usage = os.wait4(pid, os.WNOHANG)

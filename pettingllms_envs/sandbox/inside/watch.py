@@ -61,26 +61,27 @@ class Watch:
         channel.settimeout(ANSWER_SECONDS)
         self._channel = channel
         self._job = 0
-        self._too_much = 0
+        self._exceeded = 0
 
     def fileno(self) -> int:
-        """To be polled: readable when there is something for `too_much`."""
+        """To be polled: readable when there is something to `hear`."""
         return self._channel.fileno()
 
     def bound(self, bounds: Bounds) -> None:
         """Watch the next job; `UNBOUNDED` ends it."""
         if bounds != UNBOUNDED:
             self._job += 1
-        self._too_much = 0
+        self._exceeded = 0
         self._channel.send(_MESSAGE.pack(_BOUND, self._job, *bounds))
 
-    def too_much(self) -> int:
-        """The kind of record, `MEMORY` or `FILES`, of a limit that the job exceeds, or 0.
-
-        To be called when there is something to be read.
-        """
+    def hear(self) -> None:
+        """Take a message, when there is one to be read."""
         self._receive()
-        return self._too_much
+
+    @property
+    def exceeded(self) -> int:
+        """The kind of record, `MEMORY` or `FILES`, of a limit that the job was said to exceed, or 0."""
+        return self._exceeded
 
     def waited(self) -> float:
         """Seconds that a process of the job was ready to run and had no core; of several, the longest."""
@@ -93,7 +94,7 @@ class Watch:
     def _receive(self) -> tuple[int, float]:
         kind, job, value, *_ = _MESSAGE.unpack(self._channel.recv(_MESSAGE.size))
         if kind == _TOO_MUCH and job == self._job:
-            self._too_much = int(value)
+            self._exceeded = int(value)
         return kind, value
 
 
@@ -184,7 +185,7 @@ def own(pid: int) -> int:
 
 
 def written(pid: int, before: float = 0) -> float:
-    """Bytes that a process and those of its children that it waited for wrote, by calls and by faults.
+    """Bytes that a process and those of its children that it waited for wrote. Its filter leaves it no other way.
 
     Infinity where they may not be read: the process executes a file that it made unreadable.
 
@@ -200,7 +201,7 @@ def written(pid: int, before: float = 0) -> float:
         return before if memory in ([b"0"], []) else math.inf
     except OSError:  # it is gone
         return 0
-    return max(int(fields[b"wchar"]), int(fields[b"write_bytes"]))
+    return int(fields[b"wchar"])
 
 
 def _sizes(path: str, *names: bytes) -> int:
