@@ -75,7 +75,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
 
     * `rewards`: the step's parts by name, those of the team (before alpha) and the agent's own;
     * `team_rewards`: the names of those that are the team's;
-    * `outcome`: the task's report on the state, at least `success`;
+    * `outcome`: the task's report on the state, at least `success` unless its agents compete;
     * `turn`: the turn now being played, from 1; at the end the last one. Where the workflow is not cyclic, it is the
       number of the agent's next reply (at the end of its last one).
 

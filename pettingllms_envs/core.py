@@ -174,7 +174,7 @@ class Task(Protocol[State, Move]):
         ...
 
     def outcome(self, state: State) -> Mapping[str, bool | int | float]:
-        """What to report about the state; at least `"success"`."""
+        """What to report about the state; at least `"success"`, unless it is `features.Competitive`."""
         ...
 
 

@@ -93,7 +93,8 @@ class AgainstOracle:
         return fmean(first)
 
     def _gains(self, agent: str, policy_of: Callable[[int], Policy], numbers: Sequence[int]) -> list[float]:
-        return [self._played(agent, policy_of, n).totals[agent] - self._due(n)[agent] for n in numbers]
+        won = [self._played(agent, policy_of, n).totals.get(agent, 0.0) for n in numbers]
+        return [each - self._due(n).get(agent, 0.0) for each, n in zip(won, numbers, strict=True)]
 
     def _played(self, agent: str, policy_of: Callable[[int], Policy], number: int) -> Episode:
         return episode(self.env, self.starts[number], alone(agent, policy_of(number)), max_steps=self.max_steps)
