@@ -86,7 +86,8 @@ def run_python(code: str, where: str, namespace: dict[str, Any]) -> str:
     namespace["_says"] = says
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(checking(code), where, "exec"), namespace)  # noqa: S102  # our own documentation, not a model's
+        compiled = compile(checking(code), where, "exec", dont_inherit=True)  # without this file's `annotations`
+        exec(compiled, namespace)  # noqa: S102  # our own documentation, not a model's
     return printed.getvalue()
 
 
