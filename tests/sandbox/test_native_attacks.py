@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ SOURCE = Path(__file__).parent / "native_attacks.c"
 ATTACKS = re.findall(r"^ATTACK\((\w+)\)", SOURCE.read_text(), re.MULTILINE)
 SCRATCH = 1 << 22
 LIMITS = Limits(cpu=1.0, wall=1.5, memory=1 << 28, output=1 << 20, processes=8)
-QUICK = Limits(cpu=0.4, wall=0.6, memory=1 << 28, output=1 << 20, processes=8)
+QUICK = Limits(cpu=0.2, wall=0.3, memory=1 << 28, output=1 << 20, processes=4)
 
 HELD = [name for name in CONFIGURATIONS if "no-open" not in name]
 ARENAS = [BEST, *(pytest.param(name, marks=pytest.mark.slow) for name in HELD)]
@@ -146,6 +147,29 @@ def test_nothing_is_left_of_the_native_attacks_and_the_sandbox_lives(battle: Bat
     assert battle.after.shared_memory == battle.before.shared_memory
     assert battle.hidden.path.read_text() == battle.hidden.text + "\n"
     assert {result.verdict for result in battle.sound} == {Verdict.FINISHED}
+
+
+ROOT_WITHOUT_CAPABILITIES = """
+import sys
+from pettingllms_envs.sandbox import Sandbox
+from pettingllms_envs.sandbox.inside import kernel
+kernel.drop_capabilities()
+with Sandbox(num_slots=1, confinement="landlock") as box:
+    binary = open(sys.argv[1], "rb").read()
+    result = box.run_command(["./an-attack", sys.argv[2], "", "1"], files={"an-attack": binary})
+    print(result.isolation, result.verdict, result.stdout.decode())
+"""
+
+
+@pytest.mark.parametrize("name", ["have_capabilities", "become_another_user", "make_a_root_of_its_own"])
+def test_root_without_capabilities_gets_none_by_executing(binary: bytes, tmp_path: Path, name: str) -> None:
+    open_for_commands("C landlock", num_slots=1).close()
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    (tmp_path / "an-attack").write_bytes(binary)
+    command = [sys.executable, "-c", ROOT_WITHOUT_CAPABILITIES, str(tmp_path / "an-attack"), name]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["landlock+seccomp", "finished"]
 
 
 def test_the_files_of_commands_are_gone_with_their_servers(binary: bytes) -> None:

@@ -18,7 +18,7 @@ from typing import NoReturn, TypedDict
 from .cgroup import Group
 from .confine import Confinement, limit_command, lock_in
 from .job import close_all_but, left_something, move_up, time_of_children
-from .wire import ENDED, FAULT, LEFTOVER, MEMORY, RECORD, Job, Record, receive_job
+from .wire import ENDED, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Record, receive_job
 
 
 NOT_EXECUTED = 126
@@ -70,20 +70,21 @@ def serve_commands(
             job, files = receive_job(sock, NUM_FILES)
         except EOFError:
             os._exit(0)
-        record = Record(FAULT, 0, error, 0.0, 0.0, 0, 0) if error else _record(job, files, group)
+        record = Record(FAULT, 0, error, 0.0, 0.0, 0, 0) if error else _record(sock, job, files, group)
         for fd in files:
             os.close(fd)
         sock.send(RECORD.pack(*record))
 
 
-def _record(job: Job, files: list[int], group: Group | None) -> Record:
-    """Run a command; how it ended."""
+def _record(sock: socket.socket, job: Job, files: list[int], group: Group | None) -> Record:
+    """Run a command, after a record that it starts; how it ended."""
     payload, results, errors, stdin = files
     num_killed = 0 if group is None else group.num_killed()
-    before, began = time_of_children(), time.monotonic()
     try:
         meta: CommandMeta = json.loads(os.pread(payload, job.meta, 0))
         _write_files(payload, job.meta, meta)
+        sock.send(RECORD.pack(*_READY))
+        before, began = time_of_children(), time.monotonic()
         status = _execute(meta, (stdin, results, errors))
     except OSError as error:
         return Record(FAULT, 0, error.errno or 0, 0.0, 0.0, 0, 0)
@@ -123,5 +124,6 @@ def _execute(meta: CommandMeta, streams: tuple[int, int, int]) -> int:
     return os.waitpid(pid, 0)[1]
 
 
+_READY = Record(READY, 0, 0, 0.0, 0.0, 0, 0)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _NO_FAULT_OF_THE_FILE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)

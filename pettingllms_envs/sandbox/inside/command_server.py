@@ -19,9 +19,9 @@ from .cgroup import Group
 from .command import NUM_FILES, CommandMeta, Scratch, serve_commands
 from .confine import Confinement, counts_processes
 from .job import time_of_children
-from .server import Clock, kill, kill_the_rest
+from .server import SETUP_SECONDS, Clock, kill, kill_the_rest
 from .watch import UNBOUNDED, Bounds, Watch
-from .wire import ENDED, FAULT, RECORD, SIZE, WALL, Job, Record, receive_job, send_frame, send_job
+from .wire import ENDED, FAULT, READY, RECORD, SIZE, WALL, Job, Record, receive_job, send_frame, send_job
 
 
 MOST_WRITTEN = 4
@@ -160,22 +160,27 @@ def _watch(server: CommandServer, runner: Runner, job: Job) -> Record:
     poll.register(server.sock, 0)  # only to hear that the trainer is gone
     poll.register(runner.sock, select.POLLIN)
     poll.register(server.watch, select.POLLIN)
-    clock = Clock(job.wall)
+    clock = Clock(SETUP_SECONDS)
+    ready = False
     while True:
         left = clock.left()
-        if left <= 0 and clock.put_off(server.watch.waited()):
+        if left <= 0 and ready and clock.put_off(server.watch.waited(above=1)):
             continue
         if left <= 0 or server.watch.exceeded:
             cpu = runner.end()
-            return Record(server.watch.exceeded or WALL, 0, 0, cpu, clock.elapsed(), 0, 0, clock.waited)
+            kind = server.watch.exceeded or (WALL if ready else FAULT)
+            return Record(kind, 0, 0, cpu, clock.elapsed(), 0, 0, clock.waited)
         events = dict(poll.poll(left * 1000))
         if server.sock.fileno() in events:
             os._exit(0)
         if runner.sock.fileno() in events:
             data = runner.sock.recv(RECORD.size)
-            if data:
-                return runner.charge(Record._make(RECORD.unpack(data)))
-            return _died(runner, clock)
+            if not data:
+                return _died(runner, clock)
+            record = Record._make(RECORD.unpack(data))
+            if record.kind != READY:
+                return runner.charge(record)
+            ready, clock = True, Clock(job.wall)
         if server.watch.fileno() in events:
             server.watch.hear()
 

@@ -83,9 +83,13 @@ class Watch:
         """The kind of record, `MEMORY` or `FILES`, of a limit that the job was said to exceed, or 0."""
         return self._exceeded
 
-    def waited(self) -> float:
-        """Seconds that a process of the job was ready to run and had no core; of several, the longest."""
-        self._channel.send(_MESSAGE.pack(_WAITED, self._job, 0.0, 0.0, 0.0))
+    def waited(self, above: int = 0) -> float:
+        """Seconds that a process of the job was ready to run and had no core; of several, the longest.
+
+        Args:
+            above: How many levels of processes below the server do not count, as they are older than the job.
+        """
+        self._channel.send(_MESSAGE.pack(_WAITED, self._job, float(above), 0.0, 0.0))
         while True:
             kind, value = self._receive()
             if kind == _WAITED:
@@ -122,7 +126,7 @@ def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
                 return
             kind, number, *values = _MESSAGE.unpack(message)
             if kind == _WAITED:
-                seconds = max((waited(pid) for pid, _ in below(server)), default=0.0)
+                seconds = max((waited(pid) for pid, depth in below(server) if depth > values[0]), default=0.0)
                 channel.send(_MESSAGE.pack(_WAITED, number, seconds, 0.0, 0.0))
             else:
                 job, bounds, seen = number, Bounds(*values), {}
