@@ -197,9 +197,18 @@ def processes_below(pid: int) -> set[int]:
     return set(map(int, text.split()))
 
 
-def test_more_commands_than_one_runner_takes_go_on_with_the_next(shell):
-    verdicts = {script(shell, "exit 0").verdict for _ in range(450)}
-    assert verdicts == {Verdict.FINISHED}
+@pytest.mark.slow
+def test_a_runner_is_replaced_before_its_own_time_is_a_commands_limit(shell):
+    runners, content = set(), b"x" * (1 << 20)
+    for _ in range(600):
+        result = shell.run_command(["cat"], files={"x": content}, limits=Limits(cpu=0.1, wall=5.0))
+        assert result.verdict == Verdict.FINISHED, result
+        runners |= {pid for pid in processes(shell) - set(shell.pids()) if processes_below(pid) == set()}
+    assert len(runners) > 1
+
+
+def test_the_least_memory_is_enough_to_start_a_command(shell):
+    assert shell.run_command(["cat"], stdin="x", limits=Limits(memory=1 << 24)).stdout == b"x"
 
 
 def test_a_command_line_in_one_string_is_refused(shell):

@@ -77,7 +77,7 @@ def serve_commands(
 
 
 def _record(sock: socket.socket, job: Job, files: list[int], group: Group | None) -> Record:
-    """Run a command, after a record that it starts; how it ended."""
+    """Run a command, once it is said to start; how it ended, and for `waited` our own CPU seconds so far."""
     payload, results, errors, stdin = files
     num_killed = 0 if group is None else group.num_killed()
     try:
@@ -91,8 +91,8 @@ def _record(sock: socket.socket, job: Job, files: list[int], group: Group | None
     kind = LEFTOVER if left_something() else ENDED
     if group is not None and group.num_killed() > num_killed:
         kind = MEMORY
-    sizes = os.fstat(results).st_size, os.fstat(errors).st_size
-    return Record(kind, 0, status, time_of_children() - before, time.monotonic() - began, *sizes)
+    cpu, wall = time_of_children() - before, time.monotonic() - began
+    return Record(kind, 0, status, cpu, wall, 0, 0, waited=time.process_time())
 
 
 def _write_files(payload: int, offset: int, meta: CommandMeta) -> None:

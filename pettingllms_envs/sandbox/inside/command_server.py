@@ -26,8 +26,8 @@ from .wire import ENDED, FAULT, READY, RECORD, SIZE, WALL, Job, Record, receive_
 
 MOST_WRITTEN = 4
 """Times the size of the scratch directory that a command may write in all, where the kernel does not limit that."""
-MOST_RUNS = 200
-"""Commands of one runner, whose own CPU time counts against its limit."""
+MOST_OWN_CPU = 0.5
+"""CPU seconds of a runner itself, which has the limit of its commands, at least one second."""
 
 
 class Runner:
@@ -43,27 +43,28 @@ class Runner:
         self.pid = pid
         self.sock = sock
         self.limits = limits_of(job)
-        self.num_runs = 0
+        self.own_cpu = 0.0
         self.ended = False
         self._before = time_of_children()
         self._charged = 0.0
 
     def suits(self, job: Job) -> bool:
         """Whether it can run this job."""
-        return not self.ended and self.num_runs < MOST_RUNS and self.limits == limits_of(job)
+        return not self.ended and self.own_cpu < MOST_OWN_CPU and self.limits == limits_of(job)
 
     def charge(self, record: Record) -> Record:
-        """Count the CPU time of a command that has ended by itself."""
+        """Count the CPU time of a command that has ended by itself, and the runner's own, which the record tells."""
         self._charged += record.cpu
-        return record
+        self.own_cpu = record.waited
+        return record._replace(waited=0.0)
 
     def end(self) -> float:
-        """Kill it and everything that it started; the CPU seconds not charged yet, a few of them its own."""
+        """Kill it and everything that it started; the CPU seconds that no command was charged for."""
         if not self.ended:
             kill(self.pid)
             self.sock.close()
             self.ended = True
-        return max(0.0, time_of_children() - self._before - self._charged)
+        return max(0.0, time_of_children() - self._before - self._charged - self.own_cpu)
 
 
 def limits_of(job: Job) -> Job:
@@ -127,7 +128,6 @@ def _start(server: CommandServer, job: Job) -> Runner:
 
 def _run(server: CommandServer, runner: Runner, job: Job, files: list[int]) -> Record:
     """Run a command; how it ended. Everything that it started is dead then."""
-    runner.num_runs += 1
     bounds = _bounds(server, job)
     if bounds != UNBOUNDED:
         server.watch.bound(bounds)

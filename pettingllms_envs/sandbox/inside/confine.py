@@ -247,12 +247,11 @@ COMMAND_STACK = 64 << 20  # a thread's stack is as large, unless the command ask
 
 
 def limit_command(job: Job) -> None:
-    """Narrow a command's process further, at last: from now on only the command needs memory or time."""
+    """Narrow a runner of commands further, whose limits they inherit."""
     seconds = whole_seconds(job.cpu)
     for limit, soft, hard in (
         (resource.RLIMIT_CPU, seconds, seconds + 1),
         (resource.RLIMIT_STACK, COMMAND_STACK, resource.RLIM_INFINITY),
-        (resource.RLIMIT_AS, job.memory, job.memory),
     ):
         _, most = resource.getrlimit(limit)
         hard = most if hard == resource.RLIM_INFINITY else _at_most(hard, most)
