@@ -37,6 +37,7 @@ _OWN = {
     "kuhn_poker": 0,
     "live_code_bench": 0,
     "math": 0,
+    "note_taking": 0,
     "olympiad_bench": 0,
     "plan_path": 0,
     "sokoban": 0,

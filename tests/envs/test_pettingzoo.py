@@ -128,6 +128,7 @@ def test_environments_are_made_by_name() -> None:
         "kuhn_poker",
         "live_code_bench",
         "math",
+        "note_taking",
         "olympiad_bench",
         "plan_path",
         "sokoban",

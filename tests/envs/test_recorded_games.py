@@ -23,7 +23,12 @@ from pettingllms_envs.testing.recording import record
 RECORDED = Path(__file__).parent / "recorded"
 GAMES = ("plan_path_v0", "sokoban_v0", "sudoku_v0")
 WORKFLOWS = ("single", "draft_plan", "tool_plan")
-RECORDINGS = (*itertools.product(GAMES, WORKFLOWS), ("kuhn_poker_v0", "match"))
+FORMS = ("team", "cut", "alone", "full")
+RECORDINGS = (
+    *itertools.product(GAMES, WORKFLOWS),
+    ("kuhn_poker_v0", "match"),
+    *itertools.product(("note_taking_v0",), FORMS),
+)
 
 
 def print_executor(program: str) -> ToolResult:
