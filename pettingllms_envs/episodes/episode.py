@@ -12,7 +12,9 @@ from typing import Any, cast
 from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request, check_carried
 from pettingllms_envs.episodes.files import FORMAT, digest
 from pettingllms_envs.episodes.observing import (
+    Infos,
     answer_of,
+    infos_of,
     parts_of,
     plain,
     problem_of,
@@ -144,7 +146,7 @@ class EpisodeRecorder:
         self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
         self._returns = dict.fromkeys(self.env.agents, 0.0)
         self._problem = problem_of(self.env)
-        self._look()
+        self._look(infos_of(self.env))
 
     def end(self, rules: RunLimits) -> str:
         """Why the episode is over, or an empty string. Dead steps of finished agents are taken here."""
@@ -206,10 +208,10 @@ class EpisodeRecorder:
             if not math.isfinite(reward):
                 raise ValueError(f"the environment's reward for {agent} is {reward}; expected a finite number.")
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
-        parts = parts_of(env)
-        step |= {"rewards": rewards, "parts": parts}
+        infos = infos_of(env)
+        step |= {"rewards": rewards, "parts": parts_of(env, infos)}
         self.steps.append(cast("Step", step))
-        self._look()
+        self._look(infos)
         self.asked = self.replied = None
 
     def row(self, sample: int, end: str, error: ErrorFields | None) -> EpisodeRow:
@@ -246,14 +248,13 @@ class EpisodeRecorder:
             return "terminated"
         return "truncated" if self.env.truncations[agent] else ""
 
-    def _look(self) -> None:
+    def _look(self, infos: Infos) -> None:
         """Read the outcome and the turns from the infos."""
-        infos = {agent: info for agent, info in self.env.infos.items() if isinstance(info, Mapping)}
         outcomes = (info["outcome"] for info in infos.values() if isinstance(info.get("outcome"), Mapping))
         outcome = next(outcomes, None)
         if outcome is not None:
             self._outcome = {name: plain(value) for name, value in outcome.items()}
-        self._answer = answer_of(self.env, outcome)
+        self._answer = answer_of(self.env, infos, outcome)
         self._turns |= {agent: int(info["turn"]) for agent, info in infos.items() if isinstance(info.get("turn"), int)}
 
     def _turn_of(self, agent: str) -> int:

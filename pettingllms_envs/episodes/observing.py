@@ -13,25 +13,47 @@ def state_hash(env: Any) -> str | None:
     return None if found is None else str(found())
 
 
-def parts_of(env: Any) -> dict[str, dict[str, float]] | None:
-    """The named parts of the last step's reward by scope, if the environment's snapshots have them."""
-    snapshot = getattr(env.unwrapped, "snapshot", None)
-    parts = None if snapshot is None else getattr(snapshot(), "parts", None)
+Infos = Mapping[str, Mapping[str, Any]]
+"""An environment's infos by agent."""
+
+
+def infos_of(env: Any) -> Infos:
+    """The environment's infos, by agent; those that are no mappings are left out."""
+    return {agent: info for agent, info in env.infos.items() if isinstance(info, Mapping)}
+
+
+def parts_of(env: Any, infos: Infos) -> dict[str, dict[str, float]] | None:
+    """The named parts of the last step's reward by scope: `"parts"` of an info, or those of the snapshots."""
+    parts = _stated(infos, "parts", Mapping)
+    if parts is None or not all(isinstance(named, Mapping) for named in parts.values()):
+        snapshot = getattr(env.unwrapped, "snapshot", None)
+        parts = None if snapshot is None else getattr(snapshot(), "parts", None)
     if parts is None:
         return None
     return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
 
 
 def problem_of(env: Any) -> str | None:
-    """The id of the data set's problem, if the task's state has one: `state.problem.id`."""
-    found = getattr(getattr(_task_state(env), "problem", None), "id", None)
+    """The id of the data set's problem: `"problem"` of an info, or `state.problem.id` of the task."""
+    found = _stated(infos_of(env), "problem", str | int)
+    if found is None:
+        found = getattr(getattr(_task_state(env), "problem", None), "id", None)
     return None if found is None else str(found)
 
 
-def answer_of(env: Any, outcome: Mapping[str, Any] | None) -> str | None:
-    """The answer so far, to be counted for a majority: the outcome's, or `state.answer` of the task."""
-    found = (outcome or {}).get("answer", getattr(_task_state(env), "answer", None))
+def answer_of(env: Any, infos: Infos, outcome: Mapping[str, Any] | None) -> str | None:
+    """The answer so far, to be counted for a majority: the outcome's, `"answer"` of an info, or the task state's."""
+    found = (outcome or {}).get("answer")
+    if found is None:
+        found = _stated(infos, "answer", str | int | float)
+    if found is None and "answer" not in (outcome or {}):
+        found = getattr(_task_state(env), "answer", None)
     return None if found is None else str(found)
+
+
+def _stated(infos: Infos, name: str, kind: Any) -> Any:
+    """What the first info that has such a value says; None if there is none."""
+    return next((info[name] for info in infos.values() if isinstance(info.get(name), kind)), None)
 
 
 def _task_state(env: Any) -> Any:

@@ -198,6 +198,30 @@ def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, gi
     assert prompt_of(observation, agent="a") == [{"role": "user", "content": "hi"}]
 
 
+class Telling(Echo):
+    """An environment by others that states facts in its infos, which has no snapshots."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if action is not None:
+            parts = {"team": {"words": 1}, "a": {"format": -0.2}}
+            self.infos["a_0"] = {"parts": parts, "problem": 17, "answer": action, "turn": len(self._said)}
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        super().reset(seed, options)
+        self.infos["b_0"] = {"problem": "p-3"}
+
+
+def test_facts_in_the_infos_of_a_third_party_environment_are_recorded() -> None:
+    row = echo("yes", Telling())
+    assert (row["instance"]["problem"], row["answer"], row["turns"]) == ("p-3", "yes", 5)
+    assert row["steps"][0]["parts"] == {"team": {"words": 1.0}, "a": {"format": -0.2}}
+    assert [step["turn"] for step in row["steps"]] == [1, 1, 3, 2]  # b says no turn: how often it was asked
+    bare = echo("yes")
+    assert (bare["instance"]["problem"], bare["answer"], bare["turns"]) == (None, None, 4)
+    assert bare["steps"][0]["parts"] is None
+
+
 def test_a_run_that_ends_leaves_no_row() -> None:
     with pytest.raises(Stopped):
         episode(Echo(), Instance(0, 5), 0, {}, RunLimits(), stopped=lambda: True)

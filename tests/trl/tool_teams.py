@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 import trl
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 import pettingllms_envs
 from chat_tokenizers import tokenizer_for
@@ -47,3 +48,26 @@ def tokenizer_of(name: str) -> PreTrainedTokenizerFast:
     tokenizer = tokenizer_for((TEMPLATES / f"{name}.jinja").read_text())
     tokenizer.eos_token, tokenizer.padding_side = "<|im_end|>" if "qwen" in name else "<eos>", "left"
     return tokenizer
+
+
+def save_model(path: Path) -> str:
+    """A tiny random Qwen3 with that template, for prompts of a few thousand bytes."""
+    torch.manual_seed(0)
+    tokenizer = tokenizer_of("qwen3")
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return str(path)
