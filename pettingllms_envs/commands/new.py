@@ -118,15 +118,14 @@ def json_lines(data: Path) -> str:
     """
     from pettingllms_envs.tasks.rows import read_table
 
-    lines = []
-    for row in (row for rows in read_table(data).values() for row in rows.values()):
+    rows = [problem.written for problems in read_table(data).values() for problem in problems]
+    for row in map(json.loads, rows):
         if "answer" not in row:
             raise ValueError(
                 f"{data} has a row with {', '.join(map(repr, row))}; expected an 'answer', with which the example "
                 "compares replies. Rename the column, or start without --data and write your own `grade`."
             )
-        lines.append(json.dumps(row, ensure_ascii=False))
-    return "\n".join(lines) + "\n"
+    return "\n".join(rows) + "\n"
 
 
 def _named(text: str, name: str) -> str:

@@ -27,16 +27,41 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, check_choice
-from pettingllms_envs.datasets import BadRow, normalization
+from pettingllms_envs.datasets import BadRow, Problem, normalization
 from pettingllms_envs.datasets.files import read_rows
+from pettingllms_envs.datasets.rows import Row, words
 from pettingllms_envs.tasks.base import OpenTask
 
 
-class RowState(NamedTuple):
-    """A row, by its digest, and the score of the last reply, in [0, 1]."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class RowProblem(Problem):
+    """A row as a problem; its statement is the question.
 
-    row: str
+    Args:
+        written: The row as JSON.
+    """
+
+    written: str
+
+
+class RowState(NamedTuple):
+    """A moment of an episode.
+
+    Args:
+        problem: The row.
+        answer: The last reply; None if there was none.
+        score: Its score, in [0, 1].
+    """
+
+    problem: RowProblem
+    answer: str | None = None
     score: float = 0.0
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row's columns."""
+        columns: dict[str, Any] = json.loads(self.problem.written)
+        return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +79,6 @@ class RowTask(OpenTask[RowState]):
         """`split`: those that have rows."""
         return {"split": tuple(read_table(self.file))}
 
-    def row(self, state: RowState) -> Mapping[str, Any]:
-        """The row of a state."""
-        return next(rows[state.row] for rows in read_table(self.file).values() if state.row in rows)
-
     def generate(self, seed: int, *, split: str | None = None) -> RowState:
         """The row of a seed in a split, by default the first that has rows.
 
@@ -67,8 +88,7 @@ class RowTask(OpenTask[RowState]):
         table = read_table(self.file)
         split = next(iter(table)) if split is None else split
         check_choice("split", split, tuple(table))
-        digests = list(table[split])
-        return RowState(digests[seed % len(digests)])
+        return RowState(table[split][seed % len(table[split])])
 
     def rules(self) -> str:
         """What to do, in a sentence."""
@@ -76,7 +96,7 @@ class RowTask(OpenTask[RowState]):
 
     def show(self, state: RowState) -> str:
         """The row's question."""
-        return str(self.row(state)["question"])
+        return state.problem.statement
 
     def apply(self, state: RowState, move: str) -> RowState:
         """The row with the reply's score.
@@ -84,10 +104,10 @@ class RowTask(OpenTask[RowState]):
         Raises:
             ValueError: The score is not in [0, 1].
         """
-        score = float(self.grade(self.row(state), move))
+        score = float(self.grade(state.row, move))
         if not 0 <= score <= 1:
             raise ValueError(f"grade() of {self.name} returned {score}; expected a score from 0 to 1. Scale it.")
-        return RowState(state.row, score)
+        return RowState(state.problem, move, score)
 
     def solved(self, state: RowState) -> bool:
         """Whether the score is 1."""
@@ -99,8 +119,8 @@ class RowTask(OpenTask[RowState]):
 
 
 @lru_cache(maxsize=16)
-def read_table(file: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """The rows of a file by split and digest, read once. Splits without rows are left out.
+def read_table(file: Path) -> Mapping[str, tuple[RowProblem, ...]]:
+    """The rows of a file by split, in the order of their digests, read once. Splits without rows are left out.
 
     Args:
         file: JSON lines, a JSON list, CSV or parquet, as `pettingllms_envs.datasets.load` reads them.
@@ -108,7 +128,7 @@ def read_table(file: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     Raises:
         ValueError: There are no rows, or a row has no question or an unknown split.
     """
-    found: dict[str, dict[str, Mapping[str, Any]]] = {split: {} for split in SPLITS}
+    found: dict[str, set[RowProblem]] = {split: set() for split in SPLITS}
     for number, row in enumerate(read_rows(file)):
         where = f"row {number} of {file.name}"
         if isinstance(row, BadRow):
@@ -118,7 +138,14 @@ def read_table(file: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
             raise ValueError(f"{where} has the question {question!r}; expected a text. Fix it.")
         split = row.get("split") or normalization.split(question)
         check_choice(f"the split of {where}", split, SPLITS)
-        found[split][hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]] = row
+        found[split].add(_problem(row, file.name))
     if not any(found.values()):
         raise ValueError(f"{file} has no rows; expected at least one with a 'question'. Add one.")
-    return {split: dict(sorted(rows.items())) for split, rows in found.items() if rows}
+    return {split: tuple(sorted(rows, key=lambda row: row.digest)) for split, rows in found.items() if rows}
+
+
+def _problem(row: Row, source: str) -> RowProblem:
+    """A row as a problem; one without an `id` has that of its content."""
+    written = json.dumps(row, ensure_ascii=False)
+    name = words(row, "id") or hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return RowProblem(source=source, id=name, statement=str(row["question"]), written=written)

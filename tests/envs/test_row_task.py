@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +12,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Unreadable
+from pettingllms_envs.episodes.observing import problem_of
+from pettingllms_envs.evaluation.bench import choose
 from pettingllms_envs.tasks.rows import RowTask, read_table
+from pettingllms_envs.workflows.single import Single
 
 
 def task_on(path: Path, rows: list[dict[str, Any]], score: float = 0.5) -> RowTask:
@@ -41,10 +46,10 @@ def test_rows_without_a_split_are_divided_by_the_words_of_their_question(tmp_pat
     copies = [{"question": f"what is  {n} TIMES {n}", "copy": True} for n in range(500)]
     task_on(tmp_path / "rows.jsonl", rows + copies)
     table = read_table(tmp_path / "rows.jsonl")
-    sizes = {split: len(found) for split, found in table.items()}
+    sizes = {split: len(problems) for split, problems in table.items()}
     assert sum(sizes.values()) == 1000
     assert 0.7 < sizes["train"] / 1000 < 0.9
-    numbers = [{row["question"].split()[2] for row in found.values()} for found in table.values()]
+    numbers = [{problem.statement.split()[2] for problem in problems} for problems in table.values()]
     assert max(Counter(number for each in numbers for number in each).values()) == 1
 
 
@@ -68,3 +73,23 @@ def test_a_split_without_rows_is_not_offered(tmp_path: Path) -> None:
     assert task.instance_fields == {"split": ("test",)}
     with pytest.raises(ValueError, match=r"split is 'train'; expected one of 'test'"):
         task.generate(0, split="train")
+
+
+def test_a_benchmark_plays_each_row_of_the_split_once(tmp_path: Path) -> None:
+    rows = [{"question": f"What is {n}?", "answer": str(n), "split": "test"} for n in range(3)]
+    env = assemble(lambda: task_on(tmp_path / "rows.jsonl", rows), __name__, (Single,)).env()
+    chosen = choose(env, "half_v0", {})
+    assert [instance.seed for instance in chosen.instances] == [0, 1, 2]
+    assert (
+        len({problem_of(env) for instance in chosen.instances if env.reset(instance.seed, instance.options) is None})
+        == 3
+    )
+
+
+def test_a_state_stands_by_itself_and_says_its_row_and_its_last_answer(tmp_path: Path) -> None:
+    row = {"question": "1 + 1?", "answer": "2", "split": "test", "tags": ["sum"]}
+    task = task_on(tmp_path / "rows.jsonl", [row])
+    state = pickle.loads(pickle.dumps(task.apply(task.generate(0), "3")))
+    state.row["tags"].append("changed")  # of a copy
+    assert (state.row, state.answer, state.score) == (row, "3", 0.5)
+    assert state.problem == task.generate(0).problem

@@ -127,7 +127,7 @@ def test_rows_of_ones_own_are_played_and_graded_at_once(made: Callable[..., Any]
     env = module.env(workflow="single")
     assert env.metadata["reset_options"] == {"split": ("train", "test")}
     env.reset(seed=5, options={"split": "test"})
-    assert env.workflow.task.row(env.snapshot().play.task)["note"] == "kept"
+    assert env.snapshot().play.task.row["note"] == "kept"
     assert "Capital of Chad?" in env.observe("planner_0")["text"]
     env.step("Lima")
     assert env.rewards == {"planner_0": 0.0}
