@@ -8,7 +8,7 @@ import subprocess
 import sys
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,35 +121,59 @@ SAVE_AND_DIE = """
 import os, sys
 from pathlib import Path
 from pettingllms_trl.checkpoints.atomic import rotate, staged
-out, left = Path(sys.argv[1]), int(sys.argv[2])
 
-def die(event, arguments):  # at the file operation whose number was given, as kill -9 does: no `finally` runs
-    global left
-    if event in {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.scandir", "fcntl.flock"}:
-        left -= 1
-        if left < 0:
-            os._exit(9)
+def save(out, left):
+    def die(event, arguments):  # at the file operation whose number was given, as kill -9 does: no `finally` runs
+        nonlocal left
+        if event in {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.scandir", "fcntl.flock"}:
+            left -= 1
+            if left < 0:
+                os._exit(9)
 
-sys.addaudithook(die)
-with staged(out / "checkpoint-2", about={"step": 2}) as staging:
-    (staging / "model.safetensors").write_text("second")
-    (staging / "planner").mkdir()
-    (staging / "planner" / "adapter.bin").write_text("second")
-rotate(out, saved=out / "checkpoint-2", keep=1)
+    sys.addaudithook(die)
+    with staged(out / "checkpoint-2", about={"step": 2}) as staging:
+        (staging / "model.safetensors").write_text("second")
+        (staging / "planner").mkdir()
+        (staging / "planner" / "adapter.bin").write_text("second")
+    rotate(out, saved=out / "checkpoint-2", keep=1)
+    os._exit(0)
+
+for line in sys.stdin:  # each save in a process of its own, forked from one that has imported what it needs
+    number, out = line.rstrip().split(" ", 1)
+    if not (child := os.fork()):
+        save(Path(out), int(number))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def is_killed() -> Iterator[Callable[[Path, int], bool]]:
+    """Save in a folder, and die at the file operation of a number; whether there were that many."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SAVE_AND_DIE], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as saves:
+
+        def is_killed(out: Path, number: int) -> bool:
+            saves.stdin.write(f"{number} {out}\n")
+            saves.stdin.flush()
+            status = int(saves.stdout.readline())
+            assert status in (0, 9)
+            return status == 9
+
+        yield is_killed
+        saves.stdin.close()
 
 
 @pytest.mark.parametrize("stands", ["older", "same", "both"])
 def test_a_kill_before_any_file_operation_of_a_save_leaves_a_whole_checkpoint_to_go_on_from(
-    stands: str, tmp_path: Path
+    stands: str, tmp_path: Path, is_killed: Callable[[Path, int], bool]
 ) -> None:
     found, killed = [], True
     while killed:
         out = tmp_path / str(len(found))
         for step in {"older": (1,), "same": (2,), "both": (1, 2)}[stands]:
             save(out / f"checkpoint-{step}", "first")
-        program = [sys.executable, "-c", SAVE_AND_DIE, str(out), str(len(found))]
-        killed = subprocess.run(program, cwd=ROOT, check=False).returncode == 9
+        killed = is_killed(out, len(found))
         best = newest(out)
         assert best is not None
         verify(best)
