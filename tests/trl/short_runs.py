@@ -22,6 +22,7 @@ SHORT = {
     "max_completion_length": 8,
     "max_steps": 1,
     "learning_rate": 1e-2,  # a step is to be seen in the weights
+    "gradient_checkpointing": False,  # faster; with it the teams of test_packed_logprobs.py are trained, for example
     "logging_steps": 1,
     "save_strategy": "no",
     "report_to": "none",

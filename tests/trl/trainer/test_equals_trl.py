@@ -104,6 +104,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 CASES: dict[str, dict[str, Any]] = {
     **{f"{loss}-beta={beta}": {**options, "beta": beta} for loss, options in LOSSES.items() for beta in (0.0, 0.1)},
     **{name: {**common, **change} for name, (common, change) in CHANGES.items()},
+    "checkpointing": {**STALE, **KL, "gradient_checkpointing": True},
 }
 # In the slow tests: losses without a KL term where ratios are 1, for each has a case with both; and each loss in each
 # layout, for TRL computes the loss in all of them.
@@ -111,6 +112,7 @@ SLOW = {f"{loss}-beta=0.0" for loss in LOSSES if loss not in ("grpo", "dapo")}
 FAST = {
     *((case, "shared") for case in CASES if case not in SLOW),
     *((f"{loss}-beta=0.1", layout) for loss in ("grpo", "vespo") for layout in LAYOUTS),
+    *(("checkpointing", layout) for layout in LAYOUTS),
     *(("dapo-beta=0.1", layout) for layout in ("lora", "full")),
     *((case, "lora") for case in ("stale", "top_entropy_quantile", "entropy_coef", "scale_rewards-batch")),
     ("sync_ref_model", "full"),
@@ -169,7 +171,7 @@ def test_dropout_of_a_model_is_trls_where_prompts_are_long_enough_to_be_read_onc
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pettingllms_trl.engines.transformers.FEWEST_TOKENS", 2)
-    options = {"max_steps": 2, "gradient_checkpointing": False}
+    options = {"max_steps": 2}
     dropout = {"embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}
     theirs, ours = (
         run(make(gpt2(tmp_path, tokenizer, **dropout), tmp_path, options, processing_class=tokenizer))

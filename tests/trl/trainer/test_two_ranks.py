@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ import torch
 import yaml
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
+
+import ranks
 
 
 HERE = Path(__file__).parents[1]
@@ -105,15 +106,20 @@ OWN_REPLIES = {  # of the model, which each process samples at its own pace
 }
 
 
+def listed(out: Path, specs: Mapping[str, Mapping[str, Any]], model_path: str) -> Path:
+    """The file of specifications that `ranks.py` reads."""
+    file = out / "specs.json"
+    file.write_text(json.dumps([{"name": name, "model": model_path, **about} for name, about in specs.items()]))
+    return file
+
+
 def launched(
     out: Path, specs: Mapping[str, Mapping[str, Any]], model_path: str, *launcher: str, succeeds: bool = True
 ) -> str:
     """Run `ranks.py` on all specifications; what it said."""
     out.mkdir(parents=True, exist_ok=True)
-    listed = [{"name": name, "model": model_path, **about} for name, about in specs.items()]
-    (out / "specs.json").write_text(json.dumps(listed))
     run = subprocess.run(
-        [sys.executable, *launcher, str(HERE / "ranks.py"), str(out / "specs.json"), str(out)],
+        [sys.executable, *launcher, str(HERE / "ranks.py"), str(listed(out, specs, model_path)), str(out)],
         env=environment(),
         capture_output=True,
         text=True,
@@ -185,10 +191,9 @@ def check_metrics(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[st
 
 
 def test_a_mixture_on_two_processes_is_what_it_is_on_one(model_path: str, tmp_path: Path) -> None:
-    with ThreadPoolExecutor() as pool:
-        alone = pool.submit(launched, tmp_path / "one", SHORT, model_path)
-        launched(tmp_path / "two", SHORT, model_path, *two())
-        alone.result()
+    launched(tmp_path / "two", SHORT, model_path, *two())
+    (tmp_path / "one").mkdir()
+    ranks.main(listed(tmp_path / "one", SHORT, model_path), tmp_path / "one")
     one, other = report(tmp_path / "one", "mixture"), report(tmp_path / "two", "mixture")
     check_same(one, other, "mixture")
     assert len(set(other["num_played"])) == 2  # nobody waits: one had more to sample for than the other

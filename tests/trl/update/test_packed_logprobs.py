@@ -426,7 +426,7 @@ TEAMS: dict[str, dict[str, Any]] = {
     "parallel": {"options": {"sampling": "parallel"}, "credit": "grpo"},
     "budget": {"options": {"max_tokens_per_microbatch": 100}},
     "filters": {"filters": {"nonzero_variance": {}}},
-    "checkpointing-off": {"options": {"gradient_checkpointing": False}},
+    "checkpointing": {"policies": "lora", "options": {"gradient_checkpointing": True}},
 }
 
 
@@ -533,7 +533,7 @@ def test_a_model_that_cannot_is_found_out_and_trained_as_before(
             trainer = MultiAgentGRPOTrainer(
                 model,
                 OneShot,
-                MultiAgentGRPOConfig(**arguments, gradient_checkpointing=False),
+                MultiAgentGRPOConfig(**arguments),
                 Dataset.from_dict({"seed": twins.SEEDS}),
                 processing_class=tokenizer,
             )
