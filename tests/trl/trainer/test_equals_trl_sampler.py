@@ -106,7 +106,7 @@ class OurEngine:
 
     def step(self, timeout: float = 0.0) -> list[tuple[int, Sampled]]:
         ticket, request = self.asked.pop()
-        prompt_ids = tuple(self.codec.tokenize(request.prompt))
+        prompt_ids = tuple(self.codec.tokenize(request.prompt, request.tools))
         found = [made_up(prompt_ids, k, self.generation) for k in range(request.num_candidates)]
         return [
             (
