@@ -38,8 +38,9 @@ ALLOWED_IMPORTS = {
     "features.py": set(),
     "spaces.py": {"gymnasium", "pettingllms_envs.observations"},
     "state_digest.py": set(),
-    # The sandbox and other tools are loaded by name.
-    "tools/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.tools"},
+    # The sandbox and other tools are loaded by name; the SDK of MCP is an extra.
+    "tools/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.tools", "pettingllms_envs.observations"}
+    | {"anyio", "mcp"},
     "suggestions.py": set(),
     "server_errors.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},

@@ -67,7 +67,8 @@ def test_each_extra_brings_what_its_name_says():
     assert {"pytest", "ruff", "mypy"} <= {requirement.name for requirement in requirements("dev")}
     assert {"huggingface-hub", "pyarrow"} == {requirement.name for requirement in requirements("data")}
     assert included_extras("vllm") == {"trl"}
-    assert included_extras("dev") == {"data", "trl"}
+    assert {"mcp"} == {requirement.name for requirement in requirements("mcp")}
+    assert included_extras("dev") == {"data", "mcp", "trl"}
 
 
 def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():

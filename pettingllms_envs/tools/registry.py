@@ -11,7 +11,10 @@ from pettingllms_envs.core import Tool, check_choice
 
 GROUP = "pettingllms.tools"
 
-_OWN: Mapping[str, str] = {"python": "pettingllms_envs.sandbox:ToolExecutor"}
+_OWN: Mapping[str, str] = {
+    "mcp": "pettingllms_envs.tools.mcp:McpTool",
+    "python": "pettingllms_envs.sandbox:ToolExecutor",
+}
 
 
 def tool_names() -> tuple[str, ...]:
