@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
+from functools import partial
 
 from pettingllms_envs.sandbox import selftest
 from pettingllms_envs.sandbox.command_slot import CommandSlot
@@ -21,22 +22,29 @@ logger = logging.getLogger(__name__)
 
 
 class CommandServers:
-    """A pool of servers that run native commands, with the layers that programs have.
+    """Servers that run native commands, with the layers that programs have: a pool for each, and one for given files.
 
     Args:
         commands: What may be run.
         scratch: Bytes of files that a command may hold.
-        num_slots: Largest number of servers.
+        num_slots: Number of commands at a time.
     """
 
     def __init__(self, commands: Sequence[Command], scratch: int, num_slots: int) -> None:
         self.commands = tuple(commands)
         self.scratch = scratch
         self._plan: Plan | None = None
-        self._pool: Pool[CommandSlot] = Pool(num_slots, self._new_slot)
-        self._testing = threading.Lock()
+        self._num_slots = num_slots
+        self._pools: dict[Command | None, Pool[CommandSlot]] = {
+            command: Pool(num_slots, partial(self._new_slot, command)) for command in (None, *commands)
+        }
+        self._renew_locks()
         mine = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _after_fork(mine))
+
+    def _renew_locks(self) -> None:
+        self._testing = threading.Lock()
+        self._free = threading.Semaphore(self._num_slots)
 
     def start(self, plan: Plan) -> None:
         """Test the plan with native commands, unless that is done.
@@ -54,7 +62,7 @@ class CommandServers:
         reason = ""
         for _ in range(2):
             try:
-                with self._pool.lend() as slot:
+                with self._free, self._pools[request.command].lend() as slot:
                     result = slot.run_command(request, isolation)
             except (Died, NotStarted) as error:
                 reason = str(error)
@@ -67,15 +75,16 @@ class CommandServers:
 
     def close(self) -> None:
         """End all servers. The next command starts new ones."""
-        self._pool.close()
+        for pool in self._pools.values():
+            pool.close()
 
     def pids(self) -> list[int]:
         """The process ids of the servers' supervisors."""
-        return self._pool.pids()
+        return [pid for pool in self._pools.values() for pid in pool.pids()]
 
-    def _new_slot(self) -> CommandSlot:
+    def _new_slot(self, command: Command | None) -> CommandSlot:
         assert self._plan is not None
-        return CommandSlot(self._plan, self.commands, self.scratch)
+        return CommandSlot(self._plan, command, self.scratch)
 
 
 def _test(plan: Plan, scratch: int) -> None:
@@ -86,7 +95,7 @@ def _test(plan: Plan, scratch: int) -> None:
             " loaded from files. Use Linux 5.13 or newer with Landlock, or allow namespaces (`pettingllms sandbox`)."
         )
     try:
-        slot = CommandSlot(plan, (selftest.shell(),), scratch)
+        slot = CommandSlot(plan, selftest.shell(), scratch)
         try:
             slot.start()
             failed = selftest.command_failures(slot)
@@ -102,7 +111,7 @@ def _test(plan: Plan, scratch: int) -> None:
 
 
 def _after_fork(servers: weakref.ref[CommandServers]) -> None:
-    """In a fork of the trainer, a thread that is not here may have held the lock."""
+    """In a fork of the trainer, a thread that is not here may have held a lock."""
     alive = servers()
     if alive is not None:
-        alive._testing = threading.Lock()
+        alive._renew_locks()

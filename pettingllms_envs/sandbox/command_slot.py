@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pettingllms_envs.sandbox.commands import Command, CommandRequest, CommandResult, reads_of
+from pettingllms_envs.sandbox.commands import Command, CommandRequest, CommandResult
 from pettingllms_envs.sandbox.inside import wire
 from pettingllms_envs.sandbox.inside.wire import Progress, Record
 from pettingllms_envs.sandbox.layers import Plan, confinement_of_commands
@@ -21,21 +20,21 @@ KEPT_ERRORS = 1 << 16
 
 
 class CommandSlot(Slot):
-    """A fork server that executes native commands.
+    """A server that executes one native command, or files that are given to it.
 
     Args:
         plan: The layers.
-        commands: What it may execute.
+        command: What it executes; None for given files alone.
         scratch: Bytes of files that a command may hold.
     """
 
-    def __init__(self, plan: Plan, commands: Sequence[Command], scratch: int) -> None:
+    def __init__(self, plan: Plan, command: Command | None, scratch: int) -> None:
         super().__init__(plan, ())
-        self._commands = tuple(commands)
+        self._reads = () if command is None else (command.path, *command.reads)
         self.scratch = scratch
 
     def _settings(self, plan: Plan) -> dict[str, Any]:
-        confinement = confinement_of_commands(plan, reads_of(self._commands), self.scratch)
+        confinement = confinement_of_commands(plan, self._reads, self.scratch)
         nothing: dict[str, Any] = {"imports": [], "hoped_for": [], "path": [], "resident": ""}
         return {"confinement": fields_of(confinement), "memory": plan.memory, **nothing}
 

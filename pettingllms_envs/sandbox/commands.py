@@ -32,7 +32,7 @@ class Command:
     """A binary of this machine that `Sandbox.run_command` may run, and what else it needs.
 
     It reads and executes its own file, the system's libraries (`/lib`, `/usr/lib`, without Python's packages) and
-    `reads`; no other file of the machine. All commands of a `Sandbox` share what they may read.
+    `reads`; no other file of the machine, and nothing that another `Command` of the same `Sandbox` reads.
 
     Args:
         name: What stands first in `argv`, such as `"gcc"`; found on `PATH` unless `path` is given.
@@ -92,8 +92,9 @@ class CommandResult(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRequest:
-    """A validated run of a command."""
+    """A validated run of a command, or of a given file if `command` is None."""
 
+    command: Command | None
     job: Job
     meta: CommandMeta
     stdin: bytes
@@ -137,15 +138,15 @@ def request_command(
         ValueError: The command is not declared, a name leads out of the scratch directory, or the files do not fit.
         TypeError: `argv` is one string.
     """
-    path = _path_of(argv, commands, files)
+    command = _command_of(argv, commands, files)
     for name in (*files, *outputs):
         _check_name(name)
     contents = tuple(_bytes(content) for content in files.values())
     _check_room(files, contents, scratch)
     meta = CommandMeta(
-        path=path,
+        path=argv[0] if command is None else command.path,
         argv=list(argv),
-        environment=_environment(commands),
+        environment=_environment(command),
         files=[(name, len(content)) for name, content in zip(files, contents, strict=True)],
         outputs=list(outputs),
     )
@@ -161,26 +162,26 @@ def request_command(
         processes=limits.processes,
         meta=0,
     )
-    return CommandRequest(job=job, meta=meta, stdin=_bytes(stdin), contents=contents)
+    return CommandRequest(command=command, job=job, meta=meta, stdin=_bytes(stdin), contents=contents)
 
 
-def _path_of(argv: Sequence[str], commands: Sequence[Command], files: Mapping[str, str | bytes]) -> str:
-    """The binary to execute: a declared one, or one of the files."""
+def _command_of(argv: Sequence[str], commands: Sequence[Command], files: Mapping[str, str | bytes]) -> Command | None:
+    """The command to run; None for one of the files."""
     if isinstance(argv, str | bytes):
         raise TypeError(f"argv is {argv!r}; expected a list of words, since no shell reads it. Use argv=[{argv!r}].")
     if not argv or any("\0" in word for word in argv):
         raise ValueError(f"argv is {list(argv)!r}; expected at least one word, and none with a null character.")
     first = argv[0]
     if first.startswith("./") and first[2:] in files:
-        return first
-    paths = {command.name: command.path for command in commands}
-    if first not in paths:
-        known = ", ".join([*(repr(name) for name in paths), *(repr(f"./{name}") for name in files)]) or "none"
+        return None
+    by_name = {command.name: command for command in commands}
+    if first not in by_name:
+        known = ", ".join([*(repr(name) for name in by_name), *(repr(f"./{name}") for name in files)]) or "none"
         raise ValueError(
             f"there is no command {first!r}; expected one of this sandbox's, or './NAME' of one of the files: {known}."
             f" Declare it: Sandbox(commands=(Command({first!r}),))."
         )
-    return paths[first]
+    return by_name[first]
 
 
 def _check_name(name: str) -> None:
@@ -204,10 +205,11 @@ def _check_room(names: Collection[str], contents: Sequence[bytes], scratch: int)
         )
 
 
-def _environment(commands: Sequence[Command]) -> dict[str, str]:
-    """The variables of every command: nothing of the trainer's own environment."""
-    folders = dict.fromkeys([os.path.dirname(command.path) for command in commands] + ["/usr/bin", "/bin"])
-    return {"PATH": ":".join(folders), "HOME": ".", "TMPDIR": ".", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+def _environment(command: Command | None) -> dict[str, str]:
+    """The variables of a command: nothing of the trainer's own environment."""
+    own = [] if command is None else [os.path.dirname(command.path)]
+    path = ":".join(dict.fromkeys([*own, "/usr/bin", "/bin"]))
+    return {"PATH": path, "HOME": ".", "TMPDIR": ".", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
 
 
 def _bytes(text: str | bytes) -> bytes:
@@ -232,8 +234,3 @@ def check_commands(commands: Sequence[Command], scratch: int) -> tuple[Command, 
 
 SCRATCH = 1 << 26
 """Bytes of files that a command may hold, unless a `Sandbox` says otherwise."""
-
-
-def reads_of(commands: Sequence[Command]) -> tuple[str, ...]:
-    """All that the commands may read and execute."""
-    return tuple(dict.fromkeys(path for each in commands for path in (each.path, *each.reads)))

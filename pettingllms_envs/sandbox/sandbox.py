@@ -53,7 +53,7 @@ class Sandbox:
             `site-packages` folder is then readable.
         resident: Source of a trusted module, run once in each server after the imports and before it is confined;
             never a model's program. Programs use it by `import resident`.
-        commands: Native binaries that `run_command` may run; its servers are others than those of programs.
+        commands: Native binaries that `run_command` may run, each in servers of its own.
         scratch: Bytes of files that a native command may hold in its directory.
         as_other_user: Start the servers as an unprivileged user; needs root, and is for tests.
 
