@@ -164,7 +164,7 @@ def _watch(server: CommandServer, runner: Runner, job: Job) -> Record:
     ready = False
     while True:
         left = clock.left()
-        if left <= 0 and ready and clock.put_off(server.watch.waited(above=1)):
+        if left <= 0 and ready and clock.put_off(server.watch.waited(above=1, most_cpu=job.cpu)):
             continue
         if left <= 0 or server.watch.exceeded:
             cpu = runner.end()

@@ -83,13 +83,14 @@ class Watch:
         """The kind of record, `MEMORY` or `FILES`, of a limit that the job was said to exceed, or 0."""
         return self._exceeded
 
-    def waited(self, above: int = 0) -> float:
+    def waited(self, above: int = 0, most_cpu: float = math.inf) -> float:
         """Seconds that a process of the job was ready to run and had no core; of several, the longest.
 
         Args:
             above: How many levels of processes below the server do not count, as they are older than the job.
+            most_cpu: CPU seconds of all of them together, above which it is 0: they kept each other from the cores.
         """
-        self._channel.send(_MESSAGE.pack(_WAITED, self._job, float(above), 0.0, 0.0))
+        self._channel.send(_MESSAGE.pack(_WAITED, self._job, float(above), most_cpu, 0.0))
         while True:
             kind, value = self._receive()
             if kind == _WAITED:
@@ -126,7 +127,9 @@ def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
                 return
             kind, number, *values = _MESSAGE.unpack(message)
             if kind == _WAITED:
-                seconds = max((waited(pid) for pid, depth in below(server) if depth > values[0]), default=0.0)
+                above, most_cpu, _ = values
+                pids = [pid for pid, depth in below(server) if depth > above]
+                seconds = max(map(waited, pids), default=0.0) if sum(map(ran, pids)) <= most_cpu else 0.0
                 channel.send(_MESSAGE.pack(_WAITED, number, seconds, 0.0, 0.0))
             else:
                 job, bounds, seen = number, Bounds(*values), {}
@@ -217,6 +220,12 @@ def _sizes(path: str, *names: bytes) -> int:
 def waited(pid: int) -> float:
     """Seconds that a process was ready to run and had no core; of its threads, the longest."""
     return max(map(_thread_waited, _threads(pid)), default=0.0)
+
+
+def ran(pid: int) -> float:
+    """CPU seconds of a process, of all of its threads; 0 where the kernel does not say."""
+    times = (_read(f"{thread}/schedstat").split()[:1] for thread in _threads(pid))
+    return sum(int(time[0]) for time in times if time) / 1e9
 
 
 def _thread_waited(thread: str, read: Callable[[str], bytes] | None = None) -> float:
