@@ -19,6 +19,7 @@ from rich.text import Text
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import add_environment, made, user_errors
+from pettingllms_envs.observations import read_observation, text_of
 
 
 Row = tuple[str, ...]
@@ -64,8 +65,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     for agent in env.possible_agents:
         seen = env.observe(agent)
         parts = seen.items() if isinstance(seen, dict) else [("text", seen)]
-        if isinstance(seen, dict) and "messages" in seen:
-            parts = [(message["role"], message["content"]) for message in seen["messages"]]
+        if isinstance(seen, dict) and seen.keys() & {"messages", "parts"}:
+            messages = read_observation(seen, agent=agent).messages
+            parts = [(message["role"], text_of(message["content"])) for message in messages]
         for part, text in parts:
             _print(console, f"\n--- {agent}, {part}, seed {args.seed} ---", style="bold")
             _print(console, str(text))

@@ -131,6 +131,13 @@ def test_the_page_holds_every_image_once(recorded: Path) -> None:
         assert text.count(f'id="image-{digest}"') == 1
 
 
+def test_info_describes_images_in_their_place(run: Run) -> None:
+    status, out = run("info", "picture_plan")
+    assert status == 0, out
+    assert "[image: " in out
+    assert "Image(" not in out
+
+
 def test_an_agent_that_reads_texts_only_is_refused_before_it_is_asked() -> None:
     env = picture_plan_v0.env()
     agents = dict.fromkeys(env.possible_agents, TextsOnly())
