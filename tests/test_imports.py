@@ -74,6 +74,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.episodes",
         "pettingllms_envs.evaluation",
         "pettingllms_envs.page",
+        "pettingllms_envs.tools",
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit"},

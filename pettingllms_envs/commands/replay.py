@@ -58,10 +58,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         is_training, differs = header["kind"] == "rollouts", False
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
-                name, given = files.made_with(header, row)
+                name, given = files.made_with(header, row, other)
                 key = json.dumps([name, given])
                 if key not in envs:
-                    envs[key] = pettingllms_envs.make(name, **{**given, **other})
+                    envs[key] = pettingllms_envs.make(name, **given)
                 replayed.append(replay(envs[key], row, keep=keep))
                 # A training run's row does not say all that a replay finds out.
                 is_same = replayed[-1].first is None if is_training else same_bytes(row, replayed[-1].row)

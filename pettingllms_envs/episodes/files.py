@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pettingllms_envs.episodes import schema
@@ -30,6 +31,9 @@ FORMAT = 1
 RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
 
 Row = Mapping[str, Any]
+
+STARTED = ("mcp",)
+"""Tools whose settings name a program that they start, or a server that they ask."""
 
 MOST_NAMED = 20
 """Most runs that an error message lists."""
@@ -58,19 +62,43 @@ def problem(row: Row) -> str:
     return f"{instance['env']} {instance['seed']} {json.dumps(instance['options'], sort_keys=True)}"
 
 
-def made_with(header: Mapping[str, Any], row: Row) -> tuple[str, dict[str, Any]]:
+def made_with(
+    header: Mapping[str, Any], row: Row, other: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[str, dict[str, Any]]:
     """The name and settings with which `pettingllms_envs.make` makes the environment of a row again.
 
     Args:
         header: The run's `run.json`.
         row: One of its rows.
+        other: Settings that replace the record's.
+
+    Raises:
+        ValueError: The settings would start a program, see `check_starts_nothing`.
     """
     config = header["config"]
     of_name = (config.get("environments") or {}).get((row.get("training") or {}).get("environment"))
     if of_name is not None:  # a training on several environments
-        return of_name["env"], dict(of_name["settings"])
-    name = config.get("env") if header["kind"] == "bench" else None
-    return name or row["instance"]["env"], dict(config.get("settings") or {})
+        name, settings = of_name["env"], {**of_name["settings"], **other}
+    else:
+        name = (config.get("env") if header["kind"] == "bench" else None) or row["instance"]["env"]
+        settings = {**(config.get("settings") or {}), **other}
+    check_starts_nothing({key: value for key, value in settings.items() if key not in other})
+    return name, settings
+
+
+def check_starts_nothing(settings: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if settings of a record name a program to be started, or a server to be asked.
+
+    A record may be somebody else's. Whoever reads it must not run the commands in it.
+    """
+    given = settings.get("role_tools") or ()
+    tools = [each for own in given.values() for each in own] if isinstance(given, Mapping) else list(given)
+    for tool in tools:
+        if isinstance(tool, Mapping) and tool.get("tool") in STARTED:
+            raise ValueError(
+                f"the run has the tool {dict(tool)!r}, which starts a program or asks a server; expected none in a "
+                "record, which may be somebody else's. If you trust it, give it yourself: --set role_tools=..."
+            )
 
 
 def write_line(row: Row) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
-from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, header, write_json
+from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
 from pettingllms_envs.episodes.observing import problem_of
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
@@ -216,11 +216,12 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
         name: Name of the run in error messages.
 
     Raises:
-        ValueError: The run is not a benchmark, or is incomplete.
+        ValueError: The run is not a benchmark, or is incomplete; or its settings would start a program.
     """
     config = head["config"]
     if head["kind"] != "bench":
         raise ValueError(f"{name} has {head['kind']}; expected a run of `pettingllms bench`. Name another.")
+    check_starts_nothing(config["settings"])
     instances = {row["instance"]["index"]: row["instance"] for row in rows}
     if len(instances) < config["instances"]["num"]:
         raise ValueError(

@@ -75,14 +75,14 @@ def of_roles(
     envs: dict[str, Any] = {}
     pools = _replies_of(drawn)
     for row in drawn:
-        name, settings = made_with(header, row)
-        key = repr((name, settings))
-        if key not in envs:
-            try:
+        try:
+            name, settings = made_with(header, row)
+            key = repr((name, settings))
+            if key not in envs:
                 envs[key] = pettingllms_envs.make(name, **settings)
                 check_replayable(envs[key])
-            except (ValueError, TypeError, ImportError) as error:
-                return f"the environment cannot be made or played again: {error}"
+        except (ValueError, TypeError, ImportError) as error:
+            return f"the environment cannot be made or played again: {error}"
         places = [i for i, step in enumerate(row["steps"]) if len(found.get(_role(step["agent"]), ())) < num_replies]
         if not places or row["error"] is not None:
             continue

@@ -8,9 +8,10 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import ToolResult
+from pettingllms_envs.core import Tool, ToolResult
 from pettingllms_envs.episodes.files import made_with
 from pettingllms_envs.features import Board
+from pettingllms_envs.tools import make_tool
 
 
 Picture = list[list[int]]
@@ -36,7 +37,10 @@ class Boards:
 
     def of(self, row: Mapping[str, Any]) -> list[Picture | None]:
         """The board before each step and at the end; None from the step on where the replay differs."""
-        name, settings = made_with(self._header, row)
+        try:
+            name, settings = made_with(self._header, row)
+        except ValueError:  # it would start a program of the record's
+            return [None] * (len(row["steps"]) + 1)
         key = json.dumps([name, settings])
         if key not in self._envs:
             self._envs[key] = _made(name, settings)
@@ -47,7 +51,8 @@ class Boards:
         return pictures + [None] * (len(row["steps"]) + 1 - len(pictures))
 
     def _replayed(self, env: TextEnv, row: Mapping[str, Any]) -> Iterator[Picture]:
-        exact = not hasattr(env.workflow, "executor")  # what a program printed is a part of the state
+        # What a program or another tool returned is a part of the state, but not of the board.
+        exact = not hasattr(env.workflow, "executor") and "tool_calls" not in env.metadata["settings"]
         env.reset(seed=row["instance"]["seed"], options=row["instance"]["options"])
         for step in row["steps"]:
             if not env.agents or env.agent_selection != step["agent"] or (exact and env.state_hash() != step["state"]):
@@ -62,16 +67,32 @@ class Boards:
 
 
 def _made(env: str, settings: dict[str, Any]) -> TextEnv | None:
-    """The environment, if it is known here and has boards. Programs are not run, since they change no board."""
+    """The environment, if it is known here and has boards. Tools are not called, since they change no board."""
     try:
         pettingllms_envs.find(env)
     except ValueError:
         return None
     if settings.get("workflow") == "tool_plan":
         settings["executor"] = _nothing
+    if given := settings.get("role_tools"):
+        by_role = given.items() if isinstance(given, Mapping) else [("", given)]
+        idle = {role: [_Idle(make_tool(tool)) for tool in tools] for role, tools in by_role}
+        settings["role_tools"] = idle if isinstance(given, Mapping) else idle[""]
     made = pettingllms_envs.make(env, **settings)
     return made if isinstance(made, TextEnv) and isinstance(made.workflow.task, Board) else None
 
 
 def _nothing(program: str) -> ToolResult:
     return ToolResult("")
+
+
+class _Idle:
+    """A tool that is called in the same way as another one, and returns nothing."""
+
+    deterministic = True
+
+    def __init__(self, tool: Tool) -> None:
+        self.spec, self.digest = tool.spec, tool.digest
+
+    def __call__(self, request: str) -> ToolResult:
+        return ToolResult("")

@@ -12,12 +12,15 @@ import pettingllms_envs
 from adder import Adder
 from pettingllms_envs.agents.base import AgentRefused, Oracle, Reply, Request, Scripted
 from pettingllms_envs.agents.openai import ChatApi, Endpoint
+from pettingllms_envs.core import ToolResult
 from pettingllms_envs.episodes import schema
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
-from pettingllms_envs.episodes.files import write_line
+from pettingllms_envs.episodes.files import made_with, write_line
 from pettingllms_envs.episodes.prompts import messages_of, tools_of
 from pettingllms_envs.episodes.recorded import Recorded
 from pettingllms_envs.episodes.replay import replay, same_bytes
+from pettingllms_envs.evaluation.influence import of_roles
+from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import episode_of
 from pettingllms_envs.tools import written_call
 
@@ -129,3 +132,40 @@ def test_the_page_shows_calls_and_results_after_the_text() -> None:
     assert [drafter["tools"], call["tools"], move["tools"]] == [None, 0, 0]
     assert [message["role"] for message in move["rounds"]] == ["assistant", "tool"]
     assert (call["rounds"], drafter["rounds"]) == ([], [])
+
+
+def test_a_page_has_the_boards_of_an_episode_with_calls_and_runs_no_program() -> None:
+    env = pettingllms_envs.make("plan_path", role_tools={"planner": ["python"]}, tool_calls="native")
+    program = written_call("python", {"program": "while True: pass"})
+    played = row_of(Scripted(lambda asked: program if asked.step == 1 else Oracle().reply(asked).text), env=unrun(env))
+    settings = json.loads(json.dumps(env.metadata["settings"]))
+    boards = Boards({"kind": "bench", "config": {"env": "plan_path", "settings": settings}}).of(played)
+    assert None not in boards
+    assert boards[1] == boards[2]
+    assert boards[0] != boards[-1]
+
+
+def unrun(env: Any) -> Any:
+    """The environment with a tool of the same name that runs nothing."""
+    spec = env.workflow.tools["planner"][0].spec
+
+    class Unrun(Adder):
+        def __call__(self, request: str) -> ToolResult:
+            return ToolResult("")
+
+    tool = Unrun()
+    tool.spec = spec
+    return pettingllms_envs.make("plan_path", role_tools={"planner": [tool]}, tool_calls="native")
+
+
+@pytest.mark.parametrize("given", [{"planner": ["python", {"tool": "mcp", "command": ["rm"]}]}, [{"tool": "mcp"}]])
+def test_a_record_starts_no_program_that_its_settings_name(given: Any) -> None:
+    row = row_of(Oracle(), pettingllms_envs.make("plan_path"))
+    header = {"kind": "bench", "config": {"env": "plan_path", "settings": {"role_tools": given}}}
+    with pytest.raises(ValueError, match=r"the run has the tool \{'tool': 'mcp'.* If you trust it, give it yourself"):
+        made_with(header, row)
+    assert made_with(header, row, {"role_tools": given})[1] == {"role_tools": given}
+    assert set(Boards(header).of(row)) == {None}
+    assert str(of_roles(header, lambda: [row], num_replies=1)).startswith(
+        "the environment cannot be made or played again"
+    )
