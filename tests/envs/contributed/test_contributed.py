@@ -86,6 +86,15 @@ def test_the_talk_of_a_council_goes_where_its_table_allows() -> None:
     assert env.infos["chair_0"]["outcome"]["messages"] == 3
 
 
+def test_a_message_to_nobody_of_the_council_goes_to_the_chair() -> None:
+    env = module_of("council").env(size=4)
+    env.reset(seed=0)
+    for reply in ("To: worker", "To: judge"):
+        env.step(reply)
+    assert env.agent_selection == "chair_0"
+    assert "The worker wrote:\n> To: judge" in env.observe("chair_0")["text"]
+
+
 def test_the_judge_of_a_debate_reads_the_debaters_and_the_critic() -> None:
     env = debate_v0.env(size=4)
     assert issubclass(type(env.workflow), FunctionWorkflow)
