@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pytest
@@ -224,7 +223,6 @@ def test_tools_are_made_by_name_and_survive_a_file() -> None:
 
 @pytest.mark.parametrize("style", ["text", "native"])
 def test_an_environment_whose_roles_have_tools_passes_every_check(style: str) -> None:
-    report = check(
-        partial(pettingllms_envs.make, "plan_path", size=5, role_tools=["python"], tool_calls=style), seeds=range(3)
-    )
+    report = check(lambda: with_tools(style), seeds=range(2))
     assert report.ok, str(report)
+    assert report["tools"].status == "passed"
