@@ -66,6 +66,14 @@ def test_waiting_is_what_the_kernel_measured_or_an_estimate_from_involuntary_swi
     assert thread(files) == pytest.approx(seconds)
 
 
+def test_the_cpu_seconds_of_a_process_are_the_kernels():
+    before, began = watch.ran(os.getpid()), time.process_time()
+    while time.process_time() - began < 0.05:
+        pass
+    assert 0.03 < watch.ran(os.getpid()) - before < 0.5
+    assert watch.ran(2**22 + 1) == 0.0, "there is no such process"
+
+
 def test_a_group_is_looked_for_in_our_own_cgroup_and_above_it(tmp_path: Path):
     own = tmp_path / "own"
     own.write_text("5:cpu,cpuacct:/docker/ab\n4:memory:/docker/ab\n0::/user.slice/run.scope\n")
