@@ -13,6 +13,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 
 
 MOST_FILES = 4096
@@ -105,7 +106,7 @@ def num_entries(folder: str, most: int) -> int:
     while waiting and number < most:
         try:
             with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
+                for entry in islice(entries, most - number):
                     number += 1
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
@@ -113,7 +114,7 @@ def num_entries(folder: str, most: int) -> int:
             continue
         except OSError:  # closed to its owner, or nested deeper than a path can be long
             return most
-    return min(number, most)
+    return number
 
 
 def copy_out(fd: int, names: list[str], target: int, most: int) -> Iterator[int]:
