@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +14,17 @@ from pettingllms_envs.sandbox.inside.watch import written
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    folder = tmp_path / "scratch"
-    folder.mkdir()
+def opened() -> Iterator[tuple[Path, int]]:
+    """A folder, on a file system in memory where there is one, and a descriptor of it."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(dir=memory))
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     here = os.getcwd()
     yield folder, fd
+    scratch.clear(fd)
     os.chdir(here)  # `clear` changes it
     os.close(fd)
+    folder.rmdir()
 
 
 def test_everything_is_removed_however_deep_and_whatever_its_name_and_mode(opened):
@@ -32,7 +36,7 @@ def test_everything_is_removed_however_deep_and_whatever_its_name_and_mode(opene
     os.mkdir(os.fsencode(folder) + b"/\xff\n")
     (folder / "-rf").mkdir(mode=0)
     os.chdir(folder)
-    for _ in range(1500):  # deeper than Python recurses, and 300 kB of a path
+    for _ in range(1050):  # deeper than Python recurses, and 200 kB of a path
         os.mkdir("d" * 200)
         os.chdir("d" * 200)
     scratch.clear(fd)
