@@ -47,7 +47,7 @@ class Limits:
         memory: Bytes of address space for each process, and of memory for all processes of a test together: where a
             cgroup can be made an eighth more or 32 MiB, else watched (`Sandbox.describe()`).
         output: Bytes of standard output for a test. (A test that expects more may print twice that.)
-        processes: Processes and threads at one time. Where no cgroup can be made, at most four are processes.
+        processes: Processes and threads at one time; of a Python program four processes where no cgroup can be made.
 
     Raises:
         ValueError: A limit is out of range.

@@ -435,6 +435,7 @@ ATTACK(outlive_by_threads)
 }
 ATTACK(outlive_in_another_group) { MUST_FAIL(setsid()); MUST_FAIL(setpgid(0, 0)); if (fork() == 0) { MUST_FAIL(setpgid(0, 0)); pin(); } }
 ATTACK(outlive_by_vfork) { if (vfork() == 0) { char *again[] = {self, "wait_for_ever", (char *)path, "1", NULL}; execv(self, again); _exit(0); } }
+ATTACK(outlive_without_a_signal_at_its_end) { if (RAW(clone, 0, NULL, NULL, NULL, NULL) == 0) pin(); }
 ATTACK(wait_for_ever) { pin(); }
 
 /* ---- network and other ways to talk */

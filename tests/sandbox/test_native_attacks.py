@@ -30,15 +30,8 @@ SCRATCH = 1 << 22
 LIMITS = Limits(cpu=1.0, wall=1.5, memory=1 << 28, output=1 << 20, processes=8)
 QUICK = Limits(cpu=0.15, wall=0.2, memory=1 << 28, output=1 << 20, processes=4)
 
-LONG = {"vfork_bomb", "burn_time_in_children", "burn_time_deaf_to_its_limit", "take_shared_memory"}
-"""Relatives of others, of half a second and more of CPU time each: with `-m slow` only."""
-USUAL = [name for name in ATTACKS if name not in LONG]
 HELD = [name for name in CONFIGURATIONS if "no-open" not in name]
 ARENAS = [BEST, *(pytest.param(name, marks=pytest.mark.slow) for name in HELD)]
-CASES = [
-    *((BEST, name) for name in USUAL),
-    *(pytest.param(arena, name, marks=pytest.mark.slow) for arena in HELD for name in ATTACKS),
-]
 
 STOPPED = {
     "burn_time": "timeout",
@@ -50,6 +43,7 @@ STOPPED = {
     "outlive_as_a_daemon": "violation",
     "outlive_deaf_to_signals": "violation",
     "outlive_in_another_group": "violation",
+    "outlive_without_a_signal_at_its_end": "violation",
     "outlive_by_threads": "timeout",
     "hold_a_lock": "violation",
     "flood_output": "output_limit",
@@ -98,7 +92,7 @@ def open_for_commands(configuration: str, num_slots: int) -> Sandbox:
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=ARENAS)
 def battle(
     request: pytest.FixtureRequest, binary: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Battle]:
@@ -120,7 +114,7 @@ def battle(
 
         list(threads.map(sound, range(24)))
         before = look(sandbox)
-        names = USUAL if quick else [*ATTACKS, *ATTACKS]
+        names = ATTACKS if quick else [*ATTACKS, *ATTACKS]
         done = list(zip(names, threads.map(attack, names), strict=True))
         results = dict(done)
         results |= {name: result for name, result in done if b"FOOTHOLD" in result.stdout}
@@ -134,7 +128,7 @@ def test_there_are_more_than_sixty_attacks_of_different_names() -> None:
     assert set(STOPPED) <= set(ATTACKS)
 
 
-@pytest.mark.parametrize(("battle", "name"), CASES, indirect=["battle"], scope="module")
+@pytest.mark.parametrize("name", ATTACKS)
 def test_a_native_attack_gets_neither_the_secret_nor_a_foothold(battle: Battle, name: str) -> None:
     result = battle.results[name]
     written = result.stdout + result.stderr + b"".join(result.files.values())
@@ -145,7 +139,6 @@ def test_a_native_attack_gets_neither_the_secret_nor_a_foothold(battle: Battle, 
     assert result.wall < 10.0 + result.waited
 
 
-@pytest.mark.parametrize("battle", ARENAS, indirect=True, scope="module")
 def test_nothing_is_left_of_the_native_attacks_and_the_sandbox_lives(battle: Battle) -> None:
     # Of each server the supervisor, the server itself and the runner, which is another one after some attacks.
     assert len(battle.after.processes) <= 3 * battle.num_servers
