@@ -33,6 +33,7 @@ BUILT_IN = "pettingllms"
 _OWN = {
     "aime": 0,
     "apps": 0,
+    "archives": 0,
     "code_contests": 0,
     "kuhn_poker": 0,
     "live_code_bench": 0,

@@ -48,10 +48,12 @@ ALLOWED_IMPORTS = {
     "instances.py": {CORE},
     "settings.py": set(),
     "replies/*.py": {CORE, "pettingllms_envs.replies"},
+    "retrieval/*.py": {"pettingllms_envs.retrieval"},
     "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest"},
     "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
+    | {"pettingllms_envs.retrieval"}
     | JUDGING,
     "workflows/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
     | {"pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}

@@ -306,7 +306,9 @@ def test_settings_that_make_no_sense_raise(settings: dict[str, Any], expected: s
         pettingllms_envs.make("note_taking", **settings)
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS)
+@pytest.mark.parametrize(
+    "workflow", ["team", "alone", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cut", "full"))]
+)
 def test_a_small_form_passes_the_checks_of_its_rewards(workflow: str) -> None:
     make = partial(pettingllms_envs.make, "note_taking", workflow=workflow, **SMALL)
     report = check(make, seeds=range(3), only=REWARD_CHECKS)

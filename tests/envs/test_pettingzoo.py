@@ -124,6 +124,7 @@ def test_environments_are_made_by_name() -> None:
     assert pettingllms_envs.list_environments() == (
         "aime",
         "apps",
+        "archives",
         "code_contests",
         "kuhn_poker",
         "live_code_bench",

@@ -27,7 +27,8 @@ FORMS = ("team", "cut", "alone", "full")
 RECORDINGS = (
     *itertools.product(GAMES, WORKFLOWS),
     ("kuhn_poker_v0", "match"),
-    *itertools.product(("note_taking_v0",), FORMS),
+    *itertools.product(("archives_v0", "note_taking_v0"), FORMS),
+    ("archives_v0", "pair"),
 )
 
 

@@ -1,0 +1,20 @@
+"""Answer questions whose facts lie in two archives: agents who tell each other can, and who reads one provably cannot.
+
+The task and its settings: `pettingllms_envs.tasks.archives.Archives`; the workflows:
+`pettingllms_envs.workflows.librarians`; all other arguments: `pettingllms_envs.assembly.assemble`.
+"""
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.tasks.archives import Archives
+from pettingllms_envs.workflows.librarians import (
+    FullLibrarian,
+    LibrarianPair,
+    LibrarianTeam,
+    LoneLibrarian,
+    SilentLibrarians,
+)
+
+
+raw_env, env, parallel_env = assemble(
+    Archives, __name__, (LibrarianTeam, LibrarianPair, SilentLibrarians, LoneLibrarian, FullLibrarian)
+)

@@ -1,0 +1,343 @@
+"""Workflows of archives: librarians of one archive each who tell each other, and one agent with one or both archives.
+
+In each turn one librarian first searches, then sees what was found and tells the others: two replies. The librarians
+take turns, the one whose archive has the first fact begins, and after as many turns as the question has hops (or
+more, `num_turns`) the question is answered. Messages are cut after `capacity` characters; the last two are shown.
+
+* `team`: `librarian_0` and `librarian_1`, each with the archive of its number, and an `answerer`, who is shown the
+  question and messages, never a passage.
+* `pair`: two librarians; the one who searches last answers instead of telling.
+* `cut`: the team, but no message arrives. The answer can only be guessed: right in `lone_bound` of the episodes.
+* `alone`: one `librarian` with one archive, who tells itself; as many replies as the team. It is right at most in
+  `lone_bound` of the episodes.
+* `full`: the same with both archives: what messages cannot add to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from pettingllms_envs.core import (
+    TEAM,
+    UNREADABLE_PENALTY,
+    Role,
+    Transition,
+    Unreadable,
+    check_choice,
+    part_ranges,
+)
+from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState
+from pettingllms_envs.tasks.archives_world import ARCHIVES, archive_of
+from pettingllms_envs.workflows.channels import Channel, Sent
+
+
+Librarians = Mapping[str, tuple[int, ...]]
+"""The librarians, in the order of their archives, with the archives that each can search."""
+
+LIBRARIAN, ANSWERER = "librarian", "answerer"
+BOTH: Librarians = {f"{LIBRARIAN}_{archive}": (archive,) for archive in ARCHIVES}
+MESSAGES_SHOWN = 2
+LIBRARIAN_JOB = "First you search, then you see what was found, and tell in a message what is needed next."
+ANSWERER_JOB = "You are the answerer. You cannot search. The librarians tell you what they find, and you answer."
+SEARCH_FORMAT = (
+    f"When you are asked to search, end your reply with one line: Search: and at most {MOST_QUERY} characters."
+)
+
+
+class LibraryState(NamedTuple):
+    """A moment of an episode.
+
+    Args:
+        task: The task's state.
+        turn: The librarians' turn, from 1; while the question is answered it is the last one.
+        phase: What the acting agent is to do: `"search"`, `"say"` or `"answer"`.
+        results: For each librarian, the passages that its last search showed; None if there was none.
+        messages: The last messages that arrived.
+        feedback: For each agent, the words about its last reply if that was unreadable.
+        num_messages: How many messages arrived.
+        message_chars: Their characters in total.
+    """
+
+    task: ArchivesState
+    turn: int
+    phase: str
+    results: tuple[tuple[str, ...] | None, ...]
+    messages: tuple[Sent, ...]
+    feedback: tuple[str, ...]
+    num_messages: int = 0
+    message_chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryWorkflow:
+    """What the workflows of archives share.
+
+    Args:
+        task: The questions.
+        num_turns: Turns of librarians, at least the hops of a question; 0 for as many as that.
+
+    Raises:
+        ValueError: `num_turns` is less.
+    """
+
+    task: Archives
+    num_turns: int = 0
+
+    name: ClassVar[str]
+    cyclic: ClassVar[bool] = False
+    answers_last: ClassVar[bool] = False
+    """Whether who searches last answers instead of telling."""
+
+    def __post_init__(self) -> None:
+        hops = self.task.hops
+        if not isinstance(self.num_turns, int) or 0 != self.num_turns < hops:
+            raise ValueError(
+                f"num_turns is {self.num_turns!r}; expected 0 or at least {hops}, a turn for each hop. Leave it out."
+            )
+        object.__setattr__(self, "num_turns", self.num_turns or hops)
+
+    @property
+    def librarians(self) -> Librarians:
+        """By default one for each archive."""
+        return BOTH
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All agents: the librarians, and the answerer where there is one."""
+        return (*self.librarians,) if self.answers_last or len(self.librarians) == 1 else (*self.librarians, ANSWERER)
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Librarians, paid later if nothing is paid for searches and messages, and the answerer where there is one."""
+        delayed = not self.task.communication_reward
+        librarian = Role(LIBRARIAN, LIBRARIAN_JOB, delayed=delayed, count=len(self.librarians))
+        return (librarian, Role(ANSWERER, ANSWERER_JOB)) if ANSWERER in self.members else (librarian,)
+
+    def deliver(self, sender: str, text: str) -> Sent | None:
+        """The message as it arrives, or None if it does not."""
+        raise NotImplementedError
+
+    def start(self, task_state: ArchivesState) -> LibraryState:
+        """The first turn, whose librarian is to search."""
+        return LibraryState(task_state, 1, SEARCH, (None,) * len(self.librarians), (), ("",) * len(self.members))
+
+    def actor(self, state: LibraryState) -> str:
+        """The librarian of the turn, or who answers."""
+        if state.phase == ANSWER and ANSWERER in self.members:
+            return ANSWERER
+        first = ARCHIVES.index(archive_of(self.task.world(state.task).chain.relations[0]))
+        return tuple(self.librarians)[(first + state.turn - 1) % len(self.librarians)]
+
+    def system(self, role: str) -> str:
+        """The rules, the job, how to reply."""
+        formats = [SEARCH_FORMAT, self.say_format()] if role in self.librarians else []
+        answers = [self.task.reply_format()] if role == ANSWERER or ANSWERER not in self.members else []
+        return "\n".join([self.task.rules(), self._job(role), *answers, *formats])
+
+    def say_format(self) -> str:
+        """How a message is written."""
+        return "When you are asked to tell, end your reply with one line: Say: and your message."
+
+    def observe(self, state: LibraryState, role: str) -> str:
+        """The question, the last messages, what the agent's last search found, and what it is to do now."""
+        lines = [self.task.show(state.task), *(sent.shown for sent in state.messages)]
+        if role in self.librarians and (found := state.results[list(self.librarians).index(role)]) is not None:
+            lines += ["Your last search found:" if found else "Your last search found nothing.", *found]
+        lines += filter(None, [state.feedback[self.members.index(role)]])
+        return "\n".join([*lines, self._request(state, role)])
+
+    def step(self, state: LibraryState, reply: str) -> Transition[LibraryState]:
+        """Search, tell or answer; the episode ends with the answer."""
+        role = self.actor(state)
+        move, why = self._read(reply, state.phase)
+        after = self._noted(state, role, f"Your last reply was unreadable: {why}." if why else "")
+        if move is not None:
+            after = {SEARCH: self._search, SAY: self._say, ANSWER: self._answer}[state.phase](after, role, move)
+        elif state.phase == SEARCH:
+            after = self._with_results(after, role, None)
+        own = {"format": UNREADABLE_PENALTY} if why else self._communicated(state, after)
+        parts: dict[str, Mapping[str, float]] = {role: own} if own else {}
+        if state.phase == ANSWER:
+            if self.task.solved(after.task):
+                parts[TEAM] = {"progress": 1.0, "success": 1.0}
+            return after, parts, True, False
+        return self._next(after), parts, False, False
+
+    def oracle(self, state: LibraryState) -> str:
+        """The name to search, to tell or to answer."""
+        if state.phase == ANSWER:
+            return self.task.write(self.task.oracle(state.task))
+        own = self.librarians[self.actor(state)]
+        return self.task.write(self.task.wanted(state.task, own, state.phase, state.turn))
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Progress, success and format; found and told, if they are paid."""
+        ranges = part_ranges(self.task)
+        return ranges | ({"found": (0.0, 1.0), "told": (0.0, 1.0)} if self.task.communication_reward else {})
+
+    def outcome(self, state: LibraryState) -> Mapping[str, int]:
+        """How many messages arrived, and their characters in total."""
+        return {"messages": state.num_messages, "message_chars": state.message_chars}
+
+    def _read(self, reply: str, phase: str) -> tuple[ArchivesMove | None, str]:
+        """The move, or None and why the reply is unreadable."""
+        move = self.task.parse(reply)
+        if isinstance(move, Unreadable):
+            return None, move.reason
+        return (move, "") if move.kind == phase else (None, f"its last line does not begin with '{phase.title()}:'")
+
+    def _search(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
+        task_state, passages = self.task.search(state.task, self.librarians[role], move.text)
+        return self._with_results(state._replace(task=task_state), role, tuple(each.text for each in passages))
+
+    def _say(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
+        sent = self.deliver(role, move.text)
+        if sent is None:
+            return state
+        return state._replace(
+            task=self.task.tell(state.task, self.librarians[role], sent.text),
+            messages=(*state.messages, sent)[-MESSAGES_SHOWN:],
+            num_messages=state.num_messages + 1,
+            message_chars=state.message_chars + len(sent.text),
+        )
+
+    def _answer(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
+        return state._replace(task=self.task.apply(state.task, move))
+
+    def _communicated(self, before: LibraryState, after: LibraryState) -> Mapping[str, float]:
+        """What was newly found or told, in shares of the hops."""
+        if not self.task.communication_reward or before.phase == ANSWER:
+            return {}
+        if before.phase == SEARCH:
+            return {"found": (sum(after.task.found) - sum(before.task.found)) / self.task.hops}
+        return {"told": (sum(after.task.told) - sum(before.task.told)) / self.task.hops}
+
+    def _next(self, state: LibraryState) -> LibraryState:
+        """The phase after a search or a message."""
+        is_last = state.turn == self.num_turns
+        if state.phase == SEARCH:
+            return state._replace(phase=ANSWER if is_last and self.answers_last else SAY)
+        return state._replace(phase=ANSWER) if is_last else state._replace(phase=SEARCH, turn=state.turn + 1)
+
+    def _noted(self, state: LibraryState, role: str, feedback: str) -> LibraryState:
+        return state._replace(feedback=_with(state.feedback, self.members.index(role), feedback))
+
+    def _with_results(self, state: LibraryState, role: str, results: tuple[str, ...] | None) -> LibraryState:
+        return state._replace(results=_with(state.results, list(self.librarians).index(role), results))
+
+    def _request(self, state: LibraryState, role: str) -> str:
+        """What the agent is asked to do."""
+        if role != self.actor(state):
+            return "Another agent is to act."
+        if state.phase == SEARCH:
+            return f"Search {_archives(self.librarians[role])} now."
+        return "Tell what you know now." if state.phase == SAY else "Answer the question now."
+
+    def _job(self, role: str) -> str:
+        if role == ANSWERER:
+            return ANSWERER_JOB
+        name = f"You are {role}." if len(self.librarians) > 1 else f"You are the {role}."
+        return f"{name} You can search {_archives(self.librarians[role])}. {LIBRARIAN_JOB}"
+
+
+@dataclass(frozen=True, slots=True)
+class TalkingLibrarians(LibraryWorkflow):
+    """What the workflows with messages share.
+
+    Args:
+        capacity: Most characters of a message, at least 1; the rest is lost.
+    """
+
+    capacity: int = 60
+
+    def __post_init__(self) -> None:
+        LibraryWorkflow.__post_init__(self)
+        Channel(self.capacity)  # raises ValueError for one out of range
+
+    @property
+    def channel(self) -> Channel:
+        """The channel of all messages."""
+        return Channel(self.capacity)
+
+    def deliver(self, sender: str, text: str) -> Sent | None:
+        """The message, cut."""
+        return self.channel.send(sender, text)
+
+    def say_format(self) -> str:
+        """How a message is written, and its length."""
+        return (
+            f"When you are asked to tell, end your reply with one line: Say: and at most {self.capacity} characters."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LibrarianTeam(TalkingLibrarians):
+    """Two librarians and an answerer."""
+
+    name: ClassVar[str] = "team"
+
+
+@dataclass(frozen=True, slots=True)
+class LibrarianPair(TalkingLibrarians):
+    """Two librarians, the last of whom answers."""
+
+    name: ClassVar[str] = "pair"
+    answers_last: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class SilentLibrarians(LibraryWorkflow):
+    """Two librarians and an answerer, none of whose messages arrive."""
+
+    name: ClassVar[str] = "cut"
+
+    def deliver(self, sender: str, text: str) -> Sent | None:
+        """None."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LoneLibrarian(TalkingLibrarians):
+    """One librarian of one archive.
+
+    Args:
+        archive: 0 or 1.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    archive: int = ARCHIVES[0]
+
+    name: ClassVar[str] = "alone"
+
+    def __post_init__(self) -> None:
+        TalkingLibrarians.__post_init__(self)
+        check_choice("archive", self.archive, ARCHIVES)
+
+    @property
+    def librarians(self) -> Librarians:
+        """One, with its archive."""
+        return {LIBRARIAN: (self.archive,)}
+
+
+@dataclass(frozen=True, slots=True)
+class FullLibrarian(TalkingLibrarians):
+    """One librarian of both archives."""
+
+    name: ClassVar[str] = "full"
+
+    @property
+    def librarians(self) -> Librarians:
+        """One, with both archives."""
+        return {LIBRARIAN: ARCHIVES}
+
+
+def _archives(archives: tuple[int, ...]) -> str:
+    return " and ".join(f"archive {archive}" for archive in archives)
+
+
+def _with(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
+    return (*items[:index], item, *items[index + 1 :])
