@@ -28,6 +28,7 @@ from pettingllms_envs.state_digest import ARRAY, with_task, written
 
 
 NONE: Mapping[str, float] = {}
+NO_PARTS: Parts = {}
 RENDER_MODES = ("human", "ansi", "rgb_array")
 VERSIONED = r"[a-z]\w*_v\d+"
 """The form of an environment's name."""
@@ -49,6 +50,7 @@ class Snapshot(NamedTuple):
         truncated: Whether it ended because the turns were used up.
         left: The agents that the workflow took out during the episode, in order.
         replies: How often each possible agent has replied, where the workflow is not cyclic; else empty.
+        joined: The agents that joined after the last step, which did not pay them.
     """
 
     env: str
@@ -63,6 +65,7 @@ class Snapshot(NamedTuple):
     truncated: bool = False
     left: tuple[str, ...] = ()
     replies: tuple[int, ...] = ()
+    joined: tuple[str, ...] = ()
 
 
 class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  # pettingzoo ships no types
@@ -260,7 +263,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     def last(self, observe: bool = True) -> tuple[dict[str, Any] | None, float, bool, bool, dict[str, Any]]:
         """Observation, reward since its own last step, termination, truncation and info of the agent to act."""
         now = self._now or self._current
-        _, _, play, agents, agent, _, cumulative, _, terminated, truncated, left, _ = now
+        _, _, play, agents, agent, _, cumulative, _, terminated, truncated, left, *_ = now
         if not agents:
             raise RuntimeError("last() came after the last agent left. Call reset() to start the next episode.")
         role = self._roles[agent]
@@ -298,7 +301,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             RuntimeError: There is no episode, or no agents are left in it.
         """
         now = self._now or self._current
-        env, config, play, agents, selection, _, totals, _, terminated, truncated, left, replies = now
+        env, config, play, agents, selection, _, totals, _, terminated, truncated, left, replies, _ = now
         if not agents:
             raise RuntimeError("step() came after the last agent left. Call reset() to start the next episode.")
         if terminated or truncated or (left and selection in left):
@@ -317,7 +320,21 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
                 following = self._agents[self.workflow.actor(play)]
         self._now = tuple.__new__(  # in half the time of `Snapshot(...)`
             Snapshot,
-            (env, config, play, agents, following, rewards, cumulative, parts, terminated, truncated, left, replies),
+            (
+                env,
+                config,
+                play,
+                agents,
+                following,
+                rewards,
+                cumulative,
+                parts,
+                terminated,
+                truncated,
+                left,
+                replies,
+                (),
+            ),
         )
         if not self._is_fixed:
             self._now = self._with_changes(self._now, selection)
@@ -442,7 +459,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         )
 
     def _info(self, now: Snapshot, role: str, agent: str) -> dict[str, Any]:
-        play, parts = now.play, now.parts
+        play, parts = now.play, NO_PARTS if agent in now.joined else now.parts
         team = parts.get(TEAM, NONE)
         outcome: Mapping[str, Any] = self.workflow.task.outcome(play.task)
         if self._reporting is not None:
@@ -461,6 +478,12 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
 
     def _with_changes(self, now: Snapshot, actor: str) -> Snapshot:
         """The episode with one more reply of the actor, and with the agents that joined and left."""
+        paid = [self._agents.get(scope) for scope in now.parts if scope != TEAM]
+        if not set(paid) <= set(now.agents):
+            raise ValueError(
+                f"the workflow {self.workflow.name!r} pays {sorted(now.parts)}; expected {TEAM!r}, or agents that "
+                f"take part: {', '.join(self._roles[agent] for agent in now.agents)}. Pay one of them, or nobody."
+            )
         if now.replies:
             at = self.possible_agents.index(actor)
             now = now._replace(replies=(*now.replies[:at], now.replies[at] + 1, *now.replies[at + 1 :]))
@@ -489,14 +512,16 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             )
         gone = tuple(agent for agent in now.agents if agent not in present and agent not in now.left)
         left = now.left + gone
-        agents = tuple(agent for agent in self.possible_agents if agent in now.agents or agent in present)
+        joined = tuple(agent for agent in present if agent not in now.agents)
+        agents = tuple(agent for agent in self.possible_agents if agent in now.agents or agent in joined)
         rewards, cumulative = (dict(zip(now.agents, each, strict=True)) for each in (now.rewards, now.cumulative))
         return now._replace(
             agents=agents,
-            selection=gone[0] if gone else now.selection,
+            selection=gone[0] if gone else self._agents[self.workflow.actor(now.play)],
             rewards=tuple(rewards.get(agent, 0.0) for agent in agents),
             cumulative=tuple(cumulative.get(agent, 0.0) for agent in agents),
             left=left,
+            joined=joined,
         )
 
     def _after_dead_step(self, now: Snapshot, action: str | None) -> Snapshot:

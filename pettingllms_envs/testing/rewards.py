@@ -284,6 +284,11 @@ def _expect_no_more(name: str, played: list[Episode], oracles: list[Episode]) ->
 def _expect_sound_pay(env: Any) -> None:
     """Raise `Failed` unless rewards are finite and, if parts and alpha are known, the weighted sum of their parts."""
     parts, alpha = scoped_parts(env), getattr(env.unwrapped, "alpha", None)
+    known = {TEAM, *(name for agent in env.possible_agents for name in (agent, agent.rpartition("_")[0]))}
+    if stray := sorted((parts or {}).keys() - known):
+        raise Failed(
+            f"the scope {stray[0]!r} of a reward; expected {TEAM!r}, a role or an agent, or nobody is paid it"
+        )
     for agent, reward in env.rewards.items():
         if not math.isfinite(reward):
             raise Failed(f"the reward of {agent} is {reward}; expected a finite number")

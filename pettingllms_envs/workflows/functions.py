@@ -44,7 +44,7 @@ from pettingllms_envs.core import (
     play,
     system_prompt,
 )
-from pettingllms_envs.observations import Observation
+from pettingllms_envs.observations import Observation, Prompt
 from pettingllms_envs.workflows.channels import Channel, Sent
 
 
@@ -185,6 +185,15 @@ class FunctionState(NamedTuple):
     message_chars: int = 0
 
 
+class _Run(NamedTuple):
+    """What a run of a function led to: the state, the last reply's parts, whether it ended, and what it returned."""
+
+    state: FunctionState
+    parts: Parts
+    is_over: bool
+    end: object
+
+
 @dataclass(frozen=True)
 class FunctionWorkflow:
     """The base class of workflows that `function_workflow` makes.
@@ -212,10 +221,7 @@ class FunctionWorkflow:
 
     def start(self, task_state: Any) -> FunctionState:
         """The function's first question on this instance."""
-        game, ask, _, _ = self._run(task_state, (), ())
-        if ask is None:
-            raise ValueError(f"the workflow {self.name!r} ends before it asks anybody; expected a first `yield Ask`.")
-        return self._state(task_state, (), game, ask)
+        return self._run(task_state, (), (), None).state
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -227,17 +233,21 @@ class FunctionWorkflow:
 
     def observe(self, state: FunctionState, role: str) -> Observation:
         """The question, of the agent that was asked; of the others the task's state."""
-        return state.ask.text if role == state.ask.role else self.task.show(state.task)
+        if role == state.ask.role:
+            return state.ask.text
+        shown = self.task.show(state.task)
+        observes = next(each.observes for each in self.roles if role in each.members)
+        return Prompt([{"role": "user", "content": shown}]) if observes == "messages" else shown
 
     def step(self, state: FunctionState, reply: str) -> Transition[FunctionState]:
-        """Run the function with one more reply."""
-        replies = (*state.replies, reply)
-        game, ask, parts, ended = self._run(state.start, replies, state.results)
-        after = self._state(state.start, replies, game, state.ask if ask is None else ask)
-        if ask is not None:
-            return after, parts, False, False
-        terminated = game.solved or bool(ended)
-        return after, parts, terminated, not terminated
+        """Run the function with one more reply.
+
+        Raises:
+            ValueError: It did not ask the same as before: it depends on something else than the game and the replies.
+        """
+        after, parts, is_over, end = self._run(state.start, (*state.replies, reply), state.results, state.ask)
+        terminated = is_over and (self.task.solved(after.task) or bool(end))
+        return after, parts, terminated, is_over and not terminated
 
     def oracle(self, state: FunctionState) -> str:
         """The task's best move, for every agent."""
@@ -256,21 +266,39 @@ class FunctionWorkflow:
         """How many messages were quoted, and their characters in total."""
         return {"messages": state.num_messages, "message_chars": state.message_chars}
 
-    def _run(
-        self, start: Any, replies: tuple[str, ...], results: tuple[ToolResult, ...]
-    ) -> tuple[Game, Ask | None, Parts, object]:
-        """The game after the replies, the next question (None at the end), the last reply's parts, the end's value."""
+    def _run(self, start: Any, replies: tuple[str, ...], results: tuple[ToolResult, ...], asked: Ask | None) -> _Run:
+        """Run the function from its beginning to the next question. The last one of the replies answers `asked`."""
         game = Game(self.task, start, self.num_turns, results, self.channel)
         settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
-        run = type(self).script(game, **settings)
+        script, asks, is_over, end = type(self).script(game, **settings), [], False, None
         try:
-            ask = next(run)
+            asks.append(next(script))
             for reply in replies:
                 game.take_parts()
-                ask = run.send(reply)
-        except StopIteration as end:
-            return game, None, game.take_parts(), end.value
-        return game, self._checked(ask), game.take_parts(), None
+                asks.append(script.send(reply))
+        except StopIteration as stop:
+            is_over, end = True, stop.value
+        if replies and asks[len(replies) - 1 : len(replies)] != [asked]:
+            raise ValueError(
+                f"the workflow {self.name!r}, run again, asked something else after the same "
+                "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
+                "state of your own, and tools through game.call."
+            )
+        if not asks:
+            raise ValueError(f"the workflow {self.name!r} ends before it asks anybody; expected a first `yield Ask`.")
+        state = FunctionState(
+            start,
+            replies,
+            game.state,
+            game.turn,
+            self._checked(asks[-1]),
+            tuple(game.results),
+            game.num_messages,
+            game.message_chars,
+        )
+        parts = game.take_parts()
+        script.close()  # only now: what it does in a `finally` is no part of the episode
+        return _Run(state, parts, is_over, end)
 
     def _checked(self, ask: Ask) -> Ask:
         known = [member for role in self.roles for member in role.members]
@@ -281,15 +309,9 @@ class FunctionWorkflow:
             )
         return ask
 
-    @staticmethod
-    def _state(start: Any, replies: tuple[str, ...], game: Game, ask: Ask) -> FunctionState:
-        results = tuple(game.results)
-        return FunctionState(
-            start, replies, game.state, game.turn, ask, results, game.num_messages, game.message_chars
-        )
-
 
 _OWN_FIELDS = frozenset({"task", "num_turns"})
+_RESERVED = _OWN_FIELDS | {*vars(FunctionWorkflow), *vars(FunctionWorkflow)["__annotations__"]}
 
 
 def function_workflow(
@@ -310,7 +332,7 @@ def function_workflow(
         channel: What messages pass that the function quotes; it must not show replies in another way.
 
     Raises:
-        TypeError: It is no generator function, or a setting has no default.
+        TypeError: It is no generator function, or a setting has no default, or a name that workflows use themselves.
     """
 
     def make(script: Script) -> type[FunctionWorkflow]:
@@ -321,6 +343,11 @@ def function_workflow(
         for each in settings:
             if each.default is each.empty:
                 raise TypeError(f"the setting {each.name!r} of {name!r} has no default; expected one. Give it one.")
+            if each.name in _RESERVED:
+                raise TypeError(
+                    f"the setting {each.name!r} of {name!r} has the name of something that every workflow has; "
+                    "expected another. Rename it; the turn budget is game.num_turns, and the task game.task."
+                )
         hints = inspect.get_annotations(script, eval_str=True)
         fields = [(each.name, hints.get(each.name, Any), dataclasses.field(default=each.default)) for each in settings]
         namespace = {

@@ -10,6 +10,7 @@ import pytest
 import debate_v0
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role, ToolResult
+from pettingllms_envs.observations import Prompt
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 
@@ -142,3 +143,80 @@ def test_a_function_that_does_not_fit_raises_where_it_is_defined() -> None:
 
     with pytest.raises(TypeError, match="the setting 'depth' of 'script' has no default"):
         function_workflow(LONE)(script)
+
+
+def test_a_setting_cannot_take_the_name_of_a_member_of_workflows() -> None:
+    def budget(game: Game, num_turns: int = 1) -> Questions:
+        yield Ask("solver", "")
+
+    def method(game: Game, start: int = 1) -> Questions:
+        yield Ask("solver", "")
+
+    def attribute(game: Game, roles: int = 1) -> Questions:
+        yield Ask("solver", "")
+
+    for script, name in ((budget, "num_turns"), (method, "start"), (attribute, "roles")):
+        with pytest.raises(TypeError, match=f"the setting '{name}' of .* has the name of something that every"):
+            function_workflow(LONE)(script)
+
+
+def test_a_function_that_depends_on_more_than_the_replies_raises() -> None:
+    numbers = iter(range(100))
+
+    def script(game: Game) -> Questions:
+        while game.turns_left:
+            game.play((yield Ask("solver", f"Number {next(numbers)}.")), "solver")
+
+    env = made(script)
+    with pytest.raises(
+        ValueError, match=r"run again, asked something else after the same replies; .*no random numbers"
+    ):
+        env.step("")
+
+
+def test_a_function_that_ends_earlier_when_it_is_run_again_raises() -> None:
+    runs: list[int] = []
+
+    def script(game: Game) -> Questions:
+        runs.append(1)
+        for _ in range(4 - len(runs)):
+            yield Ask("solver", "Well?")
+
+    env = made(script)
+    env.step("")
+    with pytest.raises(ValueError, match="run again, asked something else"):
+        env.step("")
+
+
+def test_what_a_function_does_when_it_is_abandoned_is_no_part_of_the_episode() -> None:
+    def script(game: Game) -> Questions:
+        try:
+            while game.turns_left:
+                game.play((yield Ask("solver", game.show())), "solver")
+        finally:
+            game.turn += 10
+
+    env = made(script)
+    assert env.snapshot().play.turn == 1
+    env.step("")
+    assert env.snapshot().play.turn == 2
+
+
+def test_a_reward_for_somebody_that_there_is_not_raises() -> None:
+    def script(game: Game) -> Questions:
+        yield Ask("solver", "")
+        game.pay("slover", "effort", 1.0)
+        yield Ask("solver", "")
+
+    env = made(script)
+    with pytest.raises(ValueError, match=r"pays \['slover'\]; expected 'team', or agents that take part: solver"):
+        env.step("")
+
+
+def test_agents_that_observe_messages_observe_them_when_others_are_asked() -> None:
+    def script(game: Game) -> Questions:
+        yield Ask("left", Prompt([{"role": "user", "content": "Left or right?"}]))
+
+    env = made(script, Role("left", "", observes="messages"), Role("right", "", observes="messages"))
+    (message,) = env.observe("right_0")["messages"]
+    assert message == {"role": "user", "content": env.workflow.task.show(env.snapshot().play.task)}

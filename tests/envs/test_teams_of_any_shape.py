@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from pettingzoo.test import api_test, seed_test
 
-from council import Council
+from council import Council, Said
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Role
+from pettingllms_envs.core import Role, Transition
 from pettingllms_envs.tasks.plan_path import PlanPath
 
 
@@ -48,6 +48,7 @@ def test_the_team_depends_on_the_instance_and_grows() -> None:
     env.step("join member_2")
     assert env.agents == ["chair_0", "member_0", "member_2"]
     assert env.rewards == {"chair_0": 11.0, "member_0": 1.0, "member_2": 0.0}  # it joined after the step
+    assert [env.infos[agent]["rewards"] for agent in env.agents] == [{"reply": 1.0, "own": 10.0}, {"reply": 1.0}, {}]
     env.step("ask member_2")
     assert env.rewards == {"chair_0": 11.0, "member_0": 1.0, "member_2": 1.0}
 
@@ -104,6 +105,35 @@ def test_an_unknown_or_absent_agent_raises() -> None:
         played("join bishop")
     with pytest.raises(ValueError, match="lets 'member_1' act, who is not present"):
         played("ask member_1")
+
+
+@dataclass(frozen=True, slots=True)
+class Successors(Council):
+    """Starts with the chair alone; who joins, acts next, and is paid for it."""
+
+    def start(self, task_state: Any) -> Said:
+        return Said(task_state, 1, "chair", ("chair",))
+
+    def step(self, state: Said, reply: str) -> Transition[Said]:
+        after, parts, terminated, truncated = Council.step(self, state, reply)
+        verb, _, name = reply.partition(" ")
+        if verb == "pay":
+            parts = {name: {"own": 1.0}}
+        return after._replace(actor=name) if verb == "join" else after, parts, terminated, truncated
+
+
+def test_an_agent_that_joins_a_lone_one_may_act_next() -> None:
+    env = TextEnv(Successors(PlanPath(size=4)), name="council_v0")
+    env.reset(seed=0)
+    env.step("join member_1")
+    assert (env.agents, env.agent_selection) == (["chair_0", "member_1"], "member_1")
+
+
+def test_a_reward_for_an_absent_agent_raises() -> None:
+    env = TextEnv(Successors(PlanPath(size=4)), name="council_v0")
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"pays \['member_1'\]; expected 'team', or agents that take part: chair\."):
+        env.step("pay member_1")
 
 
 @dataclass(frozen=True, slots=True)
