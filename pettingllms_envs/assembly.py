@@ -27,7 +27,7 @@ from pettingllms_envs.core import Task, Tool, Workflow, check_choice
 from pettingllms_envs.settings import check_survives, in_files, restored
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
-from pettingllms_envs.workflows.tool_calls import ToolCalls
+from pettingllms_envs.workflows.tool_calls import STYLES, ToolCalls
 from pettingllms_envs.workflows.tool_plan import ToolPlan
 
 
@@ -122,6 +122,9 @@ def assemble(
         joined = _join(by_name, workflow, task, turns, settings)
         check_survives(written, *kinds)
         own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns}
+        check_choice("tool_calls", tool_calls, STYLES)
+        if own_tools and role_tools is not None and not role_tools:
+            own["role_tools"] = {}  # without it, an environment made of the settings would have its own tools
         if role_tools is None:
             role_tools = {role.name: own_tools[role.name] for role in joined.roles if role.name in own_tools}
         if role_tools:
@@ -179,6 +182,9 @@ def _with_tools(
     """The workflow with tools, and the tools as a setting; None if they are no data."""
     from pettingllms_envs.tools import make_tool  # only those pay for it who need it
 
+    lists = role_tools.values() if isinstance(role_tools, Mapping) else (role_tools,)
+    if any(isinstance(each, str | Mapping) for each in lists):
+        raise ValueError(f"role_tools is {role_tools!r}; expected a list of tools, or one for each role: ['python'].")
     if not isinstance(role_tools, Mapping):
         role_tools = {role.name: role_tools for role in workflow.roles}
     tools = {role: tuple(map(make_tool, each)) for role, each in role_tools.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,16 +21,23 @@ def written(value: Any) -> str:
     Without arrays it is `repr(value)`, byte for byte.
 
     Raises:
-        TypeError: An array can be written to, so that a snapshot would not keep it, or it holds objects.
+        TypeError: An array can be written to, so that a snapshot would not keep it, holds objects, or is masked.
     """
     text = repr(value)
-    return text if ARRAY not in text else repr(_with_digests(value))
+    if ARRAY not in text:
+        return text
+    with np.printoptions(
+        threshold=sys.maxsize, floatmode="unique"
+    ):  # of arrays inside objects that are not looked into
+        return repr(_with_digests(value))
 
 
 def with_task(play: Any, task: Any) -> Any:
     """A workflow's state with another task state in it."""
     if dataclasses.is_dataclass(play) and not isinstance(play, type):
         return dataclasses.replace(play, task=task)
+    if "task" not in play._fields:  # a workflow around another, such as `ToolCalls`
+        return play._replace(play=with_task(play.play, task))
     return play._replace(task=task)
 
 
@@ -37,8 +45,10 @@ class _Digest:
     """Stands for an array in a `repr`."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        if array.flags.writeable or array.dtype.hasobject:
+        if type(array) is not np.ndarray or array.flags.writeable or array.dtype.hasobject:
             given = "holds objects" if array.dtype.hasobject else "can be written to"
+            if type(array) is not np.ndarray:
+                given = f"is a {type(array).__name__}"
             raise TypeError(
                 f"an array of shape {array.shape} in a state {given}; expected a read-only array of numbers. Call "
                 "array.setflags(write=False)."

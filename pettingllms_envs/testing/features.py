@@ -29,6 +29,7 @@ from pettingllms_envs.testing.play import (
     view,
 )
 from pettingllms_envs.tools.calls import Call, only_text, text_call, written_call
+from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 MOST_BYTES = 4 << 20  # of an image
@@ -103,6 +104,8 @@ def check_channel(case: Case) -> str:
     """Messages longer than the channel's capacity are cut, and none passes for a line of the prompt."""
     env = case.make()
     workflow = getattr(env.unwrapped, "workflow", None)
+    if isinstance(workflow, ToolCalls):
+        workflow = workflow.workflow
     if not isinstance(workflow, HasChannel):
         raise Skipped("its workflow has no channel")
     capacity: int = workflow.channel.capacity

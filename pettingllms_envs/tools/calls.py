@@ -20,6 +20,7 @@ Parsing takes time linear in the reply, and never raises.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,9 @@ from pettingllms_envs.replies import END_OF_THINKING, fence, fenced_blocks
 
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
+
+MAX_DEPTH = 20
+"""Most levels of lists and objects in the arguments of a native call."""
 
 
 class Call(NamedTuple):
@@ -100,7 +104,7 @@ def text_call(call: Call) -> str:
 
 def _read_json(content: str, specs: Mapping[str, ToolSpec]) -> Call | Unreadable:
     try:
-        found = json.loads(content)
+        found = json.loads(content, object_pairs_hook=_object, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
         return Unreadable("its tool call is no JSON")
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
@@ -110,9 +114,33 @@ def _read_json(content: str, specs: Mapping[str, ToolSpec]) -> Call | Unreadable
         return Unreadable("it calls a tool that there is not")
     if not isinstance(arguments, dict):
         return Unreadable("the arguments of its tool call are no JSON object")
+    if _is_deeper(arguments, MAX_DEPTH):
+        return Unreadable(f"the arguments of its tool call have more than {MAX_DEPTH} levels")
     text = only_text(specs[name])
     if text is None:
         return Call(name, json.dumps(arguments, ensure_ascii=False))
     if set(arguments) != {text} or not isinstance(arguments[text], str):
         return Unreadable(f"the arguments of its tool call are not one text called {text!r}")
     return Call(name, arguments[text])
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("two values of one name")
+    return found
+
+
+def _finite(number: str) -> float:
+    """A number that JSON can hold, unlike NaN, Infinity and 1e999."""
+    if not math.isfinite(found := float(number)):
+        raise ValueError(f"{number} is not finite")
+    return found
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a value has more levels of lists and objects. Deep ones would exceed Python's stack where it is read."""
+    if not isinstance(value, dict | list):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return not levels or any(_is_deeper(each, levels - 1) for each in items)

@@ -26,7 +26,7 @@ from pettingllms_envs.core import (
     Workflow,
     check_choice,
 )
-from pettingllms_envs.features import ChangingTeam, HasOutcome
+from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.tools.calls import Call, arguments_of, read_native_calls, read_text_calls, text_call
 from pettingllms_envs.workflows.tools import ran, shortened, shown
@@ -163,7 +163,7 @@ class ToolCalls:
         tools = self._of_member[role]
         if not tools:
             return seen
-        rounds = state.rounds if role == self.actor(state) else ()
+        rounds = state.rounds if state.rounds and role == self.actor(state) else ()  # at the end, nobody is to act
         calls_left = self.max_calls - len(rounds)
         if self.style == "native":
             return self._prompt(role, seen, rounds, tools if calls_left else ())
@@ -203,6 +203,11 @@ class ToolCalls:
         ranges = dict(self.workflow.ranges())
         low, high = ranges.get("format", (0.0, 0.0))
         return {**ranges, "format": (min(low, UNREADABLE_PENALTY), high)}
+
+    @property
+    def bonuses(self) -> Sequence[str]:
+        """The workflow's."""
+        return self.workflow.bonuses if isinstance(self.workflow, HasBonuses) else ()
 
     def outcome(self, state: ToolCallState) -> Mapping[str, Any]:
         """The workflow's, and `tool_calls`, how many there were."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -148,3 +149,19 @@ def test_an_open_ended_task_of_six_members_plays_and_has_no_oracle() -> None:
     assert env.rewards == {"planner_0": 2.0}  # progress and success
     assert env.infos["planner_0"]["outcome"] == {"success": True}
     assert isinstance(Counting().parse("  "), Unreadable)
+
+
+def read_only(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
+
+
+def test_a_long_array_inside_an_object_that_is_not_looked_into_counts_whole() -> None:
+    one, other = np.zeros(5_000), np.zeros(5_000)
+    other[2_500] = 1e-12
+    assert written((deque([read_only(one)]),)) != written((deque([read_only(other)]),))
+
+
+def test_a_masked_array_raises() -> None:
+    with pytest.raises(TypeError, match="in a state is a MaskedArray; expected a read-only array of numbers"):
+        written((np.ma.masked_array(np.zeros(3), mask=np.array([False, True, False])),))

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
+from pettingllms_envs import plan_path_v0
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
 from pettingllms_envs.observations import Image, read_observation
+from pettingllms_envs.tasks.kuhn_poker import KuhnPoker
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import check
 from pettingllms_envs.tools import Call, make_tool, read_native_calls, read_text_calls, tool_names, written_call
 from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.workflows.match import Match
 from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
@@ -93,6 +97,87 @@ def test_calls_as_text(reply: str, calls: Any) -> None:
 )
 def test_native_calls(reply: str, calls: Any) -> None:
     assert read_native_calls(reply, (ECHO, ADD)) == calls
+
+
+def deep(levels: int) -> str:
+    return '{"name": "add", "arguments": ' + '{"a": ' * levels + "1" + "}" * levels + "}"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"name": "add", "arguments": {"a": NaN}}', "its tool call is no JSON"),
+        ('{"name": "add", "arguments": {"a": 1e999}}', "its tool call is no JSON"),
+        ('{"name": "add", "arguments": {"a": 1, "a": 2}}', "its tool call is no JSON"),
+        ('{"name": "echo", "name": "add", "arguments": {}}', "its tool call is no JSON"),
+        (deep(21), "the arguments of its tool call have more than 20 levels"),
+        (deep(900), "the arguments of its tool call have more than 20 levels"),
+        (deep(100_000), "its tool call is no JSON"),
+    ],
+)
+def test_arguments_that_json_cannot_hold_or_that_are_ambiguous_or_very_deep_are_unreadable(
+    content: str, reason: str
+) -> None:
+    assert read_native_calls(f"<tool_call>{content}</tool_call>", (ECHO, ADD)) == Unreadable(reason)
+
+
+def test_arguments_of_20_levels_reach_the_tool_and_the_next_prompt() -> None:
+    env = with_tools("native")
+    env.reset(seed=0)
+    env.step("The draft.")
+    env.step(f"<tool_call>{deep(20)}</tool_call>")
+    call = read_observation(env.last()[0], agent="planner_0").messages[-2]["tool_calls"][0]
+    assert json.dumps(call["function"]["arguments"]) == '{"a": ' * 20 + "1" + "}" * 20
+
+
+class Strict(KuhnPoker):
+    """A game that has no player to move once it is over."""
+
+    def current_player(self, state: Any) -> int:
+        assert not self.is_terminal(state)
+        return super().current_player(state)
+
+
+def test_an_episode_with_tools_ends_where_nobody_is_to_move() -> None:
+    env = TextEnv(ToolCalls(Match(Strict()), {"player": (ECHO,)}))
+    env.reset(seed=0)
+    for _ in env.agent_iter():
+        _, _, terminated, _, _ = env.last()
+        env.step(None if terminated else env.oracle())
+    assert env.agents == []
+
+
+class WithDigest(PlanPath):
+    """A task with a digest of its own."""
+
+    def digest(self, state: Any) -> str:
+        return repr(state)
+
+
+def test_the_state_of_a_task_with_a_digest_is_hashed_with_its_calls() -> None:
+    env = TextEnv(ToolCalls(DraftPlan(WithDigest(size=4)), {"planner": (ECHO,)}))
+    env.reset(seed=0)
+    env.step("The draft.")
+    before = env.state_hash()
+    env.step("```call echo\nhello\n```")
+    assert env.state_hash() != before
+
+
+def test_no_tools_instead_of_the_environments_own_survive_a_file() -> None:
+    raw_env, _, _ = assemble(PlanPath, "tooled_v0", role_tools={"planner": ["python"]})
+    bare = raw_env(workflow="single", role_tools=[])
+    again = raw_env(**json.loads(json.dumps(bare.metadata["settings"])))
+    assert "tools" in raw_env(workflow="single").metadata
+    assert "tools" not in bare.metadata
+    assert "tools" not in again.metadata
+
+
+def test_parts_that_a_workflow_names_as_bonuses_are_bonuses_with_tools_too() -> None:
+    class Agreeing(DraftPlan[Any, Any]):
+        bonuses = ("agreement",)
+
+    assert ToolCalls(Agreeing(PlanPath()), {"planner": (ECHO,)}).bonuses == ("agreement",)
+    assert ToolCalls(DraftPlan(PlanPath()), {"planner": (ECHO,)}).bonuses == ()
 
 
 def with_tools(style: str = "text", *tools: Any, max_calls: int = 2, **of_role: Any) -> TextEnv:
@@ -199,6 +284,17 @@ def test_images_of_a_tool_reach_a_native_caller() -> None:
         (lambda: with_tools(planner=(ECHO, ECHO)), ValueError, "expected one at least, each once"),
         (lambda: with_tools("xml"), ValueError, "tool_calls is 'xml'; expected one of 'text', 'native'"),
         (lambda: with_tools(max_calls=0), ValueError, "max_tool_calls is 0; expected a whole number of at least 1"),
+        (
+            lambda: plan_path_v0.env(role_tools="python"),
+            ValueError,
+            "role_tools is 'python'; expected a list of tools",
+        ),
+        (
+            lambda: plan_path_v0.env(role_tools={"planner": "python"}),
+            ValueError,
+            "expected a list of tools, or one for",
+        ),
+        (lambda: plan_path_v0.env(tool_calls="nativ"), ValueError, "tool_calls is 'nativ'; .*Did you mean 'native'"),
         (lambda: make_tool("pyton"), ValueError, "the name of a tool is 'pyton'; .*Did you mean 'python'"),
         (lambda: make_tool({"imports": ["sympy"]}), ValueError, "the name of a tool is ''"),
         (lambda: make_tool({"tool": "python", "import": []}), TypeError, "import"),
