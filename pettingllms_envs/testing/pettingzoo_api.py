@@ -23,6 +23,7 @@ OF_TEXT = (
     "Observation is not a NumPy array",
     "Observation space for each agent probably should be gymnasium.spaces.box or gymnasium.spaces.discrete",
     "Action space for each agent probably should be gymnasium.spaces.box or gymnasium.spaces.discrete",
+    "Agents have different observation space sizes",  # roles may observe different kinds: texts, images, messages
 )
 
 
