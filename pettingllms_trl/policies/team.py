@@ -31,7 +31,7 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import profiles, sampling, weights
-from pettingllms_trl.policies.adapters import ModuleCache, Switch, acting_as
+from pettingllms_trl.policies.adapters import acting_as
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.references import check_moving
@@ -74,7 +74,6 @@ class Team:
         """Whether one model plays all agents."""
         self.overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
         self.temperatures = sampling.temperatures(self.overrides, routing, args.temperature)
-        self.module_cache = ModuleCache()
         self.profiles: Mapping[str, PolicyProfile] = {}
         """The profile of each policy with weights here."""
         self.active = ""
@@ -212,13 +211,10 @@ class Team:
         """Route forward passes to this policy from now on. Returns its profile."""
         self.active = name
         model, policy = self.model, self.policies[name]
-        weights.route_to(model, policy, lambda carrier: self.module_cache.of(carrier, self._switch_of))
+        weights.route_to(model, policy, self.routing.trained_adapters)
         if self._heads and policy.adapter is not None:
             weights.weights_of(model, policy).get_base_model().forward = self._heads[self.temperatures[name]]
         return self.profiles[name]
-
-    def _switch_of(self, model: PeftModel) -> Switch:
-        return Switch(model, self.routing.trained_adapters)
 
     def weights_of(self, name: str) -> weights.Model:
         """The model of a policy; for an adapter, the model that carries it."""

@@ -40,7 +40,6 @@ from pettingllms_trl.checkpoints.publishing import Publisher, copy_policies, wri
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import noisy_modules, prompts_read_once
 from pettingllms_trl.policies import weights
-from pettingllms_trl.policies.adapters import modules_of, training
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import PolicyProfile
@@ -325,18 +324,17 @@ class TRLHooks(GRPOTrainer):
         """TRL's micro-step, as one forward and backward after another; an adapter is never switched in between."""
         began = time.perf_counter()
         loss = torch.zeros((), device=self.accelerator.device)
-        # The mode decides in `_prepare_inputs` whether this is training or evaluation.
-        with training(model, self.team.module_cache.of(model, modules_of)):
-            passes = self._prepare_inputs(inputs)
-            if self.is_deepspeed_enabled and not self.guard.has_passes:
-                self._zero_gradients(model, self.routing.trained)
-            for batch in passes:
-                if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
-                    self._unmoved.add(batch["policy"])
-                    continue
-                with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"]):
-                    # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
-                    loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
+        model.train()  # by the mode `_prepare_inputs` decides whether this is training or evaluation
+        passes = self._prepare_inputs(inputs)
+        if self.is_deepspeed_enabled and not self.guard.has_passes:
+            self._zero_gradients(model, self.routing.trained)
+        for batch in passes:
+            if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
+                self._unmoved.add(batch["policy"])
+                continue
+            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"]):
+                # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
+                loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self._log_passes()
         if self.use_adaptive_entropy and self.accelerator.sync_gradients:
             self._steer_entropy()
@@ -347,7 +345,6 @@ class TRLHooks(GRPOTrainer):
         if self._step % self.current_gradient_accumulation_steps == 0:
             self._metrics["train"]["step_time"].append(self._current_train_step_time)
             self._current_train_step_time = 0.0
-            self.team.module_cache.invalidate()
         return loss
 
     def _finish_gradients(self, model: torch.nn.Module) -> None:
@@ -559,7 +556,7 @@ class TRLHooks(GRPOTrainer):
         reads_once = (
             self.args.shared_prefix
             and not self.use_transformers_continuous_batching
-            and not any(module.training for module in self.team.module_cache.of(own, noisy_modules))
+            and not any(module.training for module in noisy_modules(own))
         )
         with (
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),

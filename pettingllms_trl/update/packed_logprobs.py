@@ -176,7 +176,7 @@ class PackedScorer:
 
         In a run that resumes inside a generation, this is the first use of weights partitioned over processes."""
         if self.is_packable(name):
-            with attending(self._team.module_cache.of(self._team.weights_of(name), configs_of)):
+            with attending(configs_of(self._team.weights_of(name))):
                 yield
         else:
             yield
@@ -244,7 +244,7 @@ class PackedScorer:
         packed = pack(ids, mask, width)
         own = self._own()
         models = [own, model] if isinstance(model, nn.Module) else [own]
-        configs = chain.from_iterable(self._team.module_cache.of(each, configs_of) for each in models)
+        configs = chain.from_iterable(configs_of(each) for each in models)
         with attending(configs), self._accelerator.autocast():
             outputs = model(
                 input_ids=packed.ids,
