@@ -198,12 +198,14 @@ def processes_below(pid: int) -> set[int]:
 
 @pytest.mark.slow
 def test_a_runner_is_replaced_before_its_own_time_is_a_commands_limit(shell):
-    runners, content = set(), b"x" * (1 << 20)
-    for _ in range(600):
-        result = shell.run_command(["cat"], files={"x": content}, limits=Limits(cpu=0.1, wall=5.0))
+    runners: set[int] = set()
+    for _ in range(5000):
+        result = shell.run_command(["cat"], files={"x": b"x" * 1_000_000}, limits=Limits(cpu=0.1, wall=5.0))
         assert result.verdict == Verdict.FINISHED, result
         runners |= {pid for pid in processes(shell) - set(shell.pids()) if processes_below(pid) == set()}
-    assert len(runners) > 1
+        if len(runners) > 2:  # those of the tests before are among them
+            return
+    pytest.fail("one runner ran all of them")
 
 
 def test_the_least_memory_is_enough_to_start_a_command(shell):
