@@ -98,6 +98,23 @@ def test_a_folder_in_use_is_kept_and_that_of_a_killed_supervisor_is_removed(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_folder_of_another_user_is_cleared_with_their_rights_or_not_at_all(tmp_path, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    folder, fd = scratch.make_folder(str(tmp_path), 20_001)
+    ours = Path(folder, "ours")
+    ours.mkdir(mode=0o700)
+    (ours / "file").write_text("x")
+    here = os.getcwd()
+    scratch.remove_folder(folder, fd)
+    os.chdir(here)
+    assert (ours / "file").read_text() == "x"
+    monkeypatch.setattr(os, "geteuid", lambda: 20_002)
+    left = scratch._lock(folder)
+    scratch.remove_folder(folder, left)
+    assert ours.exists()
+
+
 def test_what_a_process_wrote_is_the_kernels_count_and_that_of_a_zombie_is_what_was_seen_last():
     before = written(os.getpid())
     with open(os.devnull, "wb", buffering=0) as file:

@@ -58,10 +58,10 @@ def serve_commands(
     try:
         if group is not None:
             group.enter()
+        os.fchdir(place.fd)  # by its path it may be unreachable for the user of commands
         close_all_but({2, sock.fileno()} | ({group.events} if group is not None else set()))
         lock_in(confinement, job, address_space, place.size)
         limit_command(job)
-        os.chdir(place.path)
         error = 0
     except OSError as failed:
         error = failed.errno or -1

@@ -9,11 +9,14 @@ A command may have given its files any names, nested to any depth, with any mode
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
 from collections.abc import Iterator
 from itertools import islice
+
+from . import kernel
 
 
 MOST_FILES = 4096
@@ -54,9 +57,24 @@ def _lock(path: str) -> int:
 def remove_folder(path: str, fd: int) -> None:
     """Remove a folder and what is in it; the commands that used it have ended."""
     with contextlib.suppress(OSError):  # a file that cannot be removed must not keep the supervisor from ending
-        clear(fd)
+        _clear_as_owner(fd)
         os.rmdir(path)
     os.close(fd)
+
+
+def _clear_as_owner(fd: int) -> None:
+    """Clear a folder with the rights of whom it belongs to: another user's may hold links that change meanwhile."""
+    me, owner = os.geteuid(), os.fstat(fd).st_uid
+    if me != owner and me != 0:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+    if me == owner:
+        clear(fd)
+        return
+    kernel.act_on_files_as(owner)
+    try:
+        clear(fd)
+    finally:
+        kernel.act_on_files_as(me)
 
 
 def _remove_stale(parent: str) -> None:

@@ -112,7 +112,7 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os.kill(server, signal.SIGKILL))
     if folder >= 0 and confinement.uid is not None:
         kernel.act_on_files_as(confinement.uid)  # what a command has written, its own user may see
-    answer(here, server, confinement.scratch)
+    answer(here, server, f"/proc/self/fd/{folder}")  # by its path it may be unreachable for the user of commands
     os.waitpid(server, 0)
     _kill_children()
     if folder >= 0:
