@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 import picture_plan_v0
 from pettingllms_envs import cli, registry
 from pettingllms_envs.agents.base import AgentRefused, Reply, Request
+from pettingllms_envs.agents.openai import ChatApi, Endpoint
 from pettingllms_envs.episodes import files, media
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.episodes.prompts import digests_of, messages_of
@@ -136,6 +141,26 @@ def test_info_describes_images_in_their_place(run: Run) -> None:
     assert status == 0, out
     assert "[image: " in out
     assert "Image(" not in out
+
+
+def test_a_server_is_sent_the_image_of_a_prompt() -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        bodies.append(json.loads(request.content))
+        return httpx2.Response(200, json={"choices": [{"message": {"content": "Moves: U"}}]})
+
+    client = httpx2.Client(transport=httpx2.MockTransport(answer))
+    agent = ChatApi(Endpoint(base_url="http://host/v1", model="m"), client)
+    env = picture_plan_v0.env()
+    kept: list[Image] = []
+    row = episode(
+        env, Instance(0, 0), 0, dict.fromkeys(env.possible_agents, agent), RunLimits(max_steps=1), keep=kept.append
+    )
+    shown, text = bodies[0]["messages"][1]["content"]
+    assert base64.b64decode(shown["image_url"]["url"].partition(",")[2]) == kept[0].png
+    assert text["type"] == "text"
+    assert digests_of(row["steps"][0]) == [kept[0].digest]
 
 
 def test_an_agent_that_reads_texts_only_is_refused_before_it_is_asked() -> None:

@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
+from pettingllms_envs.agents import AgentRefused, AgentSpec
+from pettingllms_envs.agents import Request as AgentRequest
 from pettingllms_envs.episodes import files, schema
 from pettingllms_envs.episodes.replay import replay
+from pettingllms_envs.observations import read_observation
 from pettingllms_trl.checkpoints.recorder import RolloutRecorder, header, rows
+from pettingllms_trl.cli.local_agents import ChatAgent
 from pettingllms_trl.engines.api import ask, check_tools
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import play
 from pettingllms_trl.trainer.demonstrations import of_episodes, read, write
-from tool_teams import CALL, FUNCTION, plan_path
+from pettingllms_trl.trainer.sft import _escaped
+from tool_teams import CALL, FUNCTION, plan_path, tokenizer_of
 
 
 def sample(requests: Sequence[Request]) -> list[Sampled]:
@@ -104,3 +109,33 @@ def test_a_function_behind_an_api_is_given_tools_if_it_takes_them() -> None:
     assert ask(api, request).completions[0].text == "1 messages, 1 tools"
     with pytest.raises(ValueError, match=r"agent 'a' observes tools, and the function behind its API takes none"):
         check_tools(lambda messages: "", "a")
+
+
+def test_a_local_model_that_is_evaluated_is_given_tools_or_refuses() -> None:
+    asked: list[Request] = []
+
+    def ask(request: Request) -> Sampled:
+        asked.append(request)
+        return Sampled(request.prompt_ids, (Completion(ids=(1,), text=CALL),))
+
+    def reply(name: str) -> str:
+        env = plan_path()
+        env.reset(seed=3)
+        env.step("Moves: U")
+        agent = ChatAgent("planner_0", AgentSpec("transformers", name), tokenizer_of(name), ask, max_length=10_000)
+        prompt = read_observation(env.observe("planner_0"), agent="planner_0")
+        fields = {"env": env, "agent": "planner_0", "seed": 0, "instance": 0, "sample": 0, "step": 1}
+        return agent.reply(AgentRequest(messages=prompt.messages, tools=prompt.tools, **fields)).text
+
+    assert reply("qwen3") == CALL
+    assert '"name": "add"' in tokenizer_of("qwen3").decode(asked[0].prompt_ids)
+    with pytest.raises(AgentRefused, match="planner_0 observes tools, and the chat template of llama3 does not write"):
+        reply("llama3")
+    assert len(asked) == 1
+
+
+def test_demonstrations_with_tools_need_a_template_with_tools() -> None:
+    row = next(d for d in of_episodes(episodes()) if d.tools).row()
+    assert _escaped([row], tokenizer_of("qwen3"))[0]["tools"] == [FUNCTION]
+    with pytest.raises(ValueError, match="a demonstration has tools, and the chat template does not write the tools"):
+        _escaped([row], tokenizer_of("llama3"))
