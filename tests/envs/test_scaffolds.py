@@ -18,7 +18,7 @@ from pettingllms_envs.commands import new
 
 
 ROOT = Path(__file__).parents[2]
-SLOW = {"floors", "fuzzed replies", "long replies"}
+SLOW = {"another process", "floors", "fuzzed replies", "long replies"}
 
 
 @pytest.fixture

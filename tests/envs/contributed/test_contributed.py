@@ -18,7 +18,7 @@ from pettingllms_envs.episodes import files
 from pettingllms_envs.workflows.functions import FunctionWorkflow
 
 
-SLOW = {"floors", "fuzzed replies", "long replies"}
+SLOW = {"another process", "floors", "fuzzed replies", "long replies"}
 NAMES = ["lights_out", "council", "debate", "sql", "pixel_path", "reach", "hosted"]
 
 
