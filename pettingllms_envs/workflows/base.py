@@ -98,7 +98,7 @@ class TurnWorkflow(Generic[State, Move]):
         if role == self._members()[-1]:
             return system_prompt(self.task, job)
         fate = f"Your reply is shown to those who act after you, up to {self.channel.capacity} characters."
-        return f"{self.task.rules()}\n{job.job}\n{fate}"
+        return "\n".join(filter(None, (self.task.rules(), job.job, job.reply_format, fate)))
 
     def observe(self, state: TurnState[State], role: str) -> Any:
         """The situation, what came of the last turn, and the messages of this turn so far."""

@@ -3,12 +3,15 @@
 import random
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import TEAM, scalars
+from pettingllms_envs.core import TEAM, Role, scalars, system_prompt
 from pettingllms_envs.plan_path_v0 import raw_env
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.workflows.base import TurnWorkflow
 
 
 Maker = Callable[..., TextEnv]
@@ -266,3 +269,18 @@ def test_no_shortest_path_is_written_in_an_observation(workflow: str) -> None:
                 for path in paths:
                     assert "".join(path) not in letters
             env.step(reply)
+
+
+def test_a_role_with_a_reply_format_of_its_own_is_told_that_one_and_a_role_that_moves_the_tasks() -> None:
+    class Scouting(TurnWorkflow[Any, Any]):
+        name = "scouting"
+        roles = (Role("scout", "You scout.", reply_format="Reply with a word."), Role("player", "You move."))
+
+    task = PlanPath(size=4)
+    workflow = Scouting(task)
+    fate = "Your reply is shown to those who act after you, up to 500 characters."
+    assert workflow.system("scout") == f"{task.rules()}\nYou scout.\nReply with a word.\n{fate}"
+    assert workflow.system("player") == f"{task.rules()}\nYou move.\n{task.reply_format()}"
+    assert system_prompt(task, Role("critic", "You find mistakes.", reply_format="")) == (
+        f"{task.rules()}\nYou find mistakes."
+    )
