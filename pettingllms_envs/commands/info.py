@@ -20,6 +20,7 @@ import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import add_environment, made, user_errors
 from pettingllms_envs.observations import read_observation, text_of
+from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 Row = tuple[str, ...]
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     entry = pettingllms_envs.find(args.env)
     module = importlib.import_module(entry.module)
     workflow = env.workflow if isinstance(env, TextEnv) else None
+    if isinstance(workflow, ToolCalls):  # its fields are not settings: `role_tools` and others make it
+        workflow = workflow.workflow
     task = None if workflow is None else workflow.task
     doc = module.__doc__ if task is None else sys.modules[type(task).__module__].__doc__
     _print(console, f"{env.metadata['name']} ({entry.origin}, module {entry.module})\n\n{inspect.cleandoc(doc or '')}")

@@ -294,6 +294,17 @@ def test_a_walk_that_is_cut_short_has_no_boards_after_its_end() -> None:
     assert list(between(task, start, "no moves")) == []
 
 
+def test_the_settings_of_an_environment_with_tools_are_those_that_it_has_without(
+    run: Callable[..., tuple[int, str, str]],
+) -> None:
+    status, with_tools, _ = run("info", "plan_path", "--set", 'role_tools={"planner": ["python"]}')
+    assert status == 0
+    _, without, _ = run("info", "plan_path")
+    of_settings = [text.partition("\nSettings")[2].partition("\nReset options")[0] for text in (with_tools, without)]
+    assert "role_tools" in of_settings[0]
+    assert of_settings[0] == of_settings[1]
+
+
 # --- check and new
 
 
