@@ -134,7 +134,7 @@ class EpisodeRunner:
                 self.handle.reset()
                 if branch is not None:  # after the reset, which some wrappers require
                     branch.resume(self.handle.env, calls.restart)
-            self._agents = list(self.handle.env.possible_agents)
+            self._agents = list(self.handle.env.agents)
 
     def await_agent(self, max_turns: int | None, calls: CallTimer) -> None:
         """Advance to the next agent that decides, or set `over` if there is none."""
@@ -259,8 +259,9 @@ class EpisodeRunner:
 
     def finish(self) -> Episode:
         """The record of the episode, once it and all continuations of its candidates are over."""
-        returns = {agent: self._return_of(agent) for agent in self._agents}
-        to_go = dict.fromkeys(self._agents, 0.0)
+        agents = dict.fromkeys([*self._agents, *(agent for rewards in self._rewards for agent in rewards)])
+        returns = {agent: self._return_of(agent) for agent in agents}  # absent ones have none, and others may join
+        to_go = dict.fromkeys(agents, 0.0)
         decisions: list[Decision] = []
         for i in reversed(range(len(self._decisions))):
             decision = self._decisions[i]

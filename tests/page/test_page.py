@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+import pettingllms_envs
 from pettingllms_envs.cli import main
+from pettingllms_envs.core import ToolResult
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import write_image
 from pettingllms_envs.episodes.prompts import recorded
@@ -27,6 +29,7 @@ from pettingllms_envs.page import build, page
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import index_of
 from pettingllms_envs.page.serve import server
+from pettingllms_envs.sandbox import ToolExecutor
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -147,6 +150,21 @@ def test_a_board_is_left_out_where_the_replies_lead_elsewhere(bench: Path) -> No
     row["steps"][2]["state"] = "0" * 64
     found = [board is not None for board in Boards({"kind": "rollouts", "config": {}}).of(row)]
     assert found == [True, True] + [False] * (len(row["steps"]) - 1)
+
+
+def test_boards_of_roles_with_tools_are_drawn_without_calling_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = iter(("1", "2"))
+    monkeypatch.setattr(ToolExecutor, "__call__", lambda self, request: ToolResult(next(results)))
+    env = pettingllms_envs.make("plan_path_v0", size=4, role_tools={"planner": ["python"]})
+    env.reset(seed=0)
+    steps = []
+    for reply in ("The draft.", "```call python\nprint(1)\n```", env.oracle()):
+        steps.append({"agent": env.agent_selection, "state": env.state_hash(), "reply": reply})
+        env.step(reply)
+    row = {"instance": {"env": "plan_path_v0", "seed": 0, "options": {}}, "steps": steps}
+    pictures = Boards({"kind": "bench", "config": {"settings": env.metadata["settings"]}}).of(row)
+    assert [picture is not None for picture in pictures] == [True] * 4
+    assert next(results) == "2"  # the page called no tool
 
 
 def test_other_settings_than_the_runs_draw_no_board(bench: Path) -> None:

@@ -50,4 +50,4 @@ def _expect_the_script(episode: Episode) -> None:
         ("chair_0", 3),
     ]
     # Each reply pays everybody who is there 1, and its agent 10. `member_2` joined with the first reply, unpaid.
-    assert episode.returns == {"chair_0": 6 + 4 * 10, "member_0": 3 + 10, "member_2": 5 + 10, "member_1": 0}
+    assert episode.returns == {"chair_0": 6 + 4 * 10, "member_0": 3 + 10, "member_2": 5 + 10}  # no `member_1`
