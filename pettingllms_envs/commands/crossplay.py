@@ -175,7 +175,8 @@ def soloed(args: argparse.Namespace, console: Console, team: Any, bench: Any) ->
     with user_errors():
         tokens = metrics.report(team.header, team.rows)["tokens"]
         budget = None if tokens is None else max(1, round(tokens["mean"]))
-        alone = crossplay.solo(bench, args.role, episode_tokens=budget)
+        num_calls = max((len(row["steps"]) for row in team.rows), default=None)
+        alone = crossplay.solo(bench, args.role, episode_tokens=budget, num_calls=num_calls)
     solo, status = _cell(args, console, "solo", alone)
     turns = alone.settings["num_turns"]
     say(console, f"\nAlone: up to {turns} calls an episode" + (f", none after {budget:,} tokens." if budget else "."))

@@ -38,7 +38,12 @@ STARTED = ("mcp",)
 MOST_NAMED = 20
 """Most runs that an error message lists."""
 
-ANY_INSTANCE = frozenset({"workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"})
+ANY_INSTANCE = frozenset(
+    {
+        *("workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"),
+        *("role_tools", "tool_calls", "max_tool_calls"),
+    }
+)
 """Settings that do not change the problems: a seed is the same problem with any of them."""
 
 

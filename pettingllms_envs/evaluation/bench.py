@@ -249,6 +249,12 @@ def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:
     return replace(bench, agents=agents)
 
 
+def workflow_of(env: Any) -> Any:
+    """The environment's workflow, without the tools that its roles may call; None of a third-party environment."""
+    workflow: Any = getattr(env.unwrapped, "workflow", None)
+    return workflow.workflow if "tools" in env.metadata else workflow
+
+
 def roles_of(env: Any) -> dict[str, str]:
     """The role of each agent, `{"planner_0": "planner"}`; where `metadata["roles"]` has none, it is its own role."""
     known = env.metadata.get("roles", {})

@@ -18,6 +18,7 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, problem
+from pettingllms_envs.evaluation.bench import workflow_of
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.statistics import (
     difference_interval,
@@ -202,7 +203,7 @@ def _workflow_settings(env: str | None, settings: Mapping[str, Any]) -> set[str]
         made = pettingllms_envs.make(env or "", **settings)
     except (ValueError, TypeError, ImportError):
         return set()
-    workflow = getattr(made.unwrapped, "workflow", None)
+    workflow = workflow_of(made)
     return {field.name for field in fields(workflow)} - {"task"} if is_dataclass(workflow) else set()
 
 

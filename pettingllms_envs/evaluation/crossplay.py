@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 
 import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec
-from pettingllms_envs.evaluation.bench import Bench, roles_of
+from pettingllms_envs.evaluation.bench import Bench, roles_of, workflow_of
 
 
 SOLO = "single"
@@ -67,7 +67,9 @@ def ablation(bench: Bench, partners: Mapping[str, AgentSpec]) -> dict[tuple[str,
     return found
 
 
-def solo(bench: Bench, role: str | None = None, *, episode_tokens: int | None = None) -> Bench:
+def solo(
+    bench: Bench, role: str | None = None, *, episode_tokens: int | None = None, num_calls: int | None = None
+) -> Bench:
     """One agent alone, on the same problems, with as many calls as the team had, and a given number of tokens.
 
     Args:
@@ -75,25 +77,35 @@ def solo(bench: Bench, role: str | None = None, *, episode_tokens: int | None = 
         role: The role whose agent plays; by default the role of the workflow `single` or, if the team lacks it, the
             last one.
         episode_tokens: The team's mean number of tokens; None if unknown.
+        num_calls: The most replies of the team in an episode. It is needed, and used, only where agents do not act
+            once in each turn.
 
     Raises:
-        ValueError: The team has only one agent, or the environment has no workflow `single`.
+        ValueError: The team has only one agent, the environment has no workflow `single`, or `num_calls` is missing.
     """
     team = bench.make()
     roles = roles_of(team)
-    workflow = getattr(team.unwrapped, "workflow", None)
+    workflow = workflow_of(team)
     if len(roles) < 2 or workflow is None:
         raise ValueError(f"the run has the roles {', '.join(roles.values())}; expected a team. Name another run.")
     lone = pettingllms_envs.make(bench.env, workflow=SOLO).unwrapped.workflow
     of_team = {field.name for field in fields(workflow)} - {field.name for field in fields(lone)}
     dropped = {"workflow", "num_turns", "max_cycles", *of_team}
     settings = {key: value for key, value in bench.settings.items() if key not in dropped}
-    alone = replace(
-        bench, settings={**settings, "workflow": SOLO, "num_turns": workflow.num_turns * len(roles)}, agents={}
-    )
-    agents = roles_of(alone.make())
+    own = lone.roles[0].name
     if role is None:
-        role = next((each for each in agents.values() if each in roles.values()), list(roles.values())[-1])
+        role = own if own in roles.values() else list(roles.values())[-1]
+    tools = settings.get("role_tools")
+    if isinstance(tools, Mapping):
+        settings["role_tools"] = {own: tools[role]} if role in tools else {}
+    calls = workflow.num_turns * len(roles) if workflow.cyclic else num_calls
+    if calls is None:
+        raise ValueError(
+            f"the agents of {bench.env} do not act once in each turn, so that its turns do not tell how many calls "
+            "the team had; expected num_calls. Give the most replies of an episode."
+        )
+    alone = replace(bench, settings={**settings, "workflow": SOLO, "num_turns": calls}, agents={})
+    agents = roles_of(alone.make())
     player = bench.agents[_agents_of_role(bench, role)[0]]
     rules = bench.rules if episode_tokens is None else replace(bench.rules, episode_tokens=episode_tokens)
     return replace(alone, agents=dict.fromkeys(agents, player), rules=rules)

@@ -29,6 +29,7 @@ def rows(
     instances: Sequence[Mapping[str, Any]],
     *,
     environments: Mapping[str, str],
+    teams: Mapping[str, Sequence[str]],
     policies: Mapping[str, str],
     step: int,
     first: int,
@@ -41,6 +42,7 @@ def rows(
             are not trained on.
         instances: The rows of data that were played; an episode's `instance` is an index into them.
         environments: The environments' own names, by the names that episodes have.
+        teams: The possible agents of each environment, by the same names.
         policies: Names of the policies by agent.
         step: The optimizer step of the generation, from 1.
         first: Number of instances that the training had played before.
@@ -48,7 +50,11 @@ def rows(
     made = []
     for episode in episodes:
         tools: list[Any] = []
-        steps = [_step(decision, advantages.get(id(decision)), policies, tools) for decision in episode.decisions]
+        scopes = _scopes(teams[episode.environment])
+        steps = [
+            _step(decision, advantages.get(id(decision)), policies[decision.agent], scopes[decision.agent], tools)
+            for decision in episode.decisions
+        ]
         made.append(
             _row(
                 episode,
@@ -208,7 +214,7 @@ def _row(
 
 
 def _step(
-    decision: Decision, advantages: Sequence[float] | None, policies: Mapping[str, str], tools: list[Any]
+    decision: Decision, advantages: Sequence[float] | None, policy: str, scope: str, tools: list[Any]
 ) -> dict[str, Any]:
     """A step of a row. `tools` are those of the row's earlier steps; new ones are added."""
     played = decision.played
@@ -225,14 +231,14 @@ def _step(
         "model": None,
         "seed": None,
         "rewards": {decision.agent: played.reward},
-        "parts": _parts(played, decision.agent),
-        "policy": policies[decision.agent],
+        "parts": _parts(played, scope),
+        "policy": policy,
         "prompt_ids": _digest_of_ids(decision.prompt_ids),
         "candidates": [
             {
                 "reply": candidate.completion.text,
                 "reward": candidate.reward,
-                "parts": _parts(candidate, decision.agent),
+                "parts": _parts(candidate, scope),
                 "return": None,
                 "advantage": None if advantages is None else float(advantages[at]),
                 "tokens": len(candidate.completion.ids),
@@ -250,13 +256,19 @@ def _digest_of_ids(ids: Sequence[int]) -> str:
     return hashlib.sha256(array("q", ids).tobytes()).hexdigest()[:16]
 
 
-def _parts(candidate: Candidate, agent: str) -> dict[str, dict[str, float]] | None:
-    """A candidate's reward parts by scope: the team's, and those of the agent that acted."""
+def _scopes(team: Sequence[str]) -> dict[str, str]:
+    """The scope of each agent's own rewards: its role, or its own name if the role has several agents."""
+    roles = [role_of(agent) for agent in team]
+    return {agent: role if roles.count(role) == 1 else agent for agent, role in zip(team, roles, strict=True)}
+
+
+def _parts(candidate: Candidate, scope: str) -> dict[str, dict[str, float]] | None:
+    """A candidate's reward parts by scope: the team's, and that of the agent that acted."""
     if not candidate.parts:
         return None
     scopes: dict[str, dict[str, float]] = {}
     for name, value in candidate.parts.items():
-        scopes.setdefault("team" if name in candidate.team else role_of(agent), {})[name] = float(value)
+        scopes.setdefault("team" if name in candidate.team else scope, {})[name] = float(value)
     return scopes
 
 

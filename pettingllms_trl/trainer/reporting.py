@@ -168,11 +168,13 @@ class GenerationReporter:
     ) -> None:
         """Write a generation's episodes to the log of rollouts."""
         names = {name: str(pool[0].metadata.get("name", name)) for name, pool in self._envs.items()}
+        teams = {name: pool[0].possible_agents for name, pool in self._envs.items()}
         made = recorder.rows(
             generation.played.episodes,
             advantages,
             generation.rows,
             environments={**names, "": next(iter(names.values()))},
+            teams={**teams, "": next(iter(teams.values()))},
             policies=self._team.routing.of_agent,
             step=step,
             first=self._collector.rows_played.number - len(generation.rows),

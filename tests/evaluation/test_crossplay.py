@@ -11,6 +11,7 @@ import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import crossplay
+from pettingllms_envs.workflows.draft_plan import DraftPlan
 
 
 def bench(drafter: str, planner: str, env: str = "plan_path", **settings: Any) -> benches.Bench:
@@ -95,6 +96,22 @@ def test_alone_an_agent_has_as_many_calls_as_the_team_and_its_tokens() -> None:
     assert alone.agents == {"planner_0": AgentSpec("oracle")}
     assert (alone.rules.episode_tokens, alone.chosen) == (900, team.chosen)
     assert crossplay.solo(team, "drafter").agents == {"planner_0": AgentSpec("null")}
+
+
+def test_alone_an_agent_has_the_tools_of_its_role() -> None:
+    team = bench("null", "oracle", num_turns=3, role_tools={"drafter": ["python"]}, max_tool_calls=2)
+    alone = crossplay.solo(team, "drafter")
+    assert alone.settings["role_tools"] == {"planner": ["python"]}
+    assert alone.settings["num_turns"] == 6  # calls of tools are not counted
+    assert crossplay.solo(team, "planner").settings["role_tools"] == {}
+
+
+def test_alone_an_agent_has_the_calls_of_a_team_that_does_not_act_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DraftPlan, "cyclic", False)
+    team = bench("null", "oracle", num_turns=3)
+    assert crossplay.solo(team, num_calls=7).settings["num_turns"] == 7
+    with pytest.raises(ValueError, match=r"do not act once in each turn, .*expected num_calls"):
+        crossplay.solo(team)
 
 
 @pytest.mark.parametrize(

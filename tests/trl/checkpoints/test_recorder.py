@@ -62,7 +62,17 @@ DECISION = Decision(
 EPISODE = Episode(
     instance=1, episode=0, decisions=(DECISION,), returns={"planner_0": 1.5}, outcome={"success": True}, environment=""
 )
-ABOUT: dict[str, Any] = {"environments": {"": "plan_path_v0"}, "policies": {"planner_0": "planner"}}
+ABOUT: dict[str, Any] = {
+    "environments": {"": "plan_path_v0"},
+    "teams": {"": ["drafter_0", "planner_0"]},
+    "policies": {"planner_0": "planner"},
+}
+
+
+def test_the_own_parts_of_an_agent_are_under_its_name_if_its_role_has_several() -> None:
+    teams = {"teams": {"": ["planner_0", "planner_1"]}}
+    (row,) = rows([EPISODE], {}, [{}, {"seed": 4}], **ABOUT | teams, step=1, first=0)
+    assert row["steps"][0]["parts"] == {"team": {"progress": 1.0}, "planner_0": {"steps": 0.5}}
 
 
 def test_a_row_says_what_was_played_and_every_candidate() -> None:
@@ -119,6 +129,7 @@ def test_of_several_environments_each_row_says_which_settings_are_its_own() -> N
     for name, size in (("small", 4), ("large", 9)):
         episode = dataclasses.replace(EPISODE, environment=name)
         known = {**ABOUT, "environments": {"small": "plan_path_v0", "large": "plan_path_v0"}}
+        known["teams"] = {name: env.possible_agents for name, env in envs.items()}
         (row,) = rows([episode], {}, [{}, {"seed": 4}], **known, step=1, first=0)
         env, settings = files.made_with(about, row)
         assert (env, settings["size"]) == ("plan_path_v0", size)
