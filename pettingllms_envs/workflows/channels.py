@@ -82,8 +82,13 @@ class Channel:
 
 def quoted(text: str) -> str:
     """A text that a model wrote, for a prompt: each line after `> `, without control characters or chat markup."""
-    lines = (_MARKUP.sub(rf"\g<0>{ZERO_WIDTH_SPACE}", _printable(line)) for line in text.expandtabs(4).splitlines())
+    lines = (without_markup(_printable(line)) for line in text.expandtabs(4).splitlines())
     return "\n".join(f"> {line}" for line in lines)
+
+
+def without_markup(text: str) -> str:
+    """The text with the control tokens of chat templates broken up by zero-width spaces."""
+    return _MARKUP.sub(rf"\g<0>{ZERO_WIDTH_SPACE}", text)
 
 
 def _printable(line: str) -> str:

@@ -29,6 +29,7 @@ from pettingllms_envs.core import (
 from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.tools.calls import Call, arguments_of, read_native_calls, read_text_calls, text_call
+from pettingllms_envs.workflows.channels import without_markup
 from pettingllms_envs.workflows.tools import ran, shortened, shown
 
 
@@ -258,7 +259,7 @@ class ToolCalls:
 
 
 def _result_content(result: ToolResult) -> str | list[Part]:
-    text = shortened(result.text)
+    text = without_markup(shortened(result.text))
     if result.error:
         text = f"{text}\nError: {result.error}.".lstrip("\n")
     return [text, *result.media] if result.media else text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from pettingllms_envs.replies import fence
+from pettingllms_envs.replies import FENCE, fence
+from pettingllms_envs.workflows.channels import without_markup
 
 
 MAX_SHOWN = 2_000
@@ -41,8 +43,15 @@ def importable(imports: tuple[str, ...]) -> str:
 
 
 def shown(text: str, language: str = "") -> str:
-    """A program or its output for a prompt, in a fence, its middle left out if it is long."""
-    return fence(shortened(text).rstrip(), language)
+    """A program or its output for a prompt, its middle left out if it is long.
+
+    The fence is longer than any in the text, and chat markup is broken up, so that the text cannot pass for a part of
+    the prompt or for a turn of the chat.
+    """
+    content = without_markup(shortened(text)).rstrip()
+    longest = max(map(len, re.findall(r"`{3,}", content)), default=0)
+    more = "`" * (longest - len(FENCE) + 1) if longest else ""
+    return f"{more}{fence(content, language)}{more}"
 
 
 def shortened(text: str) -> str:
