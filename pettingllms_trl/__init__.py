@@ -15,10 +15,10 @@ import pettingllms_envs  # noqa: F401  # registers its environments
 if TYPE_CHECKING:
     from pettingllms_trl.config import MultiAgentGRPOConfig
     from pettingllms_trl.policies.routing import Policy
-    from pettingllms_trl.policies.schedule import Alternate
     from pettingllms_trl.records import Candidate, Completion, Decision, Episode
     from pettingllms_trl.rollout.curriculum import Curriculum
     from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
+    from pettingllms_trl.update.schedule import Alternate
 
 __all__ = [
     "Alternate",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Alternate": "policies.schedule",
+    "Alternate": "update.schedule",
     "Candidate": "records",
     "Completion": "records",
     "Curriculum": "rollout.curriculum",

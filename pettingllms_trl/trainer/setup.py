@@ -18,7 +18,6 @@ from pettingllms_trl.credit.selection import check_resampling
 from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Routing, route
-from pettingllms_trl.policies.schedule import Alternate, Schedule, check_windows, learners
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.branching import RewardWeigher
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
@@ -27,6 +26,7 @@ from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows
 from pettingllms_trl.trainer.distributed import check_processes
+from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,6 @@ from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.policies.schedule import Schedule, learning
 from pettingllms_trl.policies.team import Team, override_args
 from pettingllms_trl.records import Episode, Row
 from pettingllms_trl.rollout.curriculum import Curriculum
@@ -55,6 +54,7 @@ from pettingllms_trl.update.builder import BatchBuilder
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer
+from pettingllms_trl.update.schedule import Schedule, learning
 from pettingllms_trl.update.step_guard import StepGuard
 
 

@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from mortal import equal, mortal, weights
 from pettingllms_trl import Alternate, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.policies.schedule import check_windows, learners
+from pettingllms_trl.update.schedule import check_windows, learners
 from third_party import Relay
 
 
