@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pettingllms_envs.observations import Image, Message, Part
-from pettingllms_envs.tools.calls import written_call
+from pettingllms_envs.tools.calls import strict_json, written_call
 
 
 def messages_for_server(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def _arguments(function: Mapping[str, Any]) -> Mapping[str, Any] | str:
     given = function.get("arguments") or "{}"
     if isinstance(given, str):
         try:
-            found = json.loads(given)
+            found = strict_json(given)
         except (ValueError, RecursionError):
             return given
         return found if isinstance(found, dict) else given

@@ -97,6 +97,16 @@ def written_call(name: str, arguments: Mapping[str, Any] | str) -> str:
     return f"{OPENING}\n{content}\n{CLOSING}"
 
 
+def strict_json(text: str) -> Any:
+    """What a JSON text holds.
+
+    Raises:
+        ValueError: It is none, an object has two values of one name, or a number is not finite.
+        RecursionError: It is too deep.
+    """
+    return json.loads(text, object_pairs_hook=_object, parse_constant=_finite, parse_float=_finite)
+
+
 def text_call(call: Call) -> str:
     """A call as a fenced block."""
     return fence(call.request, f"call {call.name}")
@@ -104,7 +114,7 @@ def text_call(call: Call) -> str:
 
 def _read_json(content: str, specs: Mapping[str, ToolSpec]) -> Call | Unreadable:
     try:
-        found = json.loads(content, object_pairs_hook=_object, parse_constant=_finite, parse_float=_finite)
+        found = strict_json(content)
     except (ValueError, RecursionError):
         return Unreadable("its tool call is no JSON")
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):

@@ -53,6 +53,9 @@ def test_an_argument_may_spell_the_tags_of_a_call(spelled: str) -> None:
     ("arguments", "reason"),
     [
         ('{"numbers": ', "the arguments of its tool call are no JSON object"),
+        ('{"numbers": "1", "numbers": "2"}', "the arguments of its tool call are no JSON object"),
+        ('{"numbers": NaN}', "the arguments of its tool call are no JSON object"),
+        ('{"numbers": ' * 100_000, "the arguments of its tool call are no JSON object"),
         ("[1, 2]", "the arguments of its tool call are no JSON object"),
         ("", "the arguments of its tool call are not one text called 'numbers'"),
         (None, "the arguments of its tool call are not one text called 'numbers'"),
