@@ -109,8 +109,11 @@ def test_the_page_of_an_environment_has_its_workflows_prompts_and_a_solved_episo
         assert f"## Workflow `{name}`" in page
     for part, (low, high) in env.metadata["reward_ranges"].items():
         assert f"| `{part}` | {low:.4g} | {high:.4g} |" in page
-    competes = env.metadata["competitive"] is not None
-    assert f"\n{'Settled in turn 2 of 3: pot' if competes else 'Solved in turn 1 of 4: success True'}" in page
+    turn, budget = env.snapshot().play.turn, env.workflow.num_turns
+    outcome, value = next(iter(env.infos[env.possible_agents[0]]["outcome"].items()))
+    assert f"\n{env.standing().capitalize()} in turn {turn} of {budget}: {outcome} {value}" in page
+    if env.metadata["competitive"] is None:
+        assert (env.standing(), outcome, value) == ("solved", "success", True)
 
 
 def test_a_label_begins_a_paragraph_and_less_than_is_no_tag() -> None:
