@@ -18,12 +18,15 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 
 MOST_CHARACTERS = 2_000
 """Of a query; the rest is ignored, so that a query of a megabyte takes no longer."""
+
+_TERM = re.compile(r"[^\W_]+")
 
 
 class BM25:
@@ -71,4 +74,4 @@ class BM25:
 
 def terms_of(text: str) -> list[str]:
     """The words of a text in lower case: runs of letters and digits."""
-    return "".join(letter.lower() if letter.isalnum() else " " for letter in text).split()
+    return _TERM.findall(text.lower())

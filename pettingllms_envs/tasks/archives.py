@@ -13,7 +13,7 @@ earns 1 / (1 + k) of that, and a hop pays no more than its best message earned: 
 pay. Without them (`communication_reward=False`) only the answer is paid, and the librarians are declared as paid
 later.
 Outcome: `found` and `told`, in shares of the hops; `lone_bound`, see below.
-Need of a team: every relation is a uniform random bijection between kinds of `size` entities, independent of the
+Lone bound: every relation is a uniform random bijection between kinds of `size` entities, independent of the
 others, and a chain has no relation twice. Given all of one archive and the question, the last hop in the other archive
 leads to each entity with the same probability, and so does the chain, whose remaining hops are bijections. So who
 reads one archive alone, or gets no messages, is right in 1 of `size` episodes at most, in every instance:

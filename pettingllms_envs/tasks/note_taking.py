@@ -12,7 +12,7 @@ in their places (reading k of its stream in the k-th group of as many digits as 
 message with the reading that was asked for. Both are changes of a potential, so repeating or rewriting earns nothing.
 Without them (`communication_reward=False`) only the answer is paid, and the roles are declared as paid later.
 Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound`, see below.
-Need of a team: two note takers can be right always if both have room for their streams. One with the same room and
+Lone bound: two note takers can be right always if both have room for their streams. One with the same room and
 the same number of replies is right at most in `NoteTaking.lone_bound()` of the episodes, whatever it writes:
 `pettingllms_envs.tasks.note_taking_bound` has the proof. With 16 readings of 10,000 values and 32 digits that is 56.3%
 (57.5% by Shannon's converse), with 8 of 1,000 and 12 digits 50.8%. It is a law about bounded notes and data that pass

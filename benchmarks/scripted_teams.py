@@ -1,0 +1,76 @@
+"""Scripted agents for the environments that need a team. They reply to their prompts alone, as a model would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pettingllms_envs.tasks.archives_world import RELATIONS
+from pettingllms_envs.tasks.note_taking import NoteTaking
+
+
+Policy = Callable[[str], str]
+"""A reply to a prompt."""
+
+MESSAGES = {
+    "a name": "{}",
+    "a sentence": "In my archive I found that the next name is {}.",
+    "an explanation": (
+        "I searched the archive that I keep for the name that I was told, and as far as I can see the next one is {}."
+    ),
+}
+"""What a librarian says of the name that is needed next: 2 to 3, 47 to 48, and 108 to 109 characters."""
+
+_KIND = {relation.symbol: relation.object[0] for relation in RELATIONS}
+
+
+def success(workflow: Any, seed: int, policy: Policy) -> bool:
+    """Whether an episode that the policy plays for all agents ends with the right answer."""
+    state, over = workflow.start(workflow.task.generate(seed)), False
+    while not over:
+        state, _, over, _ = workflow.step(state, policy(workflow.observe(state, workflow.actor(state))))
+    return bool(workflow.task.solved(state.task))
+
+
+def note_taker(task: NoteTaking) -> Policy:
+    """Writes down readings in order while there is room, and tells and answers what it knows, or 0."""
+
+    def policy(prompt: str) -> str:
+        notes = re.findall(r"Your notes: ([0-9]*)", prompt)[0]
+        if reading := re.search(r"Your reading \d+ of \d+: (\d+)", prompt):
+            return f"Notes: {notes + reading[1] if len(notes) + task.width <= task.digits else notes}"
+        number = re.findall(r"for \S+ reading (\d+)\.", prompt)[0]
+        at = (int(number) - 1) * task.width
+        own = notes[at : at + task.width] or "0"
+        if "You are asked" not in prompt:
+            return f"Say: {own}"
+        shown = re.search(rf"Reading {number}: (\d+)|tells you: (\d+)", prompt)
+        if shown:
+            return f"Answer: {shown[1] or shown[2]}"
+        return f"Answer: {own if 'for your reading' in prompt else 0}"
+
+    return policy
+
+
+def librarian(message: str = MESSAGES["a name"]) -> Policy:
+    """Follows the chain as far as it knows, in symbols, and guesses the first name of the right kind after that.
+
+    Args:
+        message: What it says, with `{}` for the name that is needed next.
+    """
+
+    def policy(prompt: str) -> str:
+        start, *symbols = re.findall(r"Question: (.*) \?", prompt)[0].split()
+        told = re.findall(r"\b[ptrg]\d+\b", "\n".join(re.findall(r"^> (.*)", prompt, re.M)))
+        known = [start, *told][-1]
+        if "Search archive" in prompt:
+            return f"Search: {known}"
+        if "Tell what you know" in prompt:
+            left = "|".join(symbols[1:] if told else symbols)  # four hops in a row ask of each entity only once
+            following = re.findall(rf"^{known} (?:{left}) (\w+)$", prompt, re.M)
+            return f"Say: {message.format((following or [known])[0])}"
+        kind = _KIND[symbols[-1]]
+        return f"Answer: {known if known[0] == kind else f'{kind}0'}"
+
+    return policy

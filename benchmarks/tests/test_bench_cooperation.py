@@ -1,0 +1,33 @@
+"""The tables of benchmarks/bench_cooperation.py: what scripted agents reach in each form."""
+
+import pytest
+from bench_cooperation import bare_question, forms, main, messages
+from scripted_teams import MESSAGES
+
+
+def test_teams_and_full_views_are_always_right_and_the_others_are_not() -> None:
+    _, *rows = forms(20)
+    assert [row[1][:6] for row in rows] == ["100.0%"] * 6
+    assert [row[2][:6] for row in rows] == ["100.0%"] * 6
+    assert all(float(cell.split("%")[0]) < 100 for row in rows for cell in row[3:])
+
+
+def test_a_message_arrives_if_its_name_comes_before_the_capacity() -> None:
+    _, *rows = messages(10)
+    right = [[cell.startswith("100.0%") for cell in row[2:]] for row in rows]
+    assert right == [[False, True, True, True], [False, False, True, True], [False, False, False, True]] * 3
+
+
+def test_messages_are_as_long_as_the_docstring_says() -> None:
+    assert [len(each.format("p3")) for each in MESSAGES.values()] == [2, 47, 108]
+
+
+def test_the_bare_question_seldom_shows_the_last_passage() -> None:
+    _, *rows = bare_question(50)
+    assert [row[0] for row in rows] == ["2", "3", "4"]
+    assert all(float(cell.split("%")[0]) <= 10 for row in rows for cell in row[1:])
+
+
+def test_a_number_of_episodes_out_of_range_is_an_error() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--episodes", "0"])
