@@ -221,15 +221,19 @@ def test_repeating_a_search_or_a_message_pays_nothing() -> None:
     assert [each[2] for each in paid[1:]] == [0.0] * 4
 
 
-def test_a_better_message_pays_what_is_left() -> None:
-    joined = LibrarianTeam(Archives(size=10), num_turns=3)
+def test_a_better_message_pays_what_is_left_and_a_worse_one_takes_nothing() -> None:
+    joined = LibrarianTeam(Archives(size=10), num_turns=5)
     state, names = start_of(joined)
     other = others_of(joined.task, state, names)[0]
     state, parts, *_ = joined.step(state, f"Say: {names[1]} {other}")
     assert [*parts.values()] == [{"told": 0.25}]
     for reply in ("Search: x", "Say: x", f"Search: {names[0]}"):
         state, *_ = joined.step(state, reply)
-    assert [*joined.step(state, f"Say: {names[1]}")[1].values()] == [{"told": 0.25}]
+    state, parts, *_ = joined.step(state, f"Say: {names[1]}")
+    assert [*parts.values()] == [{"told": 0.25}]
+    for reply in ("Search: x", "Say: x", f"Search: {names[0]}"):
+        state, *_ = joined.step(state, reply)
+    assert [*joined.step(state, f"Say: {names[1]} {other}")[1].values()] == [{"told": 0.0}]
 
 
 def test_a_name_that_the_cut_lost_is_not_paid_and_not_shown() -> None:
