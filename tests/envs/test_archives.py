@@ -50,7 +50,7 @@ def kind_asked_for(prompt: str) -> str:
 
 def request(prompt: str) -> str:
     """What the agent is asked to do: `"Search"`, `"Say"` or `"Answer"`."""
-    return re.findall(r"(Search|Tell|Answer) [^:]*now", prompt)[-1].replace("Tell", "Say")
+    return str(re.findall(r"(Search|Tell|Answer) [^:]*now", prompt)[-1]).replace("Tell", "Say")
 
 
 def first_of_its_kind(prompt: str) -> str:
