@@ -142,7 +142,7 @@ def test_environments_are_made_by_name() -> None:
     ("name", "message"),
     [
         ("plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'. There are: .*plan_path, sokoban, sudoku."),
-        ("chess", "no environment 'chess'. There are: .*plan_path, sokoban, sudoku."),
+        ("xiangqi", "no environment 'xiangqi'. There are: .*plan_path, sokoban, sudoku."),
         (7, "no environment 7. There are: .*plan_path, sokoban, sudoku."),
     ],
 )
