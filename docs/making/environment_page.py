@@ -176,10 +176,20 @@ def episode(env: TextEnv) -> Iterator[str]:
     yield f"{env.standing().capitalize()} in turn {play.turn} of {env.workflow.num_turns}: {outcome}."
 
 
+OF_PLAY = ("pettingllms_envs.tasks.", "pettingllms_envs.workflows.")
+FOR_AUTHORS = frozenset(
+    f"pettingllms_envs.{name}"
+    for name in ("tasks.base", "tasks.multiplayer", "tasks.rows", "workflows.base", "workflows.functions")
+)
+
+
 def modules(*things: Any) -> list[str]:
-    """The modules of objects' classes and of their bases among tasks and workflows, own first, each once."""
+    """The modules of objects' classes and of their bases among tasks and workflows, own first, each once.
+
+    Without those of base classes for authors of environments, which say nothing about a game.
+    """
     names = dict.fromkeys(kind.__module__ for thing in things for kind in type(thing).__mro__)
-    return [name for name in names if name.startswith(("pettingllms_envs.tasks.", "pettingllms_envs.workflows."))]
+    return [name for name in names if name.startswith(OF_PLAY) and name not in FOR_AUTHORS]
 
 
 def prose(names: Iterable[str]) -> list[str]:
