@@ -87,7 +87,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     `features.ChangingTeam`) is terminated alone; one that joins later appears in `agents`. `metadata` has
 
     * `name`, the environment's own with its version, and `task`, its task's;
-    * `roles`, the role of each agent, and `delayed_roles`, those that are paid at later steps only;
+    * `roles`, the role of each agent, `delayed_roles`, those that are paid at later steps only, and `informed_roles`,
+      those whose observations may contain the solution;
     * `cyclic`, whether every agent acts once in each turn, see `core.Workflow`;
     * `reset_options`, the options of `reset`, each with its legal values, or () if it is open;
     * `reward_ranges`, least and greatest of each part, and `alpha`;
@@ -148,6 +149,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "has_oracle": isinstance(task, HasOracle),
             "competitive": _competition(task),
             "delayed_roles": [role.name for role in workflow.roles if role.delayed],
+            "informed_roles": [role.name for role in workflow.roles if role.informed],
         }
         if isinstance(task, OnDataSet):
             data = task.data_set
@@ -442,7 +444,11 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         if unknown:
             expected = ", ".join(known) or "none"
             warnings.warn(f"{self._name} ignores the reset options {unknown}; it knows {expected}.", stacklevel=3)
-        return {name: options[name] for name in known if options.get(name) is not None}
+        given = {name: options[name] for name in known if options.get(name) is not None}
+        for name, value in given.items():
+            if known[name]:
+                check_choice(name, value, known[name])
+        return given
 
     def _shown(self, seen: Any, agent: str) -> dict[str, Any]:
         """What the workflow shows an agent, as an observation."""

@@ -95,7 +95,7 @@ def assemble(
 
         Args:
             workflow: The roles and the order in which they act: the name of one of the environment's workflows.
-            num_turns: Turn budget of an episode, at least 1; None is the workflow's own default, 4 in this package.
+            num_turns: Turn budget of an episode, at least 1; None is the workflow's own default.
             alpha: Weight of the team's rewards, at least 0.
             render_mode: None, `"ansi"`, `"human"` or `"rgb_array"`.
             max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. A cycle is

@@ -60,6 +60,7 @@ class Role:
         observes: What its observations are: `"text"`; `"parts"`, texts and images in order; or `"messages"`, a chat
             with perhaps tools, see `pettingllms_envs.observations.Prompt`.
         reply_format: How its replies end, in a sentence; `""` for free words, None for the task's reply format.
+        informed: Whether its observations may contain the solution, as those of one who gives clues.
 
     Raises:
         ValueError: `count` or `observes` is not as above.
@@ -71,6 +72,7 @@ class Role:
     count: int = 1
     observes: str = "text"
     reply_format: str | None = None
+    informed: bool = False
 
     def __post_init__(self) -> None:
         check_choice("observes", self.observes, OBSERVATIONS)

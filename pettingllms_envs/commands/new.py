@@ -68,6 +68,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if args.data is not None and args.kind != "rows":
         refuse(f"--data is {args.data}, and --kind is {args.kind}; expected data for rows only. Add --kind rows.")
     check_name(args.name)
+    check_class_name(args.name, args.kind)
     with user_errors():
         made = files(args.name, args.kind, None if args.data is None else json_lines(args.data))
         folder.mkdir()  # fails if it came into being just now, and so nothing is ever overwritten
@@ -91,6 +92,14 @@ def check_name(name: str) -> None:
         refuse(f"there is an environment {name!r}; expected a new name. Choose another: `pettingllms list` shows all.")
     if name == "tests" or importlib.util.find_spec(name) is not None:
         refuse(f"there is a module {name!r}, which the package would hide; expected a new name. Choose another.")
+
+
+def check_class_name(name: str, kind: str) -> None:
+    """Raise `Refused` for a name whose class would be called like something in the example."""
+    own = (resources.files(pettingllms_envs) / "scaffold" / f"{kind}_v0.py.txt").read_text("utf-8")
+    class_name = _class_name(name)
+    if re.search(rf"\b{class_name}\b", own):
+        refuse(f"the name {name!r} gives a class {class_name}, which the example has already. Choose another name.")
 
 
 def files(name: str, kind: str = KINDS[0], rows: str | None = None) -> dict[str, str]:
@@ -129,4 +138,8 @@ def json_lines(data: Path) -> str:
 
 
 def _named(text: str, name: str) -> str:
-    return text.replace("MyGame", "".join(word.capitalize() for word in name.split("_"))).replace("my_game", name)
+    return text.replace("MyGame", _class_name(name)).replace("my_game", name)
+
+
+def _class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))

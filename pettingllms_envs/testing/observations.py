@@ -124,6 +124,8 @@ def check_options(case: Case) -> str:
 def check_no_solution_shown(case: Case) -> str:
     """The oracle's reply is in no agent's observation, at any decision of random and of blind play.
 
+    Agents of the roles in `metadata["informed_roles"]` may know it.
+
     The check searches for the whole reply, its last line, and what follows the first colon of that line (`"Moves: R R
     D"` also as `"R R D"`), all without white space and commas. Texts shorter than 8 characters, or 16 for one line of
     several, may occur by chance and are ignored; so is text of a reply that was played in the episode, which a
@@ -184,7 +186,10 @@ def bare(text: str) -> str:
 
 
 def _seek(env: Any, solution: str) -> None:
+    roles, informed = env.metadata.get("roles", {}), env.metadata.get("informed_roles", ())
     for agent in env.possible_agents:
+        if roles.get(agent) in informed:
+            continue
         for text in texts(env.observe(agent)):
             if solution in bare(text):
                 raise Failed(f"the observation of {agent} shows the oracle's reply {short(solution)}; got {text!r}")

@@ -123,10 +123,7 @@ def test_info_shows_agents_settings_options_rewards_and_every_prompt(
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert status == 0
     assert "size 10 Rows and columns of the grid, 3 to 100." in rows
-    assert (
-        "num_turns None Turn budget of an episode, at least 1; None is the workflow's own default, 4 in this package."
-        in rows
-    )
+    assert "num_turns None Turn budget of an episode, at least 1; None is the workflow's own default." in rows
     assert "split 'train', 'validation', 'test'" in rows
     assert "level 1, 2, 3, 4, 5" in rows
     assert "board open" in rows

@@ -226,3 +226,42 @@ def test_an_image_is_known_by_its_content() -> None:
         Image("png", "a")  # type: ignore[arg-type]
     assert replace(one, alt="b") != one
     assert ToolResult("x", media=(one,)).media == (same,)
+
+
+@dataclass(frozen=True, slots=True)
+class Tells(TurnWorkflow[Any, Any]):
+    """Shows a guide, who is meant to know it, the way."""
+
+    name: ClassVar[str] = "tells"
+    roles: ClassVar[tuple[Role, ...]] = (
+        Role("guide", "You are the guide.", delayed=True, informed=True),
+        Role("player", "You are the player."),
+    )
+    shown_to: ClassVar[str] = "guide"
+
+    def observe(self, state: TurnState[Any], role: str) -> str:
+        seen = TurnWorkflow.observe(self, state, role)
+        return f"{seen}\n{self.oracle(state)}" if role == self.shown_to else str(seen)
+
+
+class TellsThePlayer(Tells):
+    """Shows it to the player."""
+
+    shown_to: ClassVar[str] = "player"
+
+
+def test_only_informed_roles_may_be_shown_the_solution() -> None:
+    board = PlanPath(size=8, min_distance=6)
+    for workflow, status in ((Tells(board), "passed"), (TellsThePlayer(board), "failed")):
+        result = check(env(workflow), seeds=range(3), only=["no solution shown"])["no solution shown"]
+        assert result.status == status, result.detail
+
+
+def test_a_reset_option_that_is_not_among_the_legal_values_raises_whatever_the_task_does() -> None:
+    class Careless(PlanPath):
+        def generate(self, seed: int, *args: Any, **fields: Any) -> Any:
+            return PlanPath.generate(self, seed)
+
+    made = TextEnv(Single(Careless(size=4)))
+    with pytest.raises(ValueError, match="split is 'tset'; expected one of 'train', 'validation', 'test'"):
+        made.reset(seed=0, options={"split": "tset"})

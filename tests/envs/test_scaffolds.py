@@ -155,3 +155,9 @@ def test_a_file_that_cannot_be_used_is_an_error_and_nothing_is_written(
     assert cli.main(["new", "world_capitals", "--to", str(tmp_path), "--kind", "rows", "--data", data]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "world_capitals").exists()
+
+
+def test_a_name_whose_class_the_example_has_already_is_refused(tmp_path: Path, capsys: Any) -> None:
+    assert cli.main(["new", "price_list", "--kind", "tool", "--to", str(tmp_path)]) != 0
+    assert "the name 'price_list' gives a class PriceList" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

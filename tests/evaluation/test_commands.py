@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -418,6 +418,7 @@ class Problems:
 
     NUM = {"train": 50, "test": 30}
     unwrapped = property(lambda self: self)
+    infos: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, *, says: bool) -> None:
         known = {"num_instances": self.NUM} if says else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         ),
         ({"env": dict}, TypeError, r"env made a builtins\.dict, expected a pettingzoo\.AECEnv"),
         (
-            {"env": plan_path_v0.parallel_env},
+            {"env": partial(plan_path_v0.parallel_env, workflow="single")},
             TypeError,
             r"expected a pettingzoo\.AECEnv\. A parallel environment becomes one by pettingzoo\.utils\.parallel_to",
         ),
