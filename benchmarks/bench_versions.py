@@ -1,7 +1,7 @@
 """Step, reset and snapshot times of the shipped games in this checkout and in another one, in one interleaved run.
 
     git worktree add /tmp/before COMMIT
-    python benchmarks/bench_versions.py /tmp/before [--rounds 200] [--json versions.json]
+    python benchmarks/bench_versions.py /tmp/before [--rounds 200] [--only ": step"] [--json versions.json]
 
 Each checkout runs in a process of its own, which measures a batch whenever it is told to; the two take turns, so that
 a busy or slow machine meets both alike. A batch is timed in CPU seconds. The table gives, of this checkout over the
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -68,6 +69,8 @@ def measures(name: str, settings: Mapping[str, Any]) -> dict[str, Callable[[], f
 
 def serve() -> None:
     """Measure what each line of input names, a game and a call, and write the microseconds."""
+    if hasattr(os, "sched_setaffinity"):  # both processes on one core: two cores may differ by more than two versions
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     known = {f"{game}: {name}": call for game, kw in GAMES.items() for name, call in measures(game, kw).items()}
     for line in sys.stdin:
         print(known[line.strip()](), flush=True)
@@ -87,6 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("other", type=Path, help="another checkout of this repository")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--limit", type=float, default=1.02, help="greatest ratio")
+    parser.add_argument("--only", default="", help="measure what has this in its name, such as `: step`")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
     workers = [
@@ -109,7 +113,8 @@ def main(argv: list[str] | None = None) -> int:
         return float(worker.stdout.readline())
 
     rows, status = [], 0
-    for what in [f"{game}: {name}" for game in GAMES for name in ("step", "reset", "snapshot", "last and hash")]:
+    calls = [f"{game}: {name}" for game in GAMES for name in ("step", "reset", "snapshot", "last and hash")]
+    for what in filter(lambda call: args.only in call, calls):
         times = []
         for i in range(args.rounds + 5):
             first, second = (0, 1) if i % 2 else (1, 0)

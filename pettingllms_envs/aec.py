@@ -166,8 +166,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
         self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
         self._cyclic = workflow.cyclic
-        # Most teams do not change and act in turn: these take the short way through `step`.
+        # Most teams do not change, act in turn and are not drawn: these take the short way through `step`.
         self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)
+        self._is_plain = self._is_fixed and render_mode != "human"
         self._all_text = all(role.observes == "text" for role in workflow.roles)
         self._changing = workflow if isinstance(workflow, ChangingTeam) else None
         self._reporting = workflow if isinstance(workflow, HasOutcome) else None
@@ -312,7 +313,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         if not isinstance(action, str):
             raise TypeError(f"step() got {type(action).__name__} for {selection}; expected a str. Any str is legal.")
         play, parts, terminated, truncated = self.workflow.step(play, action)
-        names = self._agents if self._is_fixed else [self._roles[agent] for agent in agents]
+        is_plain = self._is_plain
+        names = self._agents if is_plain else [self._roles[agent] for agent in agents]
         rewards = cumulative = scalars(parts, names, self.alpha)
         following = agents[0]
         if len(agents) > 1:  # a lone agent's every step is its own
@@ -338,10 +340,11 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
                 (),
             ),
         )
-        if not self._is_fixed:
-            self._now = self._with_changes(self._now, selection)
-        if self.render_mode == "human":
-            self.render()
+        if not is_plain:
+            if not self._is_fixed:
+                self._now = self._with_changes(self._now, selection)
+            if self.render_mode == "human":
+                self.render()
 
     def oracle(self) -> str:
         """An optimal reply of the acting agent, for tests, demonstrations and upper bounds.
