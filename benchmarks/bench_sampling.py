@@ -30,7 +30,7 @@ from tiny import make_tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
-from pettingllms_envs.observations import prompt_of
+from pettingllms_envs.observations import text_prompt
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.records import Request
@@ -98,7 +98,8 @@ def prompts(number: int) -> list[tuple[str, list[dict[str, str]]]]:
     found = []
     for seed in range(number):
         env.reset(seed=seed)
-        found.append((env.agent_selection, prompt_of(env.observe(env.agent_selection), agent=env.agent_selection)))
+        agent = env.agent_selection
+        found.append((agent, text_prompt(env.observe(agent), agent=agent).messages))
     return found
 
 

@@ -6,9 +6,8 @@ An observation is one of
 * `{"parts": [...]}`, texts and [`Image`]s in order, with perhaps a `"system"` prompt;
 * `{"messages": [...]}`, a chat, with perhaps `"tools"` that the model may call.
 
-`read_observation` converts all of them to a `Prompt`. A model that reads texts only is given `text_prompt`, or
-`prompt_of` if it cannot call tools either. These raise an error for the rest: what a model cannot be shown is never
-left out.
+`read_observation` converts all of them to a `Prompt`. A model that reads texts only is given `text_prompt`, which
+raises an error for images: what a model cannot be shown is never left out.
 """
 
 from __future__ import annotations
@@ -123,22 +122,6 @@ def read_observation(observation: Any, *, agent: str) -> Prompt:
         "'text' and perhaps one under 'system', texts and images under 'parts', or chat messages under 'messages'. "
         "Wrap the environment so that observe() returns what a model can read."
     )
-
-
-def prompt_of(observation: Any, *, agent: str) -> list[Message]:
-    """The messages of an observation, for a model that reads texts only and calls no tools.
-
-    Raises:
-        TypeError: As `read_observation`.
-        ValueError: As `read_observation`; or there are images or tools.
-    """
-    prompt = text_prompt(observation, agent=agent)
-    if prompt.tools:
-        raise ValueError(
-            f"agent {agent!r} observes tools to be called natively, which is not supported here. Make the environment "
-            "with tool_calls='text', so that they are called by a block in the reply."
-        )
-    return list(prompt.messages)
 
 
 def text_prompt(observation: Any, *, agent: str) -> Prompt:

@@ -94,7 +94,7 @@ def made_with(
 def check_starts_nothing(settings: Mapping[str, Any]) -> None:
     """Raise `ValueError` if settings of a record name a program to be started, or a server to be asked.
 
-    A record may be somebody else's. Whoever reads it must not run the commands in it.
+    A record may be somebody else's. Reading it must not run the commands in it.
     """
     given = settings.get("role_tools") or ()
     tools = [each for own in given.values() for each in own] if isinstance(given, Mapping) else list(given)

@@ -1,6 +1,6 @@
 """How often an agent can be right about readings that it has to remember by notes of a few digits: upper bounds.
 
-The readings X = (X_1, ..., X_n) are independent and uniform over V values. Whoever answers sees the notes and the
+The readings X = (X_1, ..., X_n) are independent and uniform over V values. The one who answers sees the notes and the
 question, and nothing else that depends on the readings; the question is uniform over the n readings, and drawn
 independently of them and of the notes. Notes are texts of at most L digits, the empty one among them, so there are
 M = 1 + 10 + ... + 10^L.

@@ -1,8 +1,8 @@
 """Workflows of note taking: two note takers with and without messages, one alone, and one that is shown everything.
 
-The readings pass one by one, and whoever is shown one may rewrite its notes: `readings` replies, however many agents
-there are. Then one reading is asked for. All agents act in one order, and what each is shown depends on nothing but
-its own notes once the question is known; whether its last reply was unreadable is shown only before.
+The readings pass one by one, and the agent that is shown one may rewrite its notes: `readings` replies, however many
+agents there are. Then one reading is asked for. All agents act in one order, and what each is shown depends on nothing
+but its own notes once the question is known; whether its last reply was unreadable is shown only before.
 
 * `team`: `left` and `right` have a stream and notes each. One of them is asked for a reading of the other's stream, so
   the other one, who knows the question, first tells it in a message of as many digits as a reading has. With

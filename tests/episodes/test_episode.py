@@ -15,7 +15,7 @@ from echo_env import Echo
 from pettingllms_envs.agents.base import AgentFailed, Null, Oracle, Reply, Request, Scripted
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, derived_seed, episode
-from pettingllms_envs.observations import prompt_of
+from pettingllms_envs.observations import text_prompt
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -193,9 +193,9 @@ def test_an_observation_that_is_no_text_is_an_error_of_the_environment() -> None
 )
 def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, given: str) -> None:
     with pytest.raises(TypeError, match=rf"agent 'a' {given}; expected text under 'system', .* Wrap the environment"):
-        prompt_of(observation, agent="a")
+        text_prompt(observation, agent="a")
     observation = {"text": "hi", "system": None, "followup": "more"}
-    assert prompt_of(observation, agent="a") == [{"role": "user", "content": "hi"}]
+    assert text_prompt(observation, agent="a").messages == [{"role": "user", "content": "hi"}]
 
 
 class Telling(Echo):

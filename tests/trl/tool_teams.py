@@ -10,28 +10,13 @@ import trl
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 import pettingllms_envs
+from adder import Adder
 from chat_tokenizers import tokenizer_for
-from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.tools import written_call
 
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 CALL = written_call("add", {"numbers": "1 2 3"})
-
-
-class Adder:
-    """A tool that needs no sandbox."""
-
-    spec = ToolSpec(
-        "add",
-        "Adds numbers.",
-        {"type": "object", "properties": {"numbers": {"type": "string"}}, "required": ["numbers"]},
-    )
-    digest = ""
-    deterministic = True
-
-    def __call__(self, request: str) -> ToolResult:
-        return ToolResult(str(sum(map(int, request.split()))))
 
 
 FUNCTION = {"type": "function", "function": Adder.spec._asdict()}

@@ -1,4 +1,4 @@
-"""Plan-Path with a team that talks as it likes: whoever acts names the next to reply, until the chair moves.
+"""Plan-Path with a team that talks as it likes: the acting agent names the next to reply, until the chair moves.
 
 A reply that ends with a line such as `To: critic` is a message to the critic, who replies next. Any other reply of the
 chair is the team's move, any other of the rest a message to the chair. Only the chair is paid for its own step.

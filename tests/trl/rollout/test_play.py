@@ -14,7 +14,7 @@ import pytest
 from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_envs.observations import prompt_of
+from pettingllms_envs.observations import text_prompt
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
 from pettingllms_trl.rollout.play import play
@@ -119,7 +119,7 @@ def replayed(row: Any, episode: Episode, make_env: Callable[[], AECEnv]) -> dict
     returns = dict.fromkeys(env.possible_agents, 0.0)
     for decision in episode.decisions:
         assert env.agent_selection == decision.agent
-        assert decision.prompt == prompt_of(env.observe(decision.agent), agent=decision.agent)
+        assert decision.prompt == text_prompt(env.observe(decision.agent), agent=decision.agent).messages
         if decision.state is not None:
             assert decision.state == env.unwrapped.state_hash()
         env.step(decision.played.completion.text)
@@ -374,7 +374,7 @@ def test_an_observation_that_is_not_text_is_refused(observation: Any, given: str
 )
 def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, given: str) -> None:
     with pytest.raises(TypeError, match=rf"agent 'a' {given}; expected text under 'system', .* Wrap the environment"):
-        prompt_of(observation, agent="a")
+        text_prompt(observation, agent="a")
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, gi
     ],
 )
 def test_text_becomes_chat_messages(observation: Any, messages: Any) -> None:
-    assert prompt_of(observation, agent="a") == messages
+    assert text_prompt(observation, agent="a").messages == messages
 
 
 # ---- The check of the invariant -----------------------------------------------------------------------------------
