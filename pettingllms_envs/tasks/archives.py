@@ -7,10 +7,10 @@ messages only), `pair` (two librarians, the last of whom answers), `cut` (the te
 agent with one archive) and `full` (one agent with both).
 Replies: the last line, `Search: a few words`, `Say: a message` or `Answer: a name`.
 Rewards: team `progress` and `success`, both 1 for the right answer. In an agent's own scope, in shares of the hops:
-`found`, when a search first shows the fact of a hop, and `told`, when a message first names the entity to which a
-hop of the agent's own archive leads. If the message names k other entities, besides those of the chain before, it
-earns 1 / (1 + k) of that, and a hop pays no more than its best message earned: repeating, flooding and lying do not
-pay. With more turns than hops, who names another entity in each message is right more often than who guesses once.
+`found`, when a search first shows the fact of a hop, and `told`, when after that a message first names the entity to
+which the hop leads, which must be of the agent's own archive. If the message names k other entities, besides those of
+the chain before, it earns 1 / (1 + k) of that, and a hop pays no more than its best message earned: guessing,
+repeating, flooding and lying do not pay.
 Without them (`communication_reward=False`) only the answer is paid, and the librarians are declared as paid later.
 Outcome: `found` and `told`, in shares of the hops; `lone_bound`, see below.
 Lone bound: every relation is a uniform random bijection between kinds of `size` entities, independent of the
@@ -187,7 +187,7 @@ class Archives(OpenTask[ArchivesState]):
         names, named = [name.lower() for name in world.chain.names], set(world.named(message))
         told = list(state.told)
         for hop, relation in enumerate(world.chain.relations):
-            if archive_of(relation) in archives and names[hop + 1] in named:
+            if state.found[hop] and archive_of(relation) in archives and names[hop + 1] in named:
                 others = named.difference(names[: hop + 2])
                 told[hop] = max(told[hop], 1 / (1 + len(others)))
         return state._replace(told=tuple(told))

@@ -210,6 +210,19 @@ def test_a_message_is_paid_for_the_entity_that_is_needed_and_less_for_each_other
     assert parts == {actor: {"told": pytest.approx(expected)}}
 
 
+def test_naming_every_entity_in_turn_without_searching_pays_nothing() -> None:
+    joined = LibrarianTeam(Archives(size=4), num_turns=16)
+    state = joined.start(joined.task.generate(0, "test"))
+    entities = sorted(joined.task.world(state.task).names)
+    paid = []
+    for turn in range(16):
+        for reply in ("Search: x", f"Say: {entities[turn]}"):
+            state, parts, *_ = joined.step(state, reply)
+            paid += [*parts.values()]
+    assert len(entities) == 16
+    assert paid == [{"found": 0.0}, {"told": 0.0}] * 16
+
+
 def test_repeating_a_search_or_a_message_pays_nothing() -> None:
     joined = LibrarianTeam(Archives(size=10), num_turns=4)
     state, names = start_of(joined)
