@@ -57,7 +57,8 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
 
     Raises:
         Stopped: A signal ended it.
-        RuntimeError: Not all of the evaluation's instances could be played.
+        RuntimeError: Training ended before its tokens were spent, or not all of the evaluation's instances could be
+            played.
     """
     output = folder / "output"
     _discard_other(run, folder)
@@ -69,6 +70,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
             trainer.train(resume_from_checkpoint=True if atomic.newest(output) else None)
             if trainer.stopped_by is not None:
                 raise Stopped(f"stopped by {trainer.stopped_by} at step {trainer.state.global_step}")
+            check_spent(trainer.token_budget.num_generated, run.config["tokens"], trainer.state.global_step)
         set_seed(run.cell.seed)  # so that the same weights are evaluated alike, however they were trained
         success = _played(trainer, rows, "evaluation")
         points = [*held_out(trainer.state.log_history), (trainer.token_budget.num_generated, success)]
@@ -125,6 +127,15 @@ def _discard_other(run: Run, folder: Path) -> None:
         shutil.rmtree(output)
     folder.mkdir(parents=True, exist_ok=True)
     marker.write_text(run.digest, "utf-8")
+
+
+def check_spent(spent: int, budget: int, steps: int) -> None:
+    """Raise `RuntimeError` if a run generated fewer tokens than its budget, with which others are compared."""
+    if spent < budget:
+        raise RuntimeError(
+            f"training ended after {steps} steps and {spent:,} generated tokens; expected {budget:,}, as the study's "
+            "methods are compared at equal tokens. Give a greater max_steps, or leave it out."
+        )
 
 
 def _played(trainer: MultiAgentGRPOTrainer, rows: Sequence[Mapping[str, Any]], name: str) -> str:

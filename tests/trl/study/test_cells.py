@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from pettingllms_envs.studies.results import Cell
 from pettingllms_trl.records import Episode
 from pettingllms_trl.study import cells
-from pettingllms_trl.study.cells import Stopped, check, held_out, portions, run_cell, successes
+from pettingllms_trl.study.cells import Stopped, check, check_spent, held_out, portions, run_cell, successes
 from pettingllms_trl.study.plan import Run
 
 
@@ -135,6 +135,12 @@ def test_successes_are_of_all_instances_or_none() -> None:
         successes([episode(success=True)], 2)
     with pytest.raises(RuntimeError, match=r"the outcome is {'score': 3}; expected a `success`"):
         successes([episode(score=3)], 1)
+
+
+def test_a_run_that_ends_before_its_tokens_are_spent_is_no_result() -> None:
+    check_spent(1000, 1000, 7)
+    with pytest.raises(RuntimeError, match=r"after 7 steps and 999 generated tokens; expected 1,000.*max_steps"):
+        check_spent(999, 1000, 7)
 
 
 def test_logs_become_means_of_portions() -> None:
