@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pettingllms_envs.core import SPLITS
 from pettingllms_envs.datasets import hub, prepared
-from pettingllms_envs.datasets.columns import Layout, find_layout
+from pettingllms_envs.datasets.columns import LAYOUTS, Layout, find_layout
 from pettingllms_envs.datasets.files import ENDINGS, stem
 from pettingllms_envs.datasets.hub import HubFile
 from pettingllms_envs.datasets.hub_datasets import KNOWN, KnownSet, by_file_name, known_sets, split_in
@@ -147,7 +147,7 @@ def _file(path: Path, layout: str | Layout | None) -> Source:
     if layout is None and named is None:
         raise ValueError(
             f"{path} does not say whose columns it has; expected a name such as codeparrot__apps__train.jsonl, or a"
-            " layout. Give layout='apps', or another of `pettingllms data list`."
+            f" layout. Give layout=, one of {', '.join(map(repr, LAYOUTS))}."
         )
     known, split = named if named else (None, split_in(stem(path)))
     kind = find_layout(layout or (known.layout if known else ""))
@@ -184,7 +184,7 @@ def _hub(text: str, layout: str | Layout | None, revision: str | None) -> Source
     if not sets and layout is None:
         raise ValueError(
             f"the columns of {name} are unknown; expected a set of `pettingllms data list`, or a layout."
-            " Give layout='math', or another of them."
+            f" Give layout=, one of {', '.join(map(repr, LAYOUTS))}."
         )
     kind = find_layout(layout if layout is not None else sets[0].layout)
     patterns: dict[str, list[tuple[str, ...]]] = {}

@@ -77,10 +77,12 @@ def sentences(num_seeds: int, num_instances: int, *, num_comparisons: int, sprea
         return [f"With {num_seeds} seed no difference between methods can be shown. Use at least 3 seeds."]
     smallest = partial(detectable, num_comparisons=num_comparisons, spread=spread)
     comparisons = f"{num_comparisons} comparison{'' if num_comparisons == 1 else 's'}"
+    least = smallest(num_seeds, num_instances)
+    shown = "no difference" if least >= 1 else f"a difference of {_points(least)} or more"
     found = [
-        f"With {num_seeds} seeds, {num_instances} instances and {comparisons}, the study can tell a difference of "
-        f"{_points(smallest(num_seeds, num_instances))} or more (in 80% of such studies, intervals at 95% "
-        f"together), if a seed's difference varies by {_points(spread)} beyond what the instances explain (`spread`)."
+        f"With {num_seeds} seeds, {num_instances} instances and {comparisons}, the study can tell {shown} "
+        f"(in 80% of such studies, intervals at 95% together), if a seed's difference varies by {_points(spread)} beyond "
+        "what the instances explain (`spread`)."
     ]
     more = [
         f"{seeds} seeds: {_points(smallest(seeds, num_instances))}"
@@ -92,4 +94,4 @@ def sentences(num_seeds: int, num_instances: int, *, num_comparisons: int, sprea
 
 
 def _points(share: float) -> str:
-    return f"{100 * share:.1f} points" if share < 1 else "100 points (nothing)"
+    return f"{100 * share:.1f} points" if share < 1 else "no difference"
