@@ -81,8 +81,8 @@ def sentences(num_seeds: int, num_instances: int, *, num_comparisons: int, sprea
     shown = "no difference" if least >= 1 else f"a difference of {_points(least)} or more"
     found = [
         f"With {num_seeds} seeds, {num_instances} instances and {comparisons}, the study can tell {shown} "
-        f"(in 80% of such studies, intervals at 95% together), if a seed's difference varies by {_points(spread)} beyond "
-        "what the instances explain (`spread`)."
+        f"(in 80% of such studies, intervals at 95% together), if a seed's difference varies by {_points(spread)} "
+        "beyond what the instances explain (`spread`)."
     ]
     more = [
         f"{seeds} seeds: {_points(smallest(seeds, num_instances))}"
