@@ -78,7 +78,7 @@ def test_a_dry_run_lists_the_runs_and_says_what_they_can_show(
     assert cli.main(["study", *arguments(file), "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "mine: 6 runs, of which 1 are finished" in said
-    assert "With 2 seeds, 6 instances and 1 comparison, the study can tell a difference of" in said
+    assert "With 2 seeds, 6 instances and 1 comparison, the study can tell no difference (in 80%" in said
     assert "finished tuning/grid/ours/learning_rate=0.01/7\nto run   tuning/grid/ours/learning_rate=0.02/7" in said
     assert not (file.parent / "work" / "results" / "study.json").exists()
 
