@@ -249,7 +249,7 @@ class Team:
         self._params.workload = workload
         for agent in Game.possible_agents:
             state: Mapping[str, torch.Tensor] = get_peft_model_state_dict(self._adapted, adapter_name=agent)
-            self._engine.load(agent, state, self._engine.versions.get(agent, 0) + 1)
+            self._engine.load(agent, state.items(), self._engine.versions.get(agent, 0) + 1)
         return self._engine
 
 

@@ -10,7 +10,7 @@ An *episode* is one run of one instance. At each of its *decisions* one agent sa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -281,8 +281,15 @@ class Engine(Protocol):
         ...
 
 
+NamedTensors = Iterable[tuple[str, Any]]
+"""Pairs of a name and a tensor. Holding on to one after the next is asked for costs its memory."""
+
+
 class WeightSync(Protocol):
-    """The weights of an engine that holds its own copy of policies: how they follow the trainer's."""
+    """The weights of an engine that holds its own copy of policies: how they follow the trainer's.
+
+    With several processes each calls these methods at the same point, with the same arguments.
+    """
 
     @property
     def can_load_base(self) -> bool:
@@ -294,18 +301,20 @@ class WeightSync(Protocol):
         """The version of each policy whose weights were loaded; the others are as the engine found them on disk."""
         ...
 
-    def load(self, policy: str, state: Mapping[str, Any], version: int) -> None:
+    def load(self, policy: str, state: NamedTensors, version: int) -> None:
         """Sample from these weights from now on for a policy. Not while requests are in flight.
 
         Args:
             policy: Its name.
-            state: Tensors by name: of an adapter `peft.get_peft_model_state_dict(model, adapter_name=...)`; of a whole
-                model `model.state_dict()`, where tied weights stand under each of their names.
+            state: Pairs of a name and a tensor: of an adapter those of `peft.get_peft_model_state_dict(model,
+                adapter_name=...)`; of a whole model those of `model.state_dict()`, where tied weights stand under each
+                of their names. Each tensor is whole, and made when it is asked for: where weights are sharded it is
+                gathered from all processes, which ask for all of them in the same order.
             version: Higher than any before it.
         """
         ...
 
-    def load_base(self, state: Mapping[str, Any], version: int) -> None:
+    def load_base(self, state: NamedTensors, version: int) -> None:
         """Replace the model that the engine's policies stand on. Not while requests are in flight.
 
         Args:

@@ -15,15 +15,17 @@ ALLOWED = {
     "role_sampling": set[str](),
     "config": {"role_sampling"},
     "rollout": {"records"},
+    # Engines are given weights, and parts of the trainer play rows, on all processes at once.
+    "processes": {"records"},
     # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA,
-    "engines": DATA | {"policies"},
+    "engines": DATA | {"policies", "processes"},
     "update": DATA | {"policies"},
     "checkpoints": DATA | {"policies"},
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
-    "trainer": DATA | {"rollout", "credit", "policies", "engines", "update", "checkpoints"},
+    "trainer": DATA | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints"},
     # Its runs are those of `pettingllms train`.
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
     "cli": DATA | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"},

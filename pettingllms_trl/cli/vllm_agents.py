@@ -83,7 +83,7 @@ def _engine(specs: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], concu
     )
     for path, name in names.items():
         if path is not None:
-            engine.load(name, load_peft_weights(path, device="cpu"), 1)
+            engine.load(name, load_peft_weights(path, device="cpu").items(), 1)
     return engine
 
 

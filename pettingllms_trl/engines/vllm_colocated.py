@@ -32,7 +32,7 @@ from vllm.usage.usage_lib import UsageContext
 from pettingllms_trl.engines.vllm_engine import VllmEngine
 from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
-from pettingllms_trl.records import POLL_SECONDS, Sampled, Scored
+from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
 
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -95,7 +95,7 @@ class ColocatedVllm(VllmEngine):
         self._engine.add_lora(lora)
         self._loras[version.policy] = lora
 
-    def _replace_model(self, name: str, state: Mapping[str, torch.Tensor], version: int) -> None:
+    def _replace_model(self, name: str, state: NamedTensors, version: int) -> None:
         self._wake()
         # Adapters are forgotten over it, and read from their folders again when they are next asked for.
         if self._tensor_parallel:  # its workers are processes of their own
@@ -103,7 +103,7 @@ class ColocatedVllm(VllmEngine):
             self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(written.path)})
             self._store.remove(written)
         else:
-            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state)})
         if not self._engine.reset_prefix_cache():
             raise StaleWeights("vLLM keeps what it computed with old weights: some request still holds on to it")
 

@@ -11,11 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from peft import PeftConfig
-from torch import Tensor
 
 from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
-from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore, check_adapters
-from pettingllms_trl.records import Request
+from pettingllms_trl.engines.weight_store import (
+    AdapterVersion,
+    StaleWeights,
+    WeightStore,
+    check_adapters,
+    in_host_memory,
+)
+from pettingllms_trl.records import NamedTensors, Request
 
 
 class VllmEngine(ABC):
@@ -52,7 +57,7 @@ class VllmEngine(ABC):
         """See `WeightSync`."""
         return self._versions
 
-    def load(self, policy: str, state: Mapping[str, Tensor], version: int) -> None:
+    def load(self, policy: str, state: NamedTensors, version: int) -> None:
         """See `WeightSync`.
 
         Raises:
@@ -68,10 +73,11 @@ class VllmEngine(ABC):
                 "it computed under a name, and would serve it again."
             )
         if policy in self._adapters:
-            self._serve(self._store.write(policy, version, self._adapters[policy], state))
+            config, tensors = self._adapters[policy], in_host_memory(state)
+            self._serve(self._store.write(policy, version, config, tensors))
             for base in self._bases:
                 if base not in self._serving:
-                    self._serve(self._store.write_zero(base, self._adapters[policy], state))
+                    self._serve(self._store.write_zero(base, config, tensors))
         elif self._bases != (policy,):
             raise ValueError(
                 f"weights of policy {policy!r}, but the engine's own are those of {self._bases}: one set can be "
@@ -81,7 +87,7 @@ class VllmEngine(ABC):
             self._replace_model(policy, state, version)
         self._versions[policy] = version
 
-    def load_base(self, state: Mapping[str, Tensor], version: int) -> None:
+    def load_base(self, state: NamedTensors, version: int) -> None:
         """See `WeightSync`.
 
         Raises:
@@ -130,7 +136,7 @@ class VllmEngine(ABC):
         """Load an adapter, and unload the one that it replaces."""
 
     @abstractmethod
-    def _replace_model(self, name: str, state: Mapping[str, Tensor], version: int) -> None:
+    def _replace_model(self, name: str, state: NamedTensors, version: int) -> None:
         """Replace the engine's own weights by those of a full model."""
 
     @abstractmethod

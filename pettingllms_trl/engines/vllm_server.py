@@ -25,14 +25,13 @@ from typing import Any, TypeVar
 
 import httpx2
 from peft import PeftConfig
-from torch import Tensor
 
 from pettingllms_envs.agents.server import Server, ServerRefused
 from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.engines.vllm_engine import VllmEngine
 from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
-from pettingllms_trl.records import POLL_SECONDS, Sampled, Scored
+from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
 
 
 AS_LOADED = "default"
@@ -103,7 +102,7 @@ class VllmServer(VllmEngine):
     def _on_all(self, do: Callable[[Server], Result]) -> list[Result]:
         return list(self._threads.executor.map(do, self._replicas))
 
-    def _replace_model(self, name: str, state: Mapping[str, Tensor], version: int) -> None:
+    def _replace_model(self, name: str, state: NamedTensors, version: int) -> None:
         before, self._whole = self._whole, self._store.write_whole(name, version, state)
         self._on_all(partial(self._reload, version=self._whole))
         if before not in (None, self._whole):  # which an attempt that failed has left

@@ -18,16 +18,19 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import LoraConfig, PeftConfig, get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch import Tensor, zeros_like
 from transformers import TrainerCallback
 
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.records import PolicyEngine
+from pettingllms_trl.processes.whole_weights import give_whole
+from pettingllms_trl.records import NamedTensors, PolicyEngine
 
 
 # What `--max-lora-rank` may be (vllm/config/lora.py: MaxLoRARanks).
@@ -65,7 +68,7 @@ class AdapterVersion:
     Args:
         policy: Name of the policy.
         name: Unique name of the version.
-        path: Folder with `adapter_config.json` and `adapter_model.safetensors`, or with `model.safetensors`.
+        path: Folder with `adapter_config.json` and `adapter_model.safetensors`, or with `model-*.safetensors`.
     """
 
     policy: str
@@ -93,21 +96,25 @@ class WeightStore:
             policy: Name of the policy.
             number: Number of the version; it must be new.
             config: Configuration as PEFT resolved it: `model.peft_config[adapter]`.
-            state: `peft.get_peft_model_state_dict(model, adapter_name=adapter)`.
+            state: `peft.get_peft_model_state_dict(model, adapter_name=adapter)`, as `in_host_memory` returns it.
         """
         return self._write_adapter(policy, f"{policy}-v{number}", config, state)
 
-    def write_whole(self, policy: str, number: int, state: Mapping[str, Tensor]) -> AdapterVersion:
+    def write_whole(self, policy: str, number: int, state: NamedTensors, *, most_bytes: int = 2**30) -> AdapterVersion:
         """Write a new version of a policy that is a full model.
+
+        Only one file's tensors are in memory at once.
 
         Args:
             policy: Name of the policy.
             number: Number of the version; it must be new.
-            state: `model.state_dict()`. Tied weights are written under each of their names: vLLM's kernels for CPUs
-                have their own copies, and one that is not named would stay old.
+            state: `model.state_dict().items()`. Tied weights are written under each of their names: vLLM's kernels for
+                CPUs have their own copies, and one that is not named would stay old.
+            most_bytes: Bytes of a file, but for a tensor that is larger.
         """
         with self._new(policy, f"{policy}-v{number}") as (version, draft):
-            _save(state, draft / "model.safetensors")
+            for number_of_file, part in enumerate(_parts(state, most_bytes), start=1):
+                save_file(part, draft / f"model-{number_of_file:05}.safetensors")  # vLLM reads all of *.safetensors
         return version
 
     @contextmanager
@@ -134,7 +141,7 @@ class WeightStore:
     ) -> AdapterVersion:
         with self._new(policy, name) as (version, draft):
             config.save_pretrained(str(draft))
-            _save(state, draft / "adapter_model.safetensors")
+            save_file(dict(state), draft / "adapter_model.safetensors")
         return version
 
     def remove(self, version: AdapterVersion) -> None:
@@ -142,15 +149,26 @@ class WeightStore:
         shutil.rmtree(version.path)
 
 
-def _save(state: Mapping[str, Tensor], path: Path) -> None:
-    tensors: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in state.items():
-        tensors[name] = tensor.detach().cpu().contiguous()
-        if tensors[name].data_ptr() in seen:  # tied weights; safetensors takes none that share memory
-            tensors[name] = tensors[name].clone()
-        seen.add(tensors[name].data_ptr())
-    save_file(tensors, path)
+def in_host_memory(state: NamedTensors) -> dict[str, Tensor]:
+    """Copies of all tensors, none of which share memory (tied weights may), as safetensors writes them."""
+    return {name: _copied(tensor) for name, tensor in state}
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def _parts(state: NamedTensors, most_bytes: int) -> Iterator[dict[str, Tensor]]:
+    """Copies of the tensors, as many at once as have `most_bytes` together, and at least one."""
+    part: dict[str, Tensor] = {}
+    size = 0
+    for name, tensor in state:
+        if part and size + tensor.nbytes > most_bytes:
+            yield part
+            part, size = {}, 0
+        part[name] = _copied(tensor)
+        size += tensor.nbytes
+    yield part
 
 
 def check_adapters(configs: Mapping[str, PeftConfig]) -> int:
@@ -250,13 +268,14 @@ class ServedPolicies:
         trains_base = any(policy.is_trained and policy.name not in adapters for policy in policies)
         self._follows_base = engine.can_load_base and not trains_base
         self._base_version = None if is_in_memory else 0  # what is loaded by name the engine has loaded itself
+        self._given: dict[str, int] = {}  # on every process: an engine may have loaded where another has failed
 
     def version_of(self, policy: str) -> int:
         """The version of a policy's weights that the engine has. 0: at most what it loaded itself."""
-        return self.engine.versions.get(policy, self._base_version or 0)
+        return self._given.get(policy, self._base_version or 0)
 
     def sync_weights(self, weights: Any, version: WeightsVersion) -> None:
-        """Give the engine what it has another version of.
+        """Give the engine what it has another version of. All processes must call it at the same point.
 
         Args:
             weights: The model of the trainer that the policies are.
@@ -264,23 +283,24 @@ class ServedPolicies:
         """
         base_version = version.frozen if self._is_in_memory else version.base
         if self._follows_base and self._base_version != base_version:
-            self.engine.load_base(_base_state(weights), base_version)
+            give_whole(_base_state(weights), partial(self.engine.load_base, version=base_version))
             self._base_version = base_version
         for policy in self.policies:
             number, adapter = version.of(policy), self._adapters.get(policy.name)
-            if self.engine.versions.get(policy.name) == number:
+            if self._given.get(policy.name) == number or (adapter is None and not policy.is_trained):
                 continue
+            state = weights.state_dict(keep_vars=True)
             if adapter is not None:
-                self.engine.load(policy.name, get_peft_model_state_dict(weights, adapter_name=adapter), number)
-            elif policy.is_trained:
-                self.engine.load(policy.name, weights.state_dict(), number)
+                state = get_peft_model_state_dict(weights, state, adapter_name=adapter)
+            give_whole(state, partial(self.engine.load, policy.name, version=number))
+            self._given[policy.name] = number
 
 
 def _base_state(weights: Any) -> dict[str, Tensor]:
     """A model's weights without its adapters, by the names that they have on disk."""
     return {
         name.removeprefix("base_model.model.").replace(".base_layer", ""): tensor
-        for name, tensor in weights.state_dict().items()
+        for name, tensor in weights.state_dict(keep_vars=True).items()
         if ".lora_" not in name
     }
 

@@ -19,12 +19,12 @@ from pettingllms_trl.credit import Filter
 from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores
 from pettingllms_trl.credit.selection import Selection, continuations_of, select, shifted
 from pettingllms_trl.policies.routing import Policy, Routing
+from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.records import Completion, Decision, Engine, Episode, PendingDecision, Row
 from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.play import EpisodeSource, Rollout, RolloutOptions, merge
 from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
 from pettingllms_trl.trainer.dataloading import RowsPlayed
-from pettingllms_trl.trainer.distributed import on_all
 from pettingllms_trl.trainer.rollout_checks import check_groups
 from pettingllms_trl.update.assignment import share_of
 

@@ -12,14 +12,14 @@ With one process all of this is a no-op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from accelerate import Accelerator, PartialState
-from accelerate.utils import DistributedType, gather_object
+from accelerate import Accelerator
+from accelerate.utils import DistributedType
 from torch import distributed, nn
 from torch.distributed.fsdp import FSDPModule, StateDictType
 from trl.models.utils import add_hooks, remove_hooks
@@ -28,7 +28,6 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Routing
 
 
-T = TypeVar("T")
 BUCKET = 1 << 26
 """Number of gradient elements averaged in one message."""
 
@@ -99,31 +98,6 @@ def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
             f"policy {own_rates[0]!r} has a learning_rate of its own, but DeepSpeed's configuration has an optimizer, "
             "which gives all the same. Leave the optimizer out of that configuration."
         )
-
-
-def on_all(work: Callable[[], T]) -> list[T]:
-    """Run work on each process and return all results. If it fails on one, it raises on all, instead of hanging.
-
-    Raises:
-        RuntimeError: It failed on another process.
-    """
-    state = PartialState()
-    if state.num_processes == 1:
-        return [work()]
-    result, error = None, None
-    try:
-        result = work()
-    except Exception as failed:  # noqa: BLE001  # a third-party environment may raise anything; raised again below
-        error = failed
-    reports = gather_object([(result, error and f"{type(error).__name__}: {error}")])
-    if error is not None:
-        raise error
-    for process, (_, why) in enumerate(reports):
-        if why is not None:
-            raise RuntimeError(
-                f"process {process} of {state.num_processes} failed: {why}. What it said is in its log."
-            )
-    return [result for result, _ in reports]
 
 
 @contextmanager

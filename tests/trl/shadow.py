@@ -16,7 +16,7 @@ from torch import nn
 from transformers import Qwen3ForCausalLM
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
-from pettingllms_trl.records import Request, Sampled, Scored
+from pettingllms_trl.records import NamedTensors, Request, Sampled, Scored
 from short_runs import settings
 from third_party import Relay
 
@@ -54,23 +54,24 @@ class Shadow:
         self.stale: dict[str, float] = {}
         """By rollout, the largest difference between a weight of the trainer's and of this."""
 
-    def load(self, policy: str, state: Mapping[str, torch.Tensor], version: int) -> None:
+    def load(self, policy: str, state: NamedTensors, version: int) -> None:
         """See `ColocatedVllm`."""
         self.given.append(policy)
         self.versions[policy] = version
         if not self.deaf and policy in self._adapters:
             set_peft_model_state_dict(self.model, dict(state), adapter_name=policy)
         elif not self.deaf:
-            self.model.load_state_dict(state)
+            self.model.load_state_dict(dict(state))
 
-    def load_base(self, state: Mapping[str, torch.Tensor], version: int) -> None:
+    def load_base(self, state: NamedTensors, version: int) -> None:
         """See `ColocatedVllm`."""
         self.given.append("model")
         own = self.model.get_base_model() if self._adapters else self.model
         tensors = {name.replace(".base_layer", ""): t for name, t in own.state_dict().items() if ".lora_" not in name}
+        given = dict(state)
         with torch.no_grad():
             for name, tensor in tensors.items():
-                tensor.copy_(state[name])
+                tensor.copy_(given[name])
 
     @torch.no_grad()
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:

@@ -189,8 +189,9 @@ def test_an_adapter_that_stays_behind_is_found_by_the_canary(base_path: str, tmp
     load, kept = served.engine.load, {}
 
     def late(policy: str, state: Any, version: int) -> None:
-        kept.setdefault(policy, {name: tensor.clone() for name, tensor in state.items()})
-        load(policy, kept[policy] if policy == "closer" else state, version)
+        given = {name: tensor.clone() for name, tensor in state}
+        kept.setdefault(policy, given)
+        load(policy, (kept[policy] if policy == "closer" else given).items(), version)
 
     served.engine.load = late
     with pytest.raises(

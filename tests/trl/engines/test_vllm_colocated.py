@@ -100,7 +100,7 @@ def synced(team: Any, peft_model: PeftModel) -> Any:
 
 
 def renew(engine: Any, policy: str, state: Mapping[str, torch.Tensor]) -> None:
-    engine.load(policy, state, engine.versions.get(policy, 0) + 1)
+    engine.load(policy, state.items(), engine.versions.get(policy, 0) + 1)
 
 
 def adapter(model: PeftModel, name: str) -> dict[str, torch.Tensor]:

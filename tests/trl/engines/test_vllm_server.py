@@ -102,7 +102,7 @@ class FakeVLLM(ThreadingHTTPServer):
             assert body is not None
             assert body["method"] == "reload_weights"
             folder = Path(body["kwargs"]["weights_path"])
-            assert sorted(load_file(folder / "model.safetensors")) == sorted(WHOLE)
+            assert sorted(load_file(folder / "model-00001.safetensors")) == sorted(WHOLE)
             self.weights.append(folder.name)
             self.folder = folder.parent
         elif path == "/update_weight_version":
@@ -245,7 +245,7 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
     servers = [fake(), fake()]
     engine = connect(servers)
     for policy, version in (("opener", 1), ("closer", 1), ("opener", 2)):
-        engine.load(policy, STATE, version)
+        engine.load(policy, STATE.items(), version)
     assert engine.versions == {"opener": 2, "closer": 1}
     run = servers[0].folder.name
     for server in servers:
@@ -265,14 +265,14 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers)
-    engine.load("opener", STATE, 1)
+    engine.load("opener", STATE.items(), 1)
     servers[1].adapters.clear()  # restarted: it is given the adapter again
     weights = f"{servers[0].folder.name}/opener-v1"
     logprobs = (-0.098, -0.099)
     assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
     engine = connect(servers, {"solver_0": "shared"}, {})
     assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == ["default"] * 2
-    engine.load("shared", WHOLE, 1)
+    engine.load("shared", WHOLE.items(), 1)
     weights = f"{servers[0].folder.name}/shared-v1"
     assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == [weights] * 2
     assert len(engine.score("shared", [97] * 5000)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
@@ -286,7 +286,7 @@ def test_two_runs_on_one_server_do_not_take_each_others_adapters(
 ) -> None:
     server = fake()
     for engine in (connect([server]), connect([server])):
-        engine.load("opener", STATE, 1)
+        engine.load("opener", STATE.items(), 1)
     assert len(server.adapters) == 2
 
 
@@ -295,7 +295,7 @@ def test_beside_adapters_the_base_is_an_adapter_of_zeros(
 ) -> None:
     server = fake()
     engine = connect([server], {"opener_0": "opener", "partner_0": "frozen"}, {"opener": LORA})
-    engine.load("opener", STATE, 1)
+    engine.load("opener", STATE.items(), 1)
     ask(engine, {0: Request("partner_0", HELLO, 2)})
     assert server.completions[0]["model"] == f"{server.folder.name}/frozen-zero"
     assert engine.versions == {"opener": 1}
@@ -307,8 +307,8 @@ def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
     servers = [fake(), fake()]
     engine = connect(servers, {"solver_0": "shared"}, {})
     ask(engine, {0: Request("solver_0", HELLO, 2)})
-    engine.load("shared", WHOLE, 1)
-    engine.load("shared", {**WHOLE, "head": WHOLE["embed"]}, 2)
+    engine.load("shared", WHOLE.items(), 1)
+    engine.load("shared", {**WHOLE, "head": WHOLE["embed"]}.items(), 2)
     for server in servers:
         assert server.weights == ["shared-v1", "shared-v2"]
         assert server.weight_version == f"{server.folder.name}/shared-v2"
@@ -321,7 +321,7 @@ def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_en
 ) -> None:
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {})
-    engine.load("shared", WHOLE, 1)
+    engine.load("shared", WHOLE.items(), 1)
     server.weight_version = "default"  # as of one that was restarted
     ask(engine, {0: Request("solver_0", HELLO, 2)})
     assert server.weights == ["shared-v1", "shared-v1"]
@@ -336,9 +336,9 @@ def test_a_server_with_the_weights_of_another_run_is_not_taken_for_one_as_it_was
     fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
     server = fake()
-    connect([server], {"solver_0": "shared"}, {}).load("shared", WHOLE, 1)
+    connect([server], {"solver_0": "shared"}, {}).load("shared", WHOLE.items(), 1)
     engine = connect([server])
-    engine.load("opener", STATE, 1)
+    engine.load("opener", STATE.items(), 1)
     with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*/shared-v1', expected 'default'"):
         ask(engine, {0: Request("opener_0", HELLO, 2)})
 
@@ -376,10 +376,10 @@ def test_a_replica_that_was_started_anew_gets_its_adapter_again(
     server = fake()
     engine = connect([server])
     for policy in ("opener", "closer"):
-        engine.load(policy, STATE, 1)
+        engine.load(policy, STATE.items(), 1)
     server.adapters.clear()
     assert len(ask(engine, {ticket: Request("opener_0", HELLO, 2) for ticket in range(8)})) == 8
-    engine.load("closer", STATE, 2)  # whose old version the server no longer knows
+    engine.load("closer", STATE.items(), 2)  # whose old version the server no longer knows
 
 
 def test_a_load_whose_answer_was_lost_has_happened(
@@ -388,7 +388,7 @@ def test_a_load_whose_answer_was_lost_has_happened(
     server = fake()
     engine = connect([server])
     server.drops_loads = 1
-    engine.load("opener", STATE, 1)
+    engine.load("opener", STATE.items(), 1)
     assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v1"]
 
 
@@ -397,7 +397,7 @@ def test_an_answer_of_other_weights_than_asked_for_is_refused(
 ) -> None:
     server = fake()
     engine = connect([server])
-    engine.load("opener", STATE, 1)
+    engine.load("opener", STATE.items(), 1)
     server.serves_as = "base"
     with pytest.raises(StaleWeights, match=r"answered with 'base', expected 'adapters-.*/opener-v1'"):
         ask(engine, {0: Request("opener_0", HELLO, 2)})
@@ -412,11 +412,11 @@ def test_weights_are_given_before_a_rollout_and_not_under_it(
         engine.rollout("early"),
     ):
         engine.submit(0, Request("opener_0", HELLO, 1))
-    engine.load("opener", STATE, 1)
+    engine.load("opener", STATE.items(), 1)
     with engine.rollout("under way"):
         engine.submit(0, Request("opener_0", HELLO, 1))
         with pytest.raises(StaleWeights, match="policy 'closer' while 1 requests are in flight, expected none"):
-            engine.load("closer", STATE, 1)
+            engine.load("closer", STATE.items(), 1)
 
 
 def test_a_version_is_loaded_once_and_may_be_tried_again_where_that_failed(
@@ -425,22 +425,22 @@ def test_a_version_is_loaded_once_and_may_be_tried_again_where_that_failed(
     server = fake(takes_adapters=False)
     engine = connect([server])
     with pytest.raises(ValueError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
-        engine.load("opener", STATE, 3)
+        engine.load("opener", STATE.items(), 3)
     assert engine.versions == {}
     server.takes_adapters = True
-    engine.load("opener", STATE, 3)
+    engine.load("opener", STATE.items(), 3)
     for version in (3, 2):
         with pytest.raises(
             ValueError, match=rf"version {version} of policy 'opener' after version 3, expected a higher"
         ):
-            engine.load("opener", STATE, version)
+            engine.load("opener", STATE.items(), version)
     assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v3"]
     server = fake(reloads=False)
     engine = connect([server], {"solver_0": "shared"}, {})
     with pytest.raises(ValueError, match="VLLM_SERVER_DEV_MODE"):
-        engine.load("shared", WHOLE, 1)
+        engine.load("shared", WHOLE.items(), 1)
     server.reloads = True
-    engine.load("shared", WHOLE, 1)
+    engine.load("shared", WHOLE.items(), 1)
     assert [path.name for path in engine._store.folder.iterdir()] == ["shared-v1"]
 
 
@@ -455,13 +455,13 @@ def test_servers_that_will_not_do_are_refused_at_the_door(
         connect([fake(model="one"), fake(model="other")])
     engine = connect([fake(takes_adapters=False)])
     with pytest.raises(ValueError, match=r"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 .*--max-loras 2 and --max-lora-rank 8"):
-        engine.load("opener", STATE, 1)
+        engine.load("opener", STATE.items(), 1)
     engine = connect([fake(reloads=False)], {"solver_0": "shared"}, {})
     with pytest.raises(ValueError, match=r"reads .* new weights at any time: start it with VLLM_SERVER_DEV_MODE=1"):
-        engine.load("shared", WHOLE, 1)
+        engine.load("shared", WHOLE.items(), 1)
     engine = connect([fake()], {"solver_0": "shared", "partner_0": "frozen"}, {})
     with pytest.raises(ValueError, match=r"policy 'shared', but the engine's own are those of \('shared', 'frozen'\)"):
-        engine.load("shared", WHOLE, 1)
+        engine.load("shared", WHOLE.items(), 1)
 
 
 @pytest.mark.parametrize("num_threads", [0, 4])
@@ -539,7 +539,7 @@ def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_
                 if "lora_" in name:
                     parameter += 0.05 * torch.randn_like(parameter)
         for name in ("opener", "closer"):
-            engine.load(name, get_peft_model_state_dict(model, adapter_name=name), number)
+            engine.load(name, get_peft_model_state_dict(model, adapter_name=name).items(), number)
         answers = ask(engine, requests, rollout=str(number))
         assert ask(engine, requests, rollout=str(number)) == answers
         for ticket, name in enumerate(("opener", "closer", None)):
@@ -595,7 +595,7 @@ def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += 0.02 * torch.randn_like(parameter)
-        engine.load("shared", model.state_dict(), number)
+        engine.load("shared", model.state_dict().items(), number)
         answer = ask(engine, {0: Request("solver_0", long, 4)}, rollout=str(number))[0]
         largest = max(_differences(model, "", answer))
         print(f"round {number}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")

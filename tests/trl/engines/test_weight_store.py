@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,36 @@ def test_every_version_is_a_folder_of_its_own_with_what_vllm_reads(tmp_path: Pat
         assert all(torch.equal(tensor, torch.full_like(tensor, value)) for tensor in found.values())
     store.remove(first)
     assert sorted(p.name for p in store.folder.iterdir()) == ["closer-v1", "opener-v2"]
+
+
+def test_a_whole_model_is_written_in_files_of_bounded_size_of_which_one_is_in_memory(tmp_path: Path) -> None:
+    held: list[weakref.ref[torch.Tensor]] = []
+    held_at_most = 0
+
+    def made() -> Iterator[tuple[str, torch.Tensor]]:
+        nonlocal held_at_most
+        for name, length in (("a", 2), ("b", 2), ("c", 9), ("d", 1)):
+            tensor = torch.arange(length, dtype=torch.float32)
+            held.append(weakref.ref(tensor))
+            yield name, tensor
+            del tensor
+            held_at_most = max(held_at_most, sum(ref() is not None for ref in held))
+
+    store = WeightStore(tmp_path)
+    version = store.write_whole("shared", 1, made(), most_bytes=16)
+    found = [load_file(path) for path in sorted(version.path.iterdir())]
+    assert [list(part) for part in found] == [["a", "b"], ["c"], ["d"]]
+    assert found[1]["c"].tolist() == list(range(9))
+    assert held_at_most == 1  # the one that was just asked for
+
+
+def test_tied_and_transposed_weights_are_written_under_each_name(tmp_path: Path) -> None:
+    weight = torch.arange(6.0).reshape(2, 3)
+    state = {"embed": weight, "head": weight, "turned": weight.T}
+    store = WeightStore(tmp_path)
+    version = store.write_whole("shared", 1, state.items())
+    found = load_file(version.path / "model-00001.safetensors")
+    assert all(torch.equal(found[name], state[name]) for name in state)
 
 
 def test_an_adapter_of_zeros_has_the_names_and_shapes_of_another(tmp_path: Path) -> None:

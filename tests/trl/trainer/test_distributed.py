@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +16,11 @@ from pettingllms_trl import MultiAgentGRPOConfig, Policy
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.rollout.play import Rollout, merge, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
-from pettingllms_trl.trainer.distributed import average_gradients, check_processes, check_sharding, on_all
+from pettingllms_trl.trainer.distributed import average_gradients, check_processes, check_sharding
 from pettingllms_trl.update.assignment import share_of
 from schedules import Patient, babble
 from third_party import Relay
+from two_processes import FORKS, in_two_processes
 
 
 # ---- A rollout shared ---------------------------------------------------------------------------------------------
@@ -63,44 +63,24 @@ def test_what_all_have_dropped_is_judged_together() -> None:
         merge([one, other], num_rows=9)  # more than a fifth, and more than one
 
 
-def test_alone_work_is_done_and_its_failure_is_its_own() -> None:
-    assert on_all(lambda: 3) == [3]
-
-    def fail() -> None:
-        raise KeyError("no board")
-
-    with pytest.raises(KeyError, match="no board"):
-        on_all(fail)
-
-
 # ---- Gradients ------------------------------------------------------------------------------------------------------
 
 
-def worker(process: int, folder: str, of_process: Callable[[int], list[Any]]) -> None:
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=process, world_size=2)
+def averaged(process: int) -> list[torch.Tensor | None]:
     parameters = [nn.Parameter(torch.zeros(2)) for _ in range(3)]
-    for parameter, gradient in zip(parameters, of_process(process), strict=True):
+    for parameter, gradient in zip(parameters, gradients(process), strict=True):
         parameter.grad = None if gradient is None else torch.tensor(gradient)
     average_gradients(parameters)
-    torch.save([parameter.grad for parameter in parameters], f"{folder}/{process}.pt")
-    distributed.destroy_process_group()
+    return [parameter.grad for parameter in parameters]
 
 
 def gradients(process: int) -> list[Any]:
     return [[[1.0, 2.0], [3.0, 6.0]][process], [[4.0, 4.0], None][process], None]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_gradients_are_averaged_and_one_that_nobody_has_stays_none(tmp_path: Any) -> None:
-    context = torch.multiprocessing.get_context("fork")
-    processes = [context.Process(target=worker, args=(i, str(tmp_path), gradients)) for i in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == os.EX_OK
-    for process in range(2):
-        first, second, third = torch.load(tmp_path / f"{process}.pt")
+@FORKS
+def test_gradients_are_averaged_and_one_that_nobody_has_stays_none(tmp_path: Path) -> None:
+    for first, second, third in in_two_processes(averaged, tmp_path):
         assert first.tolist() == [2.0, 4.0]
         assert second.tolist() == [2.0, 2.0]  # a zero of the process that has none
         assert third is None  # with a zero, the optimizer's momentum would move a policy that had no rows

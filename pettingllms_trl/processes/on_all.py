@@ -1,0 +1,58 @@
+"""Work on every process at once: if it fails on one it raises on all, so that none waits for it in a collective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import TypeVar
+
+from accelerate import PartialState
+from accelerate.utils import gather_object
+
+
+T = TypeVar("T")
+
+
+def on_all(work: Callable[[], T]) -> list[T]:
+    """Run work on each process and return all results, in the order of the processes. With one process, just run it.
+
+    All processes must call it at the same point. The work must not wait for other processes where it may fail on one.
+
+    Raises:
+        RuntimeError: It failed on another process. Where it failed itself, it raises what it raised.
+    """
+    state = PartialState()
+    if state.num_processes == 1:
+        return [work()]
+    result, error = None, None
+    try:
+        result = work()
+    except Exception as failed:  # noqa: BLE001  # a third-party environment may raise anything; raised again below
+        error = failed
+    reports = gather_object([(result, error and f"{type(error).__name__}: {error}")])
+    if error is not None:
+        raise error
+    for process, (_, why) in enumerate(reports):
+        if why is not None:
+            raise RuntimeError(
+                f"process {process} of {state.num_processes} failed: {why}. What it said is in its log."
+            )
+    return [result for result, _ in reports]
+
+
+@contextmanager
+def entered_on_all(context: AbstractContextManager[T]) -> Iterator[T]:
+    """A context that every process enters and leaves; if one cannot, it raises on all.
+
+    What the block raises, it must raise on all.
+    """
+    entered: list[T] = []
+    on_all(lambda: entered.append(context.__enter__()))
+    try:
+        yield entered[0]
+    except BaseException as error:
+        if not context.__exit__(type(error), error, error.__traceback__):
+            raise
+    else:
+        on_all(partial(context.__exit__, None, None, None))
