@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -29,6 +29,7 @@ import numpy as np
 
 from pettingllms_trl.engines.weight_store import StaleWeights, WeightsVersion
 from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.records import Scored
 
 
@@ -226,23 +227,36 @@ class Canary:
     def check(self, version: WeightsVersion, step: int) -> dict[str, float]:
         """Compare the policies that are due. Call it only while engines are awake and have no requests.
 
+        Every process compares its own engines, and all call it at the same point.
+
         Args:
             version: Version of the trainer's weights.
             step: The optimizer step, for the message.
 
         Returns:
-            The root mean square of the differences in nats, for each policy that was compared.
+            The root mean square of the differences in nats, for each policy that was compared; of several processes
+            the largest.
 
         Raises:
             StaleWeights: An engine has other weights, and `action` is `"stop"`.
+            RuntimeError: So has one of another process.
         """
+        due = [name for name in self._engines.served if self._is_due(name, version)]
+        if not due:
+            return {}
+        texts = {name: list(self._tokenize(name, TEXT))[:MAX_TOKENS] for name in due}
+        # All of them before any engine is asked: sharded weights are gathered for it, so that no process may be away.
+        own = {name: self._score(name, ids) for name, ids in texts.items()}
+        found = on_all(lambda: self._compare_all(texts, own, version, step))
+        return {name: max(differences[name] for differences in found) for name in due}
+
+    def _compare_all(
+        self, texts: Mapping[str, Sequence[int]], of_trainer: Mapping[str, Own], version: WeightsVersion, step: int
+    ) -> dict[str, float]:
         differences: dict[str, float] = {}
-        for name in self._engines.served:
-            if not self._is_due(name, version):
-                continue
+        for name, ids in texts.items():
             self._compared[name] = version
-            ids = list(self._tokenize(name, TEXT))[:MAX_TOKENS]
-            own = self._score(name, ids)
+            own = of_trainer[name]
             for scored in self._engines.score(name, ids):
                 found = self._compare(name, scored, own.before(len(scored.logprobs)), version)
                 differences[name] = max(differences.get(name, 0.0), found.difference)

@@ -137,7 +137,7 @@ class EngineSet:
         return self._of(policy).version_of(policy)
 
     def sync_weights(self, model: Any, version: WeightsVersion) -> None:
-        """Send the weights to the engines that have another version of them.
+        """Send the weights to the engines that have another version of them. All processes call it at one point.
 
         Args:
             model: The trainer's model.
@@ -242,8 +242,14 @@ def _in_4_bit(weights: Any) -> bool:
 
 def _shares(models: Sequence[torch.nn.Module]) -> Iterator[float]:
     """Each engine's share of vLLM's memory, by the size of its model: equal shares might not fit the largest."""
-    sizes = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
+    sizes = [sum(_numel(parameter) for parameter in model.parameters()) for model in models]
     return (size / sum(sizes) for size in sizes)
+
+
+def _numel(parameter: torch.nn.Parameter) -> int:
+    """The number of elements, of which ZeRO-3 leaves none in a parameter that it has partitioned."""
+    numel: int = parameter.ds_numel if hasattr(parameter, "ds_numel") else parameter.numel()
+    return numel
 
 
 def _adapters(group: _Group, weights: Any) -> dict[str, str]:

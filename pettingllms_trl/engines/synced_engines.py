@@ -1,5 +1,8 @@
 """`SyncedEngines`: the engines of a run, which sample every rollout with the weights that the trainer holds now.
 
+With several processes each has engines of its own, and all open a rollout together: sharded weights are gathered for
+the engines, and for the canary's forward pass. Within it nobody waits for another.
+
 Before a rollout each engine is given what changed since it was last given weights, by version (`weight_store.py`), and
 the canary compares its log-probabilities with the trainer's.
 """
@@ -19,6 +22,7 @@ from pettingllms_trl.engines.factory import EngineSet
 from pettingllms_trl.engines.weight_store import WeightsVersion
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
+from pettingllms_trl.processes.on_all import entered_on_all
 from pettingllms_trl.records import POLL_SECONDS, Engine, Request, Sampled
 
 
@@ -64,7 +68,7 @@ class SyncedEngines:
         """
         self.sync()
         whole = nullcontext() if self._args.use_vllm else self._whole_weights()
-        with whole, self.engine_set.engine.rollout(seed):
+        with whole, entered_on_all(self.engine_set.engine.rollout(seed)):
             if self.canary is not None:
                 for name, difference in self.canary.check(self.version, step).items():
                     report(f"canary/{name}/difference", difference)
@@ -73,7 +77,7 @@ class SyncedEngines:
             yield _Versioned(self.engine_set.engine, steps)
 
     def sync(self) -> None:
-        """Give the engines the weights that have changed since they were last given any."""
+        """Give the engines the weights that have changed since they were last given any, on all processes."""
         self.engine_set.sync_weights(self._team.model, self.version)
 
     def after_step(self) -> None:
@@ -105,7 +109,10 @@ class SyncedEngines:
 
     @torch.no_grad()
     def own_logprobs(self, name: str, ids: Sequence[int]) -> Own:
-        """A policy's log-probabilities of a text by the weights that the trainer holds, at temperature 1."""
+        """A policy's log-probabilities of a text by the weights that the trainer holds, at temperature 1.
+
+        With sharded weights a forward pass gathers them layer by layer, on all processes.
+        """
         team, args = self._team, self._args
         policy, model = team.policies[name], team.model
         tokens = torch.tensor([ids], device=self._accelerator.device)

@@ -202,9 +202,6 @@ def engine_arguments(args: GRPOConfig, *, memory_share: float = 1.0, on_cpu: boo
         args: Its `vllm_*` fields.
         memory_share: Of the memory that it grants to vLLM, where there are several engines.
         on_cpu: Whether the engine runs on a CPU. `None`: as vLLM finds the machine.
-
-    Raises:
-        ValueError: Tensor parallelism over the trainer's processes.
     """
     arguments = {
         "max_model_len": args.vllm_max_model_length,
@@ -215,12 +212,6 @@ def engine_arguments(args: GRPOConfig, *, memory_share: float = 1.0, on_cpu: boo
         "disable_log_stats": True,
     }
     if args.world_size > 1:
-        if args.vllm_tensor_parallel_size > 1:
-            raise ValueError(
-                f"vllm_tensor_parallel_size={args.vllm_tensor_parallel_size} with {args.world_size} processes: each "
-                "plays its own instances at its own pace, so each needs an engine of its own. Set it to 1, or use "
-                "vllm_mode='server'."
-            )
         arguments["distributed_executor_backend"] = "external_launcher"  # joins the trainer's process group
     if current_platform.is_cpu() if on_cpu is None else on_cpu:
         return arguments | {

@@ -3,7 +3,8 @@
 | when                 | what                                                                                       |
 |----------------------|--------------------------------------------------------------------------------------------|
 | at construction      | settings that are not supported with several processes raise an error                      |
-| a rollout            | each plays at its own pace, with sharded weights gathered once; then all have all episodes |
+| a rollout            | each plays at its own pace, with sharded weights gathered once or, with vLLM, an engine of |
+|                      | its own; then all have all episodes                                                        |
 | a micro-step         | gradients are not synchronized until an optimizer step's last pass is over                 |
 | before the optimizer | the gradients of the policies that had a pass are averaged                                 |
 
@@ -45,10 +46,7 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
     """
     kind = args.distributed_state.distributed_type
     if args.world_size > 1 and args.use_vllm:
-        raise ValueError(
-            f"use_vllm=True with {args.world_size} processes; expected one. Train on one process with vLLM, or leave "
-            "use_vllm out: transformers samples on every process."
-        )
+        _check_engines(args)
     if args.world_size > 1 and args.accelerator_config.split_batches:
         raise ValueError(
             f"accelerator_config.split_batches=True with {args.world_size} processes; expected False: every process "
@@ -65,6 +63,19 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
                 f"policy {policy.name!r} has max_grad_norm={policy.max_grad_norm}, but DeepSpeed clips by the common "
                 "norm of all policies, inside its step. Leave it out, or use DDP or FSDP2."
             )
+
+
+def _check_engines(args: MultiAgentGRPOConfig) -> None:
+    if args.vllm_mode == "server" or args.vllm_server_urls:
+        raise ValueError(
+            f"vLLM's servers with {args.world_size} processes; expected one. Set vllm_mode='colocate' and leave "
+            "vllm_server_urls out: then each process has an engine of its own."
+        )
+    if args.vllm_tensor_parallel_size > 1:
+        raise ValueError(
+            f"vllm_tensor_parallel_size={args.vllm_tensor_parallel_size} with {args.world_size} processes; expected "
+            "1: each plays its own instances at its own pace, so each has an engine of its own. Set it to 1."
+        )
 
 
 def check_sharding(routing: Routing, accelerator: Accelerator) -> None:

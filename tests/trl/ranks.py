@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from transformers import TrainerCallback
 
 from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Kept
+from pettingllms_trl.trainer.collector import Generation
 from pettingllms_trl.trainer.distributed import gathered
 from third_party import Relay
 
@@ -107,6 +109,57 @@ class Signals(TrainerCallback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+def reply(messages: Sequence[Any]) -> str:
+    """A partner behind an API, whose letters depend on what it is shown."""
+    return "AB" * (len(str(messages)) % 3) + "C"
+
+
+def sampled_of(generation: Generation) -> dict[Any, Any]:
+    """By the place of each decision: its prompt, and each candidate's token ids and log-probabilities."""
+    return {
+        (d.instance, d.episode, d.agent, d.turn): (
+            d.prompt_ids,
+            [(c.completion.ids, c.completion.logprobs) for c in d.candidates],
+        )
+        for episode in generation.played.episodes
+        for d in episode.decisions
+    }
+
+
+def go_wrong(trainer: MultiAgentGRPOTrainer, how: str) -> None:
+    """Break, on purpose, what makes two processes with an engine each train as one."""
+    process = trainer.accelerator.process_index
+    for served in trainer.engines.engine_set._served:
+        if how == "the process in the seed":
+            begin = served.engine._params.begin
+            served.engine._params.begin = lambda name, begin=begin: begin(f"{name}/{process}")
+        elif how == "an adapter stays behind" and process == 1:
+            served.engine.load = partial(_late, served.engine.load, {})
+
+
+def _late(load: Any, kept: dict[str, Any], policy: str, state: Any, version: int) -> None:
+    """Load the weights that the policy was given before."""
+    given = {name: tensor.clone() for name, tensor in state}
+    load(policy, kept.get(policy, given).items(), version)
+    kept[policy] = given
+
+
+def take_little_memory() -> None:
+    """Let engines of vLLM keep few keys and values, because all trainers of a launch stay."""
+    from pettingllms_trl.engines import vllm_colocated
+
+    arguments = vllm_colocated.engine_arguments
+
+    def with_less(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return {**arguments(*args, **kwargs), "kv_cache_memory_bytes": 2**25}
+
+    vllm_colocated.engine_arguments = with_less
+
+
+TRAINERS: list[MultiAgentGRPOTrainer] = []
+"""All of this process: when an engine of vLLM is collected, it destroys the process groups of all others."""
+
+
 class Ranked(MultiAgentGRPOTrainer):
     """Replies depend on the prompt alone."""
 
@@ -114,6 +167,7 @@ class Ranked(MultiAgentGRPOTrainer):
         self.is_real = False
         self.passes: list[tuple[str, int]] = []
         self.num_played: list[int] = []
+        self.sampled: list[dict[Any, Any]] = []
         super().__init__(*args, **kwargs)
 
     def _generate_single_turn(self, prompt_ids: Any, *rest: Any) -> Any:
@@ -137,6 +191,8 @@ class Ranked(MultiAgentGRPOTrainer):
 def policies(layout: str, path: str) -> Any:
     if layout == "partner":
         return {"opener": Policy(adapter="opener"), "closer": Policy(trainable=False)}
+    if layout == "api":
+        return {"opener": Policy(adapter="opener"), "closer": Policy(api=reply)}
     if layout == "rates":
         return {"opener": Policy(adapter="opener", learning_rate=0.1, max_grad_norm=0.05), "closer": "closer"}
     if layout == "mixture":
@@ -190,13 +246,27 @@ def trained(spec: dict[str, Any], out: Path) -> Ranked:
         else None,
         callbacks=[Signals(*spec["signal"])] if "signal" in spec else None,
     )
+    TRAINERS.append(trainer)
     trainer.is_real = spec.get("real", False)
+    collect = trainer.collector.collect
+
+    def recorded(*args: Any, **kwargs: Any) -> Generation:
+        generation = collect(*args, **kwargs)
+        trainer.sampled.append(sampled_of(generation))
+        return generation
+
+    trainer.collector.collect = recorded
+    if "control" in spec:
+        go_wrong(trainer, spec["control"])
     trainer.train(resume_from_checkpoint=spec.get("resume"))
     return trainer
 
 
 def main(specs: Path, out: Path) -> None:
-    for spec in json.loads(specs.read_text()):
+    teams = json.loads(specs.read_text())
+    if any(spec["options"].get("use_vllm") for spec in teams):
+        take_little_memory()
+    for spec in teams:
         try:
             trainer = trained(spec, out)
         except (RuntimeError, ValueError) as error:
@@ -230,6 +300,7 @@ def main(specs: Path, out: Path) -> None:
                 "kind": trainer.accelerator.distributed_type.value,
                 "is_sharded": isinstance(trainer.model_wrapped, FSDPModule),
                 "stopped_by": trainer.stopped_by,
+                "sampled": trainer.sampled,
                 "tokens": trainer.state.num_input_tokens_seen,
             }
             torch.save(report, out / f"{spec['name']}.pt")

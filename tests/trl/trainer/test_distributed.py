@@ -110,11 +110,20 @@ def arguments(kind: DistributedType, **given: Any) -> Any:
     return SimpleNamespace(**{**about, **given})
 
 
-def test_vllm_and_split_batches_are_refused_on_two_processes() -> None:
+def test_an_engine_in_each_of_two_processes_is_let_through_and_one_over_both_or_on_servers_refused() -> None:
+    routing = route("lora", AGENTS)
+    colocated = {"use_vllm": True, "vllm_mode": "colocate", "vllm_server_urls": None, "vllm_tensor_parallel_size": 1}
+    check_processes(routing, arguments(DistributedType.MULTI_GPU, **colocated))
+    for given in ({"vllm_mode": "server"}, {"vllm_server_urls": {"opener": "http://a"}}):
+        with pytest.raises(ValueError, match=r"vLLM's servers with 2 processes; expected one\. Set vllm_mode="):
+            check_processes(routing, arguments(DistributedType.MULTI_GPU, **{**colocated, **given}))
+    with pytest.raises(ValueError, match="vllm_tensor_parallel_size=2 with 2 processes; expected 1"):
+        check_processes(routing, arguments(DistributedType.MULTI_GPU, **{**colocated, "vllm_tensor_parallel_size": 2}))
+
+
+def test_split_batches_are_refused_on_two_processes() -> None:
     routing = route("lora", AGENTS)
     check_processes(routing, arguments(DistributedType.MULTI_GPU))
-    with pytest.raises(ValueError, match="use_vllm=True with 2 processes; expected one"):
-        check_processes(routing, arguments(DistributedType.MULTI_GPU, use_vllm=True))
     split = SimpleNamespace(split_batches=True)
     with pytest.raises(ValueError, match="split_batches=True with 2 processes; expected False"):
         check_processes(routing, arguments(DistributedType.MULTI_GPU, accelerator_config=split))
