@@ -200,7 +200,17 @@ def policies(layout: str, path: str) -> Any:
     return layout
 
 
-def trained(spec: dict[str, Any], out: Path) -> Ranked:
+def trained(
+    spec: dict[str, Any], out: Path, *, callbacks: Sequence[TrainerCallback] = (), keep: Path | None = None
+) -> Ranked:
+    """A trainer after its training.
+
+    Args:
+        spec: See the head of this file.
+        out: The run's folder is made there.
+        callbacks: Of the trainer, besides those of the specification.
+        keep: A folder for what is sampled in each generation, if it is kept there.
+    """
     options = dict(spec["options"])
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     options["per_device_train_batch_size"] = options.pop("batch_size") // num_processes
@@ -244,20 +254,24 @@ def trained(spec: dict[str, Any], out: Path) -> Ranked:
         peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
         if layout not in ("shared", "full")
         else None,
-        callbacks=[Signals(*spec["signal"])] if "signal" in spec else None,
+        callbacks=[*callbacks, *([Signals(*spec["signal"])] if "signal" in spec else [])],
     )
     TRAINERS.append(trainer)
     trainer.is_real = spec.get("real", False)
     collect = trainer.collector.collect
 
-    def recorded(*args: Any, **kwargs: Any) -> Generation:
-        generation = collect(*args, **kwargs)
+    def recorded(rows: Any, *, name: str, **kwargs: Any) -> Generation:
+        generation = collect(rows, name=name, **kwargs)
         trainer.sampled.append(sampled_of(generation))
+        if keep is not None and trainer.is_world_process_zero():
+            torch.save(trainer.sampled[-1], keep / f"{name}.{os.getpid()}.pt")
         return generation
 
     trainer.collector.collect = recorded
     if "control" in spec:
         go_wrong(trainer, spec["control"])
+    if spec.get("play_first"):  # before accelerate has wrapped the model
+        trainer.play([{"seed": 1}, {"seed": 2}], name="first")
     trainer.train(resume_from_checkpoint=spec.get("resume"))
     return trainer
 

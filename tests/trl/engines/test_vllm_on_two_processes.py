@@ -35,7 +35,12 @@ def team(layout: str, *, about: Mapping[str, Any] | None = None, **options: Any)
     return spec(layout, about=about, **{**GENTLE, **options})
 
 
-LAYOUTS = {"L1": team("shared"), "L2": team("lora"), "L3": team("full"), "mixture": team("mixture")}
+LAYOUTS = {
+    "L1": team("shared", about={"evaluate": True, "play": True}),
+    "L2": team("lora", about={"play_first": True}),
+    "L3": team("full"),
+    "mixture": team("mixture"),
+}
 OTHERS = {
     "a frozen partner": team("partner"),
     "a partner behind an API": team("api"),
@@ -100,6 +105,9 @@ def check_same(one: dict[str, Any], other: dict[str, Any], name: str) -> None:
     print(f"\n| {name:45} | {equal} / {decisions} | {weights:.1e} | {max(logprobs):.1e} |")
     assert equal == decisions > 0
     assert other["table"] == one["table"]
+    for mine, theirs in zip(one["log"], other["log"], strict=True):
+        names = [key for key in mine if key.startswith(("reward", "eval_reward", "agent/"))]
+        assert {key: theirs[key] for key in names} == pytest.approx({key: mine[key] for key in names}, abs=1e-6)
     assert weights <= MOST
     assert len(logprobs) >= len(one["sampled"])
     assert max(logprobs) <= ROUNDING
