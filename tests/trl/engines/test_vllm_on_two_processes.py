@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launches import KINDS, accelerated, difference, launched, report, spec, two
+from launches import KINDS, accelerated, launched, report, two
+from vllm_teams import ROUNDING, check_same, num_equal, off_by, team
 
 
 pytestmark = [
@@ -19,21 +19,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"),
 ]
-
-MOST = 1e-6
-"""Largest difference of a weight after three steps."""
-ROUNDING = 2e-5
-"""Largest difference between log-probabilities of the trainer and of its engine, in nats."""
-
-VLLM = {"use_vllm": True, "vllm_max_model_length": 256, "max_completion_length": 12}
-# A tenth of a learning rate at which tokens sampled from last step's weights are off by 1e-2 nats; no clipping, for
-# DeepSpeed and FSDP2 add up the norm in another order.
-GENTLE = {**VLLM, "learning_rate": 0.05, "max_grad_norm": 0.0}
-
-
-def team(layout: str, *, about: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    return spec(layout, about=about, **{**GENTLE, **options})
-
 
 LAYOUTS = {
     "L1": team("shared", about={"evaluate": True, "play": True}),
@@ -75,44 +60,6 @@ def sharded(request: Any, base_path: str, tmp_path_factory: pytest.TempPathFacto
     return out
 
 
-def num_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, int]:
-    """Decisions of which prompt and all candidates have equal token ids, and all of them."""
-    pairs = [
-        (mine[place], theirs.get(place))
-        for mine, theirs in zip(one["sampled"], other["sampled"], strict=True)
-        for place in mine
-    ]
-    return sum(theirs is not None and ids_of(mine) == ids_of(theirs) for mine, theirs in pairs), len(pairs)
-
-
-def ids_of(sampled: Any) -> Any:
-    prompt_ids, candidates = sampled
-    return prompt_ids, [ids for ids, _ in candidates]
-
-
-def off_by(one: Mapping[str, Any]) -> list[float]:
-    """The largest difference between log-probabilities of trainer and engine, of each step that was logged."""
-    return [
-        value
-        for log in one["log"]
-        for name, value in log.items()
-        if name.endswith("sampling/sampling_logp_difference/max")
-    ]
-
-
-def check_same(one: dict[str, Any], other: dict[str, Any], name: str) -> None:
-    (equal, decisions), weights, logprobs = num_equal(one, other), difference(one, other), off_by(other)
-    print(f"\n| {name:45} | {equal} / {decisions} | {weights:.1e} | {max(logprobs):.1e} |")
-    assert equal == decisions > 0
-    assert other["table"] == one["table"]
-    for mine, theirs in zip(one["log"], other["log"], strict=True):
-        names = [key for key in mine if key.startswith(("reward", "eval_reward", "agent/"))]
-        assert {key: theirs[key] for key in names} == pytest.approx({key: mine[key] for key in names}, abs=1e-6)
-    assert weights <= MOST
-    assert len(logprobs) >= len(one["sampled"])
-    assert max(logprobs) <= ROUNDING
-
-
 @pytest.mark.parametrize("name", [*LAYOUTS, *OTHERS])
 def test_two_processes_train_as_one(name: str, one: Path, ddp: Path) -> None:
     check_same(report(one, name), report(ddp, name), f"{name}, DDP")
@@ -123,6 +70,14 @@ def test_two_processes_that_share_weights_or_optimizer_train_as_one(name: str, o
     other = report(sharded, name)
     assert other["is_sharded"] or other["kind"] == "DEEPSPEED"
     check_same(report(one, name), other, f"{name}, {sharded.name.rstrip('0123456789')}")
+
+
+def test_two_processes_evaluate_and_play_as_one(one: Path, ddp: Path) -> None:
+    mine, theirs = report(one, "L1"), report(ddp, "L1")
+    rewards = {name: value for name, value in mine["log"][-1].items() if "reward" in name}
+    assert rewards.keys() >= {"eval_reward"}
+    assert {name: theirs["log"][-1][name] for name in rewards} == pytest.approx(rewards, abs=1e-6)
+    assert theirs["episodes"] == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_with_the_process_in_the_seed_tokens_would_differ(one: Path, ddp: Path) -> None:
