@@ -32,7 +32,7 @@ from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
 from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
-from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion
+from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion, check_one_version
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.weights import weights_of
@@ -143,6 +143,8 @@ class EngineSet:
             model: The trainer's model.
             version: Version of its weights.
         """
+        if self._served:
+            check_one_version(version)
         for served in self._served:
             served.sync_weights(weights_of(model, served.policies[0]), version)
 

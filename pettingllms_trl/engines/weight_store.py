@@ -29,6 +29,7 @@ from torch import Tensor, zeros_like
 from transformers import TrainerCallback
 
 from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.processes.whole_weights import give_whole
 from pettingllms_trl.records import NamedTensors, PolicyEngine
 
@@ -247,6 +248,20 @@ class WeightsVersion:
         if policy.is_trained:
             return self.trained
         return self.base if policy.adapter is None else self.frozen
+
+
+def check_one_version(version: WeightsVersion) -> None:
+    """Check that all processes hold the same version, so that they give the same weights to their engines.
+
+    Raises:
+        StaleWeights: They do not.
+    """
+    versions = on_all(lambda: version)
+    if len(set(versions)) > 1:
+        raise StaleWeights(
+            f"the processes hold different versions of the weights: {', '.join(map(str, versions))}; expected one. "
+            "Change weights by hand, load them and call weights_changed() on every process."
+        )
 
 
 class ServedPolicies:

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard
 
 from pettingllms_trl.engines.canary import Canary, Own
 from pettingllms_trl.engines.factory import _shares
-from pettingllms_trl.engines.weight_store import ServedPolicies, StaleWeights, WeightsVersion
+from pettingllms_trl.engines.weight_store import ServedPolicies, StaleWeights, WeightsVersion, check_one_version
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.records import NamedTensors, Scored
 from two_processes import FORKS, in_two_processes
@@ -108,6 +108,17 @@ def test_if_an_engine_takes_no_weights_all_raise_and_all_are_given_the_next_vers
     why = "process 1 of 2 failed: MemoryError: no room for it. What it said is in its log."
     assert first == [*loaded, why, "opener 1", "closer 1"]
     assert second == [*loaded[:-1], "no room for it", "opener 1", "closer 1"]
+
+
+@FORKS
+def test_weights_changed_on_one_process_alone_raise_on_both(tmp_path: Path) -> None:
+    def check(process: int) -> None:
+        check_one_version(WeightsVersion())
+        check_one_version(WeightsVersion(trained=process, frozen=process))
+
+    for error in in_two_processes(check, tmp_path):
+        with pytest.raises(StaleWeights, match=r"versions of the weights: .*trained=0.*trained=1.*on every process"):
+            raise error
 
 
 class Scores:
