@@ -36,6 +36,7 @@ class SyncedEngines:
         codecs: Of each policy with weights here.
         accelerator: The trainer's.
         whole_weights: A context in which weights that are sharded over processes are gathered on each.
+        scoring: A context in which all processes can run the same forward pass.
         activate: Makes a policy active.
     """
 
@@ -48,10 +49,11 @@ class SyncedEngines:
         accelerator: Accelerator,
         *,
         whole_weights: Callable[[], AbstractContextManager[None]],
+        scoring: Callable[[], AbstractContextManager[None]],
         activate: Callable[[str], None],
     ) -> None:
         self._args, self._team, self._accelerator = args, team, accelerator
-        self._whole_weights, self._activate = whole_weights, activate
+        self._whole_weights, self._scoring, self._activate = whole_weights, scoring, activate
         self.engine_set = engines
         self.version = WeightsVersion()
         """Of the weights that the trainer holds."""
@@ -117,7 +119,7 @@ class SyncedEngines:
         policy, model = team.policies[name], team.model
         tokens = torch.tensor([ids], device=self._accelerator.device)
         inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
-        with team.in_eval_mode(), nullcontext() if policy.is_trained else team.as_frozen(policy):
+        with self._scoring(), team.in_eval_mode(), nullcontext() if policy.is_trained else team.as_frozen(policy):
             self._activate(name)
             with self._accelerator.autocast():
                 working = _scores(model(**inputs).logits, tokens)

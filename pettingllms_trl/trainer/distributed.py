@@ -21,8 +21,10 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
+from peft import PeftModel
 from torch import distributed, nn
 from torch.distributed.fsdp import FSDPModule, StateDictType
+from transformers import PreTrainedModel
 from trl.models.utils import add_hooks, remove_hooks
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
@@ -196,6 +198,25 @@ def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
                 yield
             finally:
                 add_hooks(model)
+    else:
+        yield
+
+
+@contextmanager
+def scoring(model: Any, accelerator: Accelerator) -> Iterator[None]:
+    """All processes can run the same forward pass inside the block, which gathers sharded weights layer by layer.
+
+    What ZeRO-3 has partitioned nothing gathers until DeepSpeed has wrapped the model, when training or evaluation
+    begins; before that all of it is gathered at once.
+
+    Args:
+        model, accelerator: As for `gathered`.
+    """
+    plugin = accelerator.state.deepspeed_plugin
+    is_bare = isinstance(model, PreTrainedModel | PeftModel)
+    if plugin is not None and plugin.zero_stage == 3 and is_bare:
+        with gathered(model, accelerator):
+            yield
     else:
         yield
 

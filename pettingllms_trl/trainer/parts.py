@@ -25,7 +25,7 @@ from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.collector import RolloutCollector
 from pettingllms_trl.trainer.dataloading import RowsPlayed, places
-from pettingllms_trl.trainer.distributed import gathered
+from pettingllms_trl.trainer.distributed import gathered, scoring
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.setup import Setup
@@ -107,6 +107,7 @@ def engines_of(trainer: MultiAgentGRPOTrainer, model: Any) -> SyncedEngines:
         codecs,
         trainer.accelerator,
         whole_weights=lambda: gathered(trainer.model_wrapped, trainer.accelerator),
+        scoring=lambda: scoring(trainer.model_wrapped, trainer.accelerator),
         activate=trainer.activate,
     )
 
