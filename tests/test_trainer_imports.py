@@ -20,7 +20,9 @@ ALLOWED = {
     # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA,
-    "engines": DATA | {"policies", "processes"},
+    # Clients of `vllm serve`: a part of the engines, which read the folders of adapters that those write.
+    "servers": {"records", "engines.weight_store"},
+    "engines": DATA | {"policies", "processes", "servers"},
     "update": DATA | {"policies"},
     "checkpoints": DATA | {"policies"},
     "testing": {"config", "trainer"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 from peft import PeftConfig
@@ -46,11 +47,15 @@ class VllmEngine(ABC):
     ) -> None:
         if adapters:
             check_adapters(adapters)
-        self._of_agent, self._adapters, self._params = of_agent, adapters, params
+        self._of_agent, self._adapters, self._params, self._folder = of_agent, adapters, params, folder
         self._bases = tuple(policy for policy in dict.fromkeys(of_agent.values()) if policy not in adapters)
-        self._store = WeightStore(folder)
         self._serving: dict[str, AdapterVersion] = {}
         self._versions: dict[str, int] = {}
+
+    @cached_property
+    def _store(self) -> WeightStore:
+        """Made when it is first needed: of the processes that share servers, the main one alone writes weights."""
+        return WeightStore(self._folder)
 
     @property
     def versions(self) -> Mapping[str, int]:

@@ -12,6 +12,19 @@ A full model is read from that folder, too, by an endpoint that exists only in v
     VLLM_SERVER_DEV_MODE=1 vllm serve Qwen/Qwen3-1.7B --port 8000 --logprobs-mode processed_logprobs
 
 Anyone who can reach such a server can call any method of its workers: keep it private.
+
+Several trainer processes share the servers:
+
+| when                      | the main process                                   | the others               |
+|---------------------------|----------------------------------------------------|--------------------------|
+| there are new weights     | writes them, and loads them on every replica       | are told their names     |
+| a rollout begins          | gives a restarted replica its whole model again    | wait                     |
+| instances are played      | sends its own requests                             | send their own           |
+| a replica lost an adapter | loads it again if its own request misses it        | the same                 |
+| a rollout ends            | checks that no replica has had other weights       | wait                     |
+
+So weights are written once, and each version is loaded once on each replica, whatever the number of processes: vLLM
+loads an adapter once for its name, however many ask.
 """
 
 from __future__ import annotations
@@ -24,18 +37,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
+from accelerate import PartialState
 from peft import PeftConfig
 
-from pettingllms_envs.agents.server import Server, ServerRefused
+from pettingllms_envs.agents.server import Server
 from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.engines.vllm_engine import VllmEngine
 from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.processes.on_all import on_all, on_main
 from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
+from pettingllms_trl.servers.replica import AS_LOADED, VllmReplica, served_name
+from pettingllms_trl.servers.weight_transfer import FileTransfer, WeightTransfer
 
 
-AS_LOADED = "default"
-"""vLLM's name for the weights that a server was started with."""
 Choices = Sequence[Mapping[str, Any]]
 Result = TypeVar("Result")
 
@@ -48,13 +63,16 @@ class VllmServer(VllmEngine):
         of_agent, adapters, params: As for `VllmEngine`.
         folder: Folder to which weights are written for the servers to read.
         patience: Seconds for which a server that does not answer is retried.
-        max_requests: Most requests in flight; the others wait here.
+        max_requests: Most requests in flight, of all processes together; the others wait here.
         timeout: Timeout of a completion in seconds.
+        open_transfer: Opens another way to the replicas for the weights of a whole model than files; see
+            `servers/weight_transfer.py`. It is called in the main process alone.
 
     Raises:
         ValueError: vLLM cannot serve an adapter, or the servers have different models, or return log-probabilities of
             another distribution than they sample from.
         ServerUnreachable: A replica does not answer for `patience` seconds.
+        RuntimeError: Another process raised one of these.
     """
 
     is_remote = True
@@ -72,9 +90,12 @@ class VllmServer(VllmEngine):
         patience: float,
         max_requests: int = 256,
         timeout: float = 3600.0,
+        open_transfer: Callable[[Sequence[VllmReplica]], WeightTransfer] | None = None,
     ) -> None:
         super().__init__(of_agent=of_agent, adapters=adapters, params=params, folder=folder)
-        self._threads: RequestThreads[Choices] = RequestThreads(max_requests, "vllm")
+        process = PartialState()
+        self._is_main = process.is_main_process
+        self._threads: RequestThreads[Choices] = RequestThreads(max(1, max_requests // process.num_processes), "vllm")
         client = _connections()
         weakref.finalize(self, client.close)
         server = partial(
@@ -86,94 +107,88 @@ class VllmServer(VllmEngine):
             most_bytes=2**32,  # many long completions, with log-probabilities
             advice="See that it runs; vllm_server_timeout says how long it is waited for.",
         )
-        self._replicas = [server(url=url) for url in base_urls]
+        on_all(lambda: self._connect([server(url=url) for url in base_urls]))
+        self._transfer: WeightTransfer  # of the main process alone
+        on_main(partial(self._open, open_transfer))
+
+    def _connect(self, servers: Sequence[Server]) -> None:
+        options = ""
+        if self._adapters:
+            number, rank = len(self._adapters) + len(self._bases), check_adapters(self._adapters)
+            options = f"--max-loras {number} and --max-lora-rank {rank}"
+        self._replicas = [VllmReplica(server, lora_options=options) for server in servers]
         self._model, self.max_model_len = _same_model(self._replicas)
-        for replica in self._replicas:
-            _check_logprobs(replica, self._model)
-        self._whole: AdapterVersion | None = None
+
+    def _open(self, open_transfer: Callable[[Sequence[VllmReplica]], WeightTransfer] | None) -> None:
+        if open_transfer is None:
+            self._transfer = FileTransfer(self._store, self._on_each)
+        else:
+            self._transfer = open_transfer(self._replicas)
 
     @property
     def num_in_flight(self) -> int:
         """Requests that were taken and not answered."""
         return len(self._threads)
 
-    # ---- Weights --------------------------------------------------------------------------------------------------
-
-    def _on_all(self, do: Callable[[Server], Result]) -> list[Result]:
+    def _on_each(self, do: Callable[[VllmReplica], Result]) -> list[Result]:
         return list(self._threads.executor.map(do, self._replicas))
 
-    def _replace_model(self, name: str, state: NamedTensors, version: int) -> None:
-        before, self._whole = self._whole, self._store.write_whole(name, version, state)
-        self._on_all(partial(self._reload, version=self._whole))
-        if before not in (None, self._whole):  # which an attempt that failed has left
-            self._store.remove(before)
+    # ---- Weights --------------------------------------------------------------------------------------------------
 
-    def _reload(self, replica: Server, version: AdapterVersion) -> None:
-        call = {"method": "reload_weights", "kwargs": {"weights_path": str(version.path.absolute())}}
-        try:
-            replica.post("/collective_rpc", call)
-            if not replica.post("/reset_prefix_cache", {})["success"]:  # as while it has requests
-                raise StaleWeights(f"{replica.url} keeps what it computed with old weights. Let no other run use it.")
-            replica.post("/update_weight_version", {"new_version": self._name(version)})
-        except ServerRefused as refusal:
-            raise ValueError(
-                f"{refusal}. Expected a server that reads {version.path.parent} and new weights at any time: start it "
-                "with VLLM_SERVER_DEV_MODE=1 in its environment, or train adapters."
-            ) from refusal
+    def load(self, policy: str, state: NamedTensors, version: int) -> None:
+        """See `WeightSync`. The main process loads the weights on every replica, and tells the others what they have.
+
+        Raises:
+            StaleWeights, ValueError: As for `VllmEngine`.
+            RuntimeError: The main process raised one of these, or a process has requests in flight.
+        """
+        on_all(partial(self._check_idle, f"new weights of policy {policy!r}"))  # the old version is removed below
+        pairs = iter(state)
+        self._serving, self._versions = on_main(partial(self._load, policy, pairs, version), pairs)
+
+    def _load(
+        self, policy: str, state: NamedTensors, version: int
+    ) -> tuple[dict[str, AdapterVersion], dict[str, int]]:
+        super().load(policy, state, version)
+        return self._serving, self._versions
 
     def _exchange(self, before: AdapterVersion | None, version: AdapterVersion) -> None:
-        self._on_all(partial(self._load, version=version))
+        self._on_each(lambda replica: replica.load(version))
         if before is not None:
-            self._on_all(partial(self._unload, version=before))
+            self._on_each(lambda replica: replica.unload(before))
 
-    def _load(self, replica: Server, version: AdapterVersion) -> None:
-        body = {"lora_name": self._name(version), "lora_path": str(version.path.absolute())}
-        try:
-            replica.post("/v1/load_lora_adapter", body)
-        except ServerRefused as refusal:
-            if "already been loaded" in refusal.message:  # by us, whose name it is: the first answer was lost
-                return
-            raise ValueError(
-                f"{refusal}. Expected a server that takes adapters at any time and reads {version.path.parent}: start "
-                "it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in its environment, --enable-lora, --max-loras "
-                f"{len(self._adapters) + len(self._bases)} and --max-lora-rank {check_adapters(self._adapters)}."
-            ) from refusal
-
-    def _unload(self, replica: Server, version: AdapterVersion) -> None:
-        try:
-            replica.post("/v1/unload_lora_adapter", {"lora_name": self._name(version)})
-        except ServerRefused as refusal:
-            if refusal.status != 404:  # a replica that was restarted does not know it
-                raise
-
-    def _name(self, version: AdapterVersion) -> str:
-        """A unique name on the server, which other runs may use with adapters of the same roles."""
-        return f"{version.path.parent.name}/{version.name}"
+    def _replace_model(self, name: str, state: NamedTensors, version: int) -> None:
+        self._transfer.send(name, version, state)
 
     # ---- Sampling -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """See `Engine`.
+        """See `Engine`. Several processes enter and leave it together.
 
         Raises:
             StaleWeights: A replica has other weights at the start or the end of the rollout.
         """
         self._params.begin(name)
-        whole = self._whole
-        for replica in self._replicas:
-            if whole is not None and _weights(replica) != self._name(whole):
-                self._reload(replica, whole)
-        self._check_weights()
+        if self._is_main:
+            self._restore_weights()
+            self._check_weights()
         with self._threads.rollout():
             yield
-        self._check_weights()
+        if self._is_main:
+            self._check_weights()
+
+    def _restore_weights(self) -> None:
+        expected = self._transfer.name
+        for replica in self._replicas:
+            if expected is not None and replica.weights() != expected:
+                self._transfer.restore(replica)
 
     def _check_weights(self) -> None:
         """Raise `StaleWeights` if a server has other weights: it was restarted, or another run uses it."""
-        expected = AS_LOADED if self._whole is None else self._name(self._whole)
+        expected = self._transfer.name or AS_LOADED
         for replica in self._replicas:
-            if (found := _weights(replica)) != expected:
+            if (found := replica.weights()) != expected:
                 raise StaleWeights(
                     f"{replica.url} has the weights {found!r}, expected {expected!r}: it was restarted, or is or "
                     "was another run's. Let no other run use it; restart it, and resume from the last checkpoint."
@@ -182,61 +197,31 @@ class VllmServer(VllmEngine):
     def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
         replica = self._replicas[asked.ticket % len(self._replicas)]
         read = partial(self._read, replica, asked)
-        self._threads.send(asked.ticket, self._complete, replica, served, asked, read=read)
+        self._threads.send(asked.ticket, _complete, replica, served, asked, read=read)
 
     def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
         """See `Engine`. Raises what a request raised."""
         return self._threads.answered(timeout)
 
-    def _complete(self, replica: Server, version: AdapterVersion | None, asked: VllmRequest) -> Choices:
-        """Send a request and wait for its answer, on a separate thread.
-
-        Raises:
-            ServerUnreachable: The replica does not answer; the rollout would not be complete without it.
-            ServerRefused: It rejects the request.
-            StaleWeights: It answered with other weights than the current ones.
-        """
-        body = {**asked.parameters, "prompt": list(asked.prompt_ids), "return_token_ids": True}
-        answer = self._post(replica, version, body)
-        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
-        number = asked.parameters["n"]
-        assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"
-        return choices
-
-    def _post(self, replica: Server, version: AdapterVersion | None, body: Mapping[str, Any]) -> Any:
-        """A replica's answer to a request of its completions endpoint, of these weights and no others."""
-        model = self._model if version is None else self._name(version)
-        body = {**body, "model": model}
-        try:
-            answer = replica.post("/v1/completions", body)
-        except ServerRefused as refusal:
-            if refusal.status != 404 or version is None:
-                raise
-            self._load(replica, version)  # it was restarted, and has forgotten
-            answer = replica.post("/v1/completions", body)
-        if answer["model"] != model:
-            raise StaleWeights(f"{replica.url} answered with {answer['model']!r}, expected {model!r}")
-        return answer
-
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
         """See `WeightSync`.
 
         Raises:
-            ServerUnreachable, ServerRefused, StaleWeights: As for requests.
+            ServerUnreachable, ServerRefused, StaleWeights: See `VllmReplica.complete`.
         """
         ids = list(ids[: self.max_model_len - 1])
         body = {"prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
         version = self._serving.get(policy)
 
-        def ask(replica: Server) -> Scored:
-            (choice,) = self._post(replica, version, body)["choices"]
+        def ask(replica: VllmReplica) -> Scored:
+            (choice,) = replica.complete(version, body)["choices"]
             found = choice["prompt_logprobs"][1:]  # of the first token there is none
             logprobs = tuple(float(each[str(token)]["logprob"]) for token, each in zip(ids[1:], found, strict=True))
-            return Scored(replica.url, _weights(replica) if version is None else self._name(version), logprobs)
+            return Scored(replica.url, replica.weights() if version is None else served_name(version), logprobs)
 
-        return tuple(self._on_all(ask))
+        return tuple(self._on_each(ask))
 
-    def _read(self, replica: Server, asked: VllmRequest, choices: Choices) -> Sampled:
+    def _read(self, replica: VllmReplica, asked: VllmRequest, choices: Choices) -> Sampled:
         completions = []
         for choice in choices:
             ids, logprobs = choice.get("token_ids"), choice["logprobs"]["token_logprobs"]
@@ -250,51 +235,31 @@ class VllmServer(VllmEngine):
         return Sampled(asked.prompt_ids, tuple(completions))
 
 
+def _complete(replica: VllmReplica, version: AdapterVersion | None, asked: VllmRequest) -> Choices:
+    """Send a request and wait for its answer, on a separate thread. Raises what `VllmReplica.complete` raises."""
+    body = {**asked.parameters, "prompt": list(asked.prompt_ids), "return_token_ids": True}
+    choices = sorted(replica.complete(version, body)["choices"], key=lambda choice: choice["index"])
+    number = asked.parameters["n"]
+    assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"
+    return choices
+
+
 def _connections() -> httpx2.Client:
     """An HTTP client that drops idle connections before vLLM closes them after 5 s, and uses no proxy."""
     unlimited = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2.0)
     return httpx2.Client(limits=unlimited, trust_env=False)
 
 
-def _weights(replica: Server) -> str:
-    """The name of a replica's own weights, which only a server in development mode may have exchanged."""
-    try:
-        return str(replica.get("/weight_info")["weight_version"])
-    except ServerRefused:
-        return AS_LOADED
-
-
-def _same_model(replicas: Sequence[Server]) -> tuple[str, int]:
+def _same_model(replicas: Sequence[VllmReplica]) -> tuple[str, int]:
     """The name and the length of the model that all of them serve.
 
     Raises:
         ValueError: They serve different models.
     """
-    served = {}
-    for replica in replicas:
-        base = next(card for card in replica.get("/v1/models")["data"] if card["parent"] is None)
-        served[replica.url] = (str(base["id"]), int(base["max_model_len"]))
+    served = {replica.url: (replica.model, replica.max_model_len) for replica in replicas}
     if len({*served.values()}) != 1:
         raise ValueError(
             f"the servers serve {served}, expected one model with one --max-model-len. Start all of them alike, and "
             "name at least one in vllm_server_base_url."
         )
     return next(iter(served.values()))
-
-
-def _check_logprobs(replica: Server, model: str) -> None:
-    """Check that log-probabilities are those of the sampling distribution.
-
-    If only one token is allowed, its log-probability must be 0.
-
-    Raises:
-        ValueError: It is not: the server returns raw log-probabilities.
-    """
-    body = {"model": model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
-    (choice,) = replica.post("/v1/completions", body)["choices"]
-    (logprob,) = choice["logprobs"]["token_logprobs"]
-    if logprob != 0.0:
-        raise ValueError(
-            f"{replica.url} gives the only token allowed the log-probability {logprob:.3f}, expected 0: it does not "
-            "report the distribution that it samples from. Start it with --logprobs-mode processed_logprobs."
-        )

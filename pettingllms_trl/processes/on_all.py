@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from accelerate import PartialState
 from accelerate.utils import gather_object
@@ -39,6 +39,28 @@ def on_all(work: Callable[[], T]) -> list[T]:
                 f"process {process} of {state.num_processes} failed: {why}. What it said is in its log."
             )
     return [result for result, _ in reports]
+
+
+def on_main(work: Callable[[], T], shared: Iterable[Any] = ()) -> T:
+    """Run work on the main process alone, and return its result on all. With one process, just run it.
+
+    Args:
+        work: May take from `shared`.
+        shared: An iterator that every process has, and of which each takes what is left: to take the next may be
+            collective, as where a sharded tensor is gathered.
+
+    Raises:
+        RuntimeError: It failed on the main process, which raises what it raised, or `shared` failed on another one.
+    """
+
+    def own() -> T | None:
+        try:
+            return work() if PartialState().is_main_process else None
+        finally:  # also where the work failed: the others wait for this process in each of the rest
+            for _ in shared:
+                pass
+
+    return cast(T, on_all(own)[0])
 
 
 @contextmanager

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from fake_vllm import ADAPTER, HELLO, LORA, TEAM, WHOLE, FakeVLLM, answers_of, engine_on, fakes
 from pettingllms_envs.agents.server import ServerUnreachable
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
@@ -30,183 +25,23 @@ from short_runs import settings
 from third_party import Relay
 
 
-LORA = LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM")
-WHOLE = {"embed": torch.ones(2, 2), "head": torch.ones(2, 2)}
-STATE = {"base_model.model.q_proj.lora_A.weight": torch.ones(4, 2)}
-TEAM = {"opener_0": "opener", "closer_0": "closer"}
-HELLO = [{"role": "user", "content": "abc"}]  # to the fake: the tokens 97, 98, 99
-
-
-class FakeVLLM(ThreadingHTTPServer):
-    """Speaks as much of vLLM's protocol as the client uses. Samples `[seed + i, seed + i + 1]` modulo 90, plus 32.
-
-    Args:
-        logprob: Of the sampled tokens: -0.5 and -1, and of the only one allowed this.
-        reloads: It runs in development mode, and takes a whole model's weights.
-        drops: So many completions are cut off before their answer.
-        serves_as: The name under which it answers, if it answers with another model than was asked for.
-    """
-
-    daemon_threads = True
-
-    def __init__(
-        self, *, model: str = "base", logprob: float = 0.0, takes_adapters: bool = True, reloads: bool = True
-    ) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.model, self.logprob, self.takes_adapters = model, logprob, takes_adapters
-        self.reloads = reloads
-        self.folder = Path()  # that of the run whose weights it was given last
-        self.weights: list[str] = []
-        self.weight_version = "default"
-        self.drops = 0
-        self.drops_loads = 0
-        self.serves_as: str | None = None
-        self.adapters: dict[str, str] = {}
-        self.completions: list[dict[str, Any]] = []
-        self.log: list[tuple[str, str]] = []
-        self.lock = Lock()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def reply(self, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:
-        """`None`: the connection is cut."""
-        if path == "/v1/models":
-            adapters = [{"id": name, "parent": self.model} for name in self.adapters]
-            return 200, {"data": [{"id": self.model, "parent": None, "max_model_len": 4096}, *adapters]}
-        if path == "/v1/completions":
-            return self.complete(body)
-        if path in ("/collective_rpc", "/reset_prefix_cache", "/update_weight_version", "/weight_info"):
-            return self.renew(path, body) if self.reloads else (404, {"detail": "Not Found"})
-        if not self.takes_adapters:
-            return 404, {"detail": "Not Found"}
-        name = body["lora_name"]
-        self.log.append((path.removeprefix("/v1/"), name))
-        if path == "/v1/unload_lora_adapter":
-            return (200, "Success") if self.adapters.pop(name, None) else (404, "cannot be found")
-        if name in self.adapters:
-            return 400, f"The lora adapter '{name}' has already been loaded."
-        assert sorted(os.listdir(body["lora_path"])) == ["adapter_config.json", "adapter_model.safetensors"]
-        self.adapters[name] = body["lora_path"]
-        self.folder = Path(body["lora_path"]).parent
-        if self.drops_loads:
-            self.drops_loads -= 1
-            return None
-        return 200, "Success"
-
-    def renew(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
-        if path == "/weight_info":
-            return 200, {"weight_version": self.weight_version}
-        if path == "/collective_rpc":
-            assert body is not None
-            assert body["method"] == "reload_weights"
-            folder = Path(body["kwargs"]["weights_path"])
-            assert sorted(load_file(folder / "model-00001.safetensors")) == sorted(WHOLE)
-            self.weights.append(folder.name)
-            self.folder = folder.parent
-        elif path == "/update_weight_version":
-            assert body is not None
-            self.weight_version = body["new_version"]
-        return 200, {"success": True}
-
-    def complete(self, body: dict[str, Any]) -> tuple[int, Any] | None:
-        if body["model"] != self.model and body["model"] not in self.adapters:
-            return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
-        if body.get("allowed_token_ids"):  # the client's question about log-probabilities
-            return 200, {"choices": [{"logprobs": {"token_logprobs": [self.logprob]}}]}
-        if self.drops:
-            self.drops -= 1
-            return None
-        if "prompt_logprobs" in body:  # of each token a 1000th of its id
-            ids = body["prompt"]
-            logprobs = [None, *({str(token): {"logprob": -token / 1000, "rank": 7}} for token in ids[1:])]
-            return 200, {"model": self.serves_as or body["model"], "choices": [{"prompt_logprobs": logprobs}]}
-        self.completions.append(body)
-        choices = [
-            {
-                "index": i,
-                "token_ids": [32 + (body["seed"] + i + k) % 90 for k in range(2)],
-                "prompt_token_ids": body["prompt"],
-                "logprobs": {"token_logprobs": [-0.5, -1.0]},
-                "finish_reason": "stop",
-            }
-            for i in reversed(range(body["n"]))  # in no order
-        ]
-        return 200, {"model": self.serves_as or body["model"], "choices": choices}
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: FakeVLLM
-
-    def do_GET(self) -> None:
-        self.answer({})
-
-    def do_POST(self) -> None:
-        self.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-    def answer(self, body: dict[str, Any]) -> None:
-        with self.server.lock:
-            reply = self.server.reply(self.path, body)
-        if reply is None:
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        status, content = reply
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write((content if isinstance(content, str) else json.dumps(content)).encode())
-
-    def log_message(self, *_: Any) -> None: ...
-
-
 @pytest.fixture
 def fake() -> Iterator[Callable[..., FakeVLLM]]:
-    servers: list[FakeVLLM] = []
-
-    def fake(**options: Any) -> FakeVLLM:
-        server = FakeVLLM(**options)
-        servers.append(server)
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        return server
-
-    yield fake
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with fakes() as start:
+        yield start
 
 
 @pytest.fixture
 def connect(tmp_path: Path) -> Callable[..., VllmServer]:
-    def connect(
-        servers: Sequence[FakeVLLM], of_agent: Mapping[str, str] = TEAM, adapters: Any = None, **options: Any
-    ) -> VllmServer:
-        options = {"vllm_server_timeout": 5.0, "max_completion_length": 8, **options}
-        args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options)
-        tongue = PromptCodec(
-            tokenize=lambda messages, tools: [ord(letter) for letter in messages[-1]["content"]],
-            decode=lambda ids: "".join(map(chr, ids)),
-            stop_token_ids=[7],
-        )
-        return VllmServer(
-            [server.url for server in servers],
-            of_agent=of_agent,
-            adapters={"opener": LORA, "closer": LORA} if adapters is None else adapters,
-            params=VllmParams.of_config(args, dict.fromkeys(of_agent, tongue)),
-            folder=tmp_path,
-            patience=args.vllm_server_timeout,
-        )
+    def connect(servers: Sequence[FakeVLLM], *args: Any, **options: Any) -> VllmServer:
+        return engine_on([server.url for server in servers], tmp_path, *args, **options)
 
     return connect
 
 
 def ask(engine: VllmServer, requests: Mapping[int, Request], rollout: str = "test") -> dict[int, Sampled]:
-    answers: dict[int, Sampled] = {}
     with engine.rollout(rollout):
-        for ticket, request in requests.items():
-            engine.submit(ticket, request)
-        while len(answers) < len(requests):
-            answers.update(engine.step())
-    return answers
+        return answers_of(engine, requests)
 
 
 def test_candidates_of_a_prompt_are_one_request_answered_by_ids_as_they_were_sampled(
@@ -245,7 +80,7 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
     servers = [fake(), fake()]
     engine = connect(servers)
     for policy, version in (("opener", 1), ("closer", 1), ("opener", 2)):
-        engine.load(policy, STATE.items(), version)
+        engine.load(policy, ADAPTER.items(), version)
     assert engine.versions == {"opener": 2, "closer": 1}
     run = servers[0].folder.name
     for server in servers:
@@ -265,7 +100,7 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers)
-    engine.load("opener", STATE.items(), 1)
+    engine.load("opener", ADAPTER.items(), 1)
     servers[1].adapters.clear()  # restarted: it is given the adapter again
     weights = f"{servers[0].folder.name}/opener-v1"
     logprobs = (-0.098, -0.099)
@@ -286,7 +121,7 @@ def test_two_runs_on_one_server_do_not_take_each_others_adapters(
 ) -> None:
     server = fake()
     for engine in (connect([server]), connect([server])):
-        engine.load("opener", STATE.items(), 1)
+        engine.load("opener", ADAPTER.items(), 1)
     assert len(server.adapters) == 2
 
 
@@ -295,7 +130,7 @@ def test_beside_adapters_the_base_is_an_adapter_of_zeros(
 ) -> None:
     server = fake()
     engine = connect([server], {"opener_0": "opener", "partner_0": "frozen"}, {"opener": LORA})
-    engine.load("opener", STATE.items(), 1)
+    engine.load("opener", ADAPTER.items(), 1)
     ask(engine, {0: Request("partner_0", HELLO, 2)})
     assert server.completions[0]["model"] == f"{server.folder.name}/frozen-zero"
     assert engine.versions == {"opener": 1}
@@ -338,7 +173,7 @@ def test_a_server_with_the_weights_of_another_run_is_not_taken_for_one_as_it_was
     server = fake()
     connect([server], {"solver_0": "shared"}, {}).load("shared", WHOLE.items(), 1)
     engine = connect([server])
-    engine.load("opener", STATE.items(), 1)
+    engine.load("opener", ADAPTER.items(), 1)
     with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*/shared-v1', expected 'default'"):
         ask(engine, {0: Request("opener_0", HELLO, 2)})
 
@@ -376,10 +211,10 @@ def test_a_replica_that_was_started_anew_gets_its_adapter_again(
     server = fake()
     engine = connect([server])
     for policy in ("opener", "closer"):
-        engine.load(policy, STATE.items(), 1)
+        engine.load(policy, ADAPTER.items(), 1)
     server.adapters.clear()
     assert len(ask(engine, {ticket: Request("opener_0", HELLO, 2) for ticket in range(8)})) == 8
-    engine.load("closer", STATE.items(), 2)  # whose old version the server no longer knows
+    engine.load("closer", ADAPTER.items(), 2)  # whose old version the server no longer knows
 
 
 def test_a_load_whose_answer_was_lost_has_happened(
@@ -388,7 +223,7 @@ def test_a_load_whose_answer_was_lost_has_happened(
     server = fake()
     engine = connect([server])
     server.drops_loads = 1
-    engine.load("opener", STATE.items(), 1)
+    engine.load("opener", ADAPTER.items(), 1)
     assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v1"]
 
 
@@ -397,7 +232,7 @@ def test_an_answer_of_other_weights_than_asked_for_is_refused(
 ) -> None:
     server = fake()
     engine = connect([server])
-    engine.load("opener", STATE.items(), 1)
+    engine.load("opener", ADAPTER.items(), 1)
     server.serves_as = "base"
     with pytest.raises(StaleWeights, match=r"answered with 'base', expected 'adapters-.*/opener-v1'"):
         ask(engine, {0: Request("opener_0", HELLO, 2)})
@@ -412,11 +247,11 @@ def test_weights_are_given_before_a_rollout_and_not_under_it(
         engine.rollout("early"),
     ):
         engine.submit(0, Request("opener_0", HELLO, 1))
-    engine.load("opener", STATE.items(), 1)
+    engine.load("opener", ADAPTER.items(), 1)
     with engine.rollout("under way"):
         engine.submit(0, Request("opener_0", HELLO, 1))
         with pytest.raises(StaleWeights, match="policy 'closer' while 1 requests are in flight, expected none"):
-            engine.load("closer", STATE.items(), 1)
+            engine.load("closer", ADAPTER.items(), 1)
 
 
 def test_a_version_is_loaded_once_and_may_be_tried_again_where_that_failed(
@@ -425,15 +260,15 @@ def test_a_version_is_loaded_once_and_may_be_tried_again_where_that_failed(
     server = fake(takes_adapters=False)
     engine = connect([server])
     with pytest.raises(ValueError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
-        engine.load("opener", STATE.items(), 3)
+        engine.load("opener", ADAPTER.items(), 3)
     assert engine.versions == {}
     server.takes_adapters = True
-    engine.load("opener", STATE.items(), 3)
+    engine.load("opener", ADAPTER.items(), 3)
     for version in (3, 2):
         with pytest.raises(
             ValueError, match=rf"version {version} of policy 'opener' after version 3, expected a higher"
         ):
-            engine.load("opener", STATE.items(), version)
+            engine.load("opener", ADAPTER.items(), version)
     assert [name.rpartition("/")[2] for name in server.adapters] == ["opener-v3"]
     server = fake(reloads=False)
     engine = connect([server], {"solver_0": "shared"}, {})
@@ -455,7 +290,7 @@ def test_servers_that_will_not_do_are_refused_at_the_door(
         connect([fake(model="one"), fake(model="other")])
     engine = connect([fake(takes_adapters=False)])
     with pytest.raises(ValueError, match=r"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 .*--max-loras 2 and --max-lora-rank 8"):
-        engine.load("opener", STATE.items(), 1)
+        engine.load("opener", ADAPTER.items(), 1)
     engine = connect([fake(reloads=False)], {"solver_0": "shared"}, {})
     with pytest.raises(ValueError, match=r"reads .* new weights at any time: start it with VLLM_SERVER_DEV_MODE=1"):
         engine.load("shared", WHOLE.items(), 1)

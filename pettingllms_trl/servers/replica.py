@@ -1,0 +1,167 @@
+"""One unmodified `vllm serve`, over HTTP: what it answers, the adapters that it has, and the version of its weights.
+
+A server that was restarted has forgotten its adapters and has the weights on disk. An adapter is loaded again by the
+request that misses it, in whichever process: vLLM loads an adapter once per name and refuses a second time, so that it
+is given again once, however many ask. A whole model is not given again here; see `weight_transfer.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any
+
+from pettingllms_envs.agents.server import Server, ServerRefused
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
+
+
+AS_LOADED = "default"
+"""vLLM's name for the weights that a server was started with."""
+
+
+class VllmReplica:
+    """One of the servers of an engine. Safe to use from many threads.
+
+    Args:
+        server: The server.
+        lora_options: Options of `vllm serve` that its adapters need, for messages.
+
+    Raises:
+        ServerUnreachable: It does not answer for as long as `server` waits.
+        ValueError: It returns log-probabilities of another distribution than it samples from.
+    """
+
+    def __init__(self, server: Server, *, lora_options: str = "") -> None:
+        self._server, self._lora_options = server, lora_options
+        self._lock, self._num_loads = Lock(), Counter[str]()
+        base = next(card for card in server.get("/v1/models")["data"] if card["parent"] is None)
+        self.model, self.max_model_len = str(base["id"]), int(base["max_model_len"])
+        self._check_logprobs()
+
+    @property
+    def url(self) -> str:
+        """Its URL."""
+        return self._server.url
+
+    def complete(self, version: AdapterVersion | None, body: Mapping[str, Any]) -> Any:
+        """The answer to a request of the completions endpoint, of these weights and no others.
+
+        Args:
+            version: An adapter that was loaded. `None`: the model itself.
+            body: Of the request, without `model`.
+
+        Raises:
+            ServerUnreachable: The server does not answer; the rollout would not be complete without it.
+            ServerRefused: It rejects the request.
+            StaleWeights: It answered with other weights than the current ones.
+        """
+        model = self.model if version is None else served_name(version)
+        body = {**body, "model": model}
+        num_loads = self._num_loads[model]
+        try:
+            answer = self._server.post("/v1/completions", body)
+        except ServerRefused as refusal:
+            if refusal.status != 404 or version is None:
+                raise
+            self._load_again(version, num_loads)
+            answer = self._server.post("/v1/completions", body)
+        if answer["model"] != model:
+            raise StaleWeights(f"{self.url} answered with {answer['model']!r}, expected {model!r}")
+        return answer
+
+    # ---- Adapters -------------------------------------------------------------------------------------------------
+
+    def load(self, version: AdapterVersion) -> None:
+        """Load an adapter, unless the server has it already.
+
+        Raises:
+            ValueError: It does not take adapters, or cannot read the folder.
+        """
+        name = served_name(version)
+        try:
+            self._server.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(version.path.absolute())})
+        except ServerRefused as refusal:
+            # By us, whose name it is: an answer was lost, or another thread or process was quicker.
+            if "already been loaded" not in refusal.message:
+                raise ValueError(
+                    f"{refusal}. Expected a server that takes adapters at any time and reads {version.path.parent}: "
+                    "start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in its environment, --enable-lora, "
+                    f"{self._lora_options}."
+                ) from refusal
+        self._num_loads[name] += 1
+
+    def _load_again(self, version: AdapterVersion, num_loads: int) -> None:
+        """Load an adapter that the server has forgotten, unless another thread has done so since `num_loads`."""
+        with self._lock:
+            if self._num_loads[served_name(version)] == num_loads:
+                self.load(version)
+
+    def unload(self, version: AdapterVersion) -> None:
+        """Unload an adapter, which the server may have forgotten."""
+        try:
+            self._server.post("/v1/unload_lora_adapter", {"lora_name": served_name(version)})
+        except ServerRefused as refusal:
+            if refusal.status != 404:
+                raise
+
+    # ---- The model's own weights ----------------------------------------------------------------------------------
+
+    def weights(self) -> str:
+        """The name of the weights that it has, which only a server in development mode may have exchanged."""
+        try:
+            return str(self._server.get("/weight_info")["weight_version"])
+        except ServerRefused:
+            return AS_LOADED
+
+    def reload(self, version: AdapterVersion) -> None:
+        """Replace its weights by those of a folder.
+
+        Raises:
+            ValueError: It is not in development mode, or cannot read the folder.
+            StaleWeights: It keeps what it computed with the old weights.
+        """
+        call = {"method": "reload_weights", "kwargs": {"weights_path": str(version.path.absolute())}}
+        try:
+            self._server.post("/collective_rpc", call)
+            self.name_weights(served_name(version))
+        except ServerRefused as refusal:
+            raise ValueError(
+                f"{refusal}. Expected a server that reads {version.path.parent} and new weights at any time: start it "
+                "with VLLM_SERVER_DEV_MODE=1 in its environment, or train adapters."
+            ) from refusal
+
+    def name_weights(self, name: str) -> None:
+        """Empty the cache of what was computed with the old weights, and name the new ones.
+
+        Raises:
+            ServerRefused: It is not in development mode.
+            StaleWeights: It keeps what it computed with the old weights.
+        """
+        if not self._server.post("/reset_prefix_cache", {})["success"]:  # as while it has requests
+            raise StaleWeights(f"{self.url} keeps what it computed with old weights. Let no other run use it.")
+        self._server.post("/update_weight_version", {"new_version": name})
+
+    # ---- What is checked once -------------------------------------------------------------------------------------
+
+    def _check_logprobs(self) -> None:
+        """Check that log-probabilities are those of the sampling distribution.
+
+        If only one token is allowed, its log-probability must be 0.
+
+        Raises:
+            ValueError: It is not: the server returns raw log-probabilities.
+        """
+        body = {"model": self.model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
+        (choice,) = self._server.post("/v1/completions", body)["choices"]
+        (logprob,) = choice["logprobs"]["token_logprobs"]
+        if logprob != 0.0:
+            raise ValueError(
+                f"{self.url} gives the only token allowed the log-probability {logprob:.3f}, expected 0: it does not "
+                "report the distribution that it samples from. Start it with --logprobs-mode processed_logprobs."
+            )
+
+
+def served_name(version: AdapterVersion) -> str:
+    """A unique name on the server, which other runs may use with adapters of the same roles."""
+    return f"{version.path.parent.name}/{version.name}"
