@@ -133,6 +133,12 @@ class MultiAgentGRPOConfig(GRPOConfig):
             Servers of single policies, by the policy's name: `{"planner": "http://one:8000", "coder":
             "http://two:8000"}`; several urls with commas are replicas. Each full model needs one with
             `vllm_mode="server"`; with `"colocate"` those named are on servers, the others in this process.
+        vllm_weight_transfer (`str`, *optional*, defaults to `"files"`):
+            How the weights of a whole model that is trained reach its servers. `"files"`: over `output_dir`, which the
+            servers must see under the same path. `"nccl"`: over NCCL, from the main process, with process groups on
+            `vllm_group_port` and the ports after it; trainer and servers need CUDA, and the servers
+            `VLLM_SERVER_DEV_MODE=1` and `--weight-transfer-config '{"backend": "nccl"}'`. It was never run on a GPU.
+            Adapters go over `output_dir` in either case, because vLLM reads them from a path only.
         canary (`str`, *optional*, defaults to `"stop"`):
             With vLLM: every `canary_steps` optimizer steps each policy's engine scores a fixed text of 256 tokens at
             most, and the trainer compares that with its own log-probabilities, so that an engine with old weights is
@@ -240,6 +246,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
     vllm_server_urls: dict[str, Any] | str | None = field(
         default=None, metadata={"help": 'Servers of single policies: \'{"planner": "http://one:8000"}\'.'}
     )
+    vllm_weight_transfer: Literal["files", "nccl"] = field(
+        default="files",
+        metadata={"help": "How a whole model's weights reach vLLM servers: 'files' in output_dir, or 'nccl'."},
+    )
     canary: Literal["stop", "warn"] | None = field(
         default="stop",
         metadata={"help": "What to do where vLLM samples from other weights than the trainer's. None: do not look."},
@@ -260,6 +270,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
             )
         if self.sampling not in ("tree", "parallel"):
             raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
+        if self.vllm_weight_transfer not in ("files", "nccl"):
+            raise ValueError(f"vllm_weight_transfer={self.vllm_weight_transfer!r}, expected 'files' or 'nccl'")
         if self.canary not in ("stop", "warn", None):
             raise ValueError(f"canary={self.canary!r}, expected 'stop', 'warn' or None to compare nothing")
         if self.audit not in ("warn", "stop", None):

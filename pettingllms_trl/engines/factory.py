@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.weights import weights_of
 from pettingllms_trl.records import Engine, PolicyEngine, Sample, Scored
 from pettingllms_trl.role_sampling import parse
+from pettingllms_trl.servers.weight_transfer import NcclTransfer
 
 
 def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
@@ -56,6 +58,8 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
     groups = _groups(routing)
     _check_urls(groups, args)
     here = [group for group in groups if not _urls(group, args)]
+    if args.vllm_weight_transfer == "nccl":
+        _check_nccl(args, are_servers=len(here) < len(groups))
     if args.vllm_enable_sleep_mode and len(here) > 1:
         raise ValueError(
             f"vllm_enable_sleep_mode=True with an engine each for {', '.join(group.name for group in here)}, but vLLM "
@@ -103,7 +107,9 @@ class EngineSet:
             overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
             params = VllmParams.of_config(args, codecs, overrides)
             groups = _groups(routing)
+            ports = count(args.vllm_group_port)
             shares = _shares([weights_of(model, g.policies[0]) for g in groups if not _urls(g, args)])
+            engine: PolicyEngine
             for group in groups:
                 weights = weights_of(model, group.policies[0])
                 adapters = _adapters(group, weights)
@@ -114,9 +120,7 @@ class EngineSet:
                     "folder": Path(args.output_dir),
                 }
                 if urls := _urls(group, args):
-                    from pettingllms_trl.engines.vllm_server import VllmServer
-
-                    engine: PolicyEngine = VllmServer(urls, patience=args.vllm_server_timeout, **options)
+                    engine = _on_servers(urls, group, args, ports=ports, options=options)
                 else:
                     engine = _colocated(group, weights, args, memory_share=next(shares), options=options)
                 self._served.append(
@@ -218,6 +222,34 @@ def _check_urls(groups: Sequence[_Group], args: MultiAgentGRPOConfig) -> None:
                     "url}."
                 )
             taken[url] = group
+
+
+def _check_nccl(args: MultiAgentGRPOConfig, *, are_servers: bool) -> None:
+    if not are_servers:
+        raise ValueError(
+            "vllm_weight_transfer='nccl' with all engines in the trainer's processes, which are given weights there. "
+            "Leave it out, or say where the servers are: vllm_mode='server', vllm_server_base_url='http://...'."
+        )
+    if args.device.type != "cuda":
+        raise ValueError(
+            f"vllm_weight_transfer='nccl' with the trainer on {args.device}, expected a CUDA device. Leave it out: "
+            "with 'files' the servers read the weights from output_dir."
+        )
+
+
+def _on_servers(
+    urls: Sequence[str], group: _Group, args: MultiAgentGRPOConfig, *, ports: Iterator[int], options: Mapping[str, Any]
+) -> PolicyEngine:
+    from pettingllms_trl.engines.vllm_server import VllmServer
+
+    open_transfer = None
+    if args.vllm_weight_transfer == "nccl" and _trains_whole_model(group, options["adapters"]):
+        open_transfer = partial(NcclTransfer, device=args.device, ports=ports, patience=args.vllm_server_timeout)
+    return VllmServer(urls, patience=args.vllm_server_timeout, open_transfer=open_transfer, **options)
+
+
+def _trains_whole_model(group: _Group, adapters: Collection[str]) -> bool:
+    return any(policy.is_trained and policy.name not in adapters for policy in group.policies)
 
 
 def _colocated(

@@ -16,7 +16,7 @@ shapes that are announced.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
@@ -93,30 +93,27 @@ class NcclTransfer:
 
     Args:
         replicas: The servers.
-        device: Of this process.
-        port: For the process group with the first replica; each further one takes the next.
+        device: CUDA device of this process.
+        ports: Of this process, one for the process group with each replica.
         patience: Seconds for which a server that does not answer is waited for.
 
     Raises:
-        ValueError: `device` is not a CUDA device.
+        NotImplementedError: `device` is not a CUDA device.
         ImportError: vLLM is not installed.
         RuntimeError: A server was started without `--weight-transfer-config`, or without VLLM_SERVER_DEV_MODE=1.
     """
 
-    def __init__(self, replicas: Sequence[VllmReplica], *, device: torch.device, port: int, patience: float) -> None:
-        if device.type != "cuda":
-            raise ValueError(
-                f"vllm_weight_transfer='nccl' with the trainer on {device}, expected a CUDA device. Leave "
-                "vllm_weight_transfer='files', and let the servers see output_dir."
-            )
+    def __init__(
+        self, replicas: Sequence[VllmReplica], *, device: torch.device, ports: Iterator[int], patience: float
+    ) -> None:
         from trl.generation.vllm_client import VLLMClient  # takes seconds to import: it imports vLLM
 
         self._replicas, self._device = replicas, device
         self._run = f"nccl-{secrets.token_hex(4)}"  # other runs have policies of the same names
         self._last: str | None = None
         self._clients: list[VLLMClient] = []
-        for number, replica in enumerate(replicas):
-            client = VLLMClient(replica.url, group_port=port + number, connection_timeout=patience)
+        for replica in replicas:
+            client = VLLMClient(replica.url, group_port=next(ports), connection_timeout=patience)
             client.init_communicator(device)
             self._clients.append(client)
 

@@ -53,7 +53,7 @@ class FakeVLLM(ThreadingHTTPServer):
         log: Requests to load or unload an adapter.
         loaded: How often each adapter was loaded, which a request for one that it has does not do.
         weights: Folders of the whole models that it read.
-        transfer: Requests of vLLM's own weight transfer.
+        transfer: Requests that give it a whole model.
         drops, drops_loads: So many completions, or loads, are cut off before their answer.
         refuses_loads: So many loads are refused.
         serves_as: The name under which it answers, if it answers with another model than was asked for.
@@ -132,6 +132,7 @@ class FakeVLLM(ThreadingHTTPServer):
     def renew(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         if path == "/weight_info":
             return 200, {"weight_version": self.weight_version}
+        self.transfer.append((path, body))
         if path == "/collective_rpc":
             assert body is not None
             assert body["method"] == "reload_weights"

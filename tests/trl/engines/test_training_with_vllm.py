@@ -53,6 +53,13 @@ def team(path: Any, tmp_path: Path, **options: Any) -> Any:
         ("lora", {"vllm_server_urls": {"opener": "http://a", "closer": "http://b"}}, r"stand on one model, which one"),
         ("lora", {"vllm_server_urls": {"planner": "http://a"}}, r"names 'planner', expected .*: opener, closer\."),
         ("lora", {"vllm_server_urls": "http://a"}, r"vllm_server_urls is 'http://a', expected a mapping"),
+        ("shared", {"vllm_weight_transfer": "disk"}, r"vllm_weight_transfer='disk', expected 'files' or 'nccl'"),
+        ("shared", {"vllm_weight_transfer": "nccl"}, r"'nccl' with all engines in the trainer's processes, which are"),
+        (
+            "shared",
+            {"vllm_mode": "server", "vllm_weight_transfer": "nccl"},
+            r"'nccl' with the trainer on cpu, expected a CUDA device. Leave it out: with 'files' the servers",
+        ),
         (
             {"opener": "open", "closer": Policy(api=lambda messages: "A")},
             {"vllm_server_urls": {"closer": "http://a"}},
