@@ -92,7 +92,7 @@ class VllmServer(VllmEngine):
         timeout: float = 3600.0,
         open_transfer: Callable[[Sequence[VllmReplica]], WeightTransfer] | None = None,
     ) -> None:
-        super().__init__(of_agent=of_agent, adapters=adapters, params=params, folder=folder)
+        super().__init__(of_agent=of_agent, adapters=adapters, params=params, folder=folder.absolute())
         process = PartialState()
         self._is_main = process.is_main_process
         self._threads: RequestThreads[Choices] = RequestThreads(max(1, max_requests // process.num_processes), "vllm")
@@ -142,6 +142,7 @@ class VllmServer(VllmEngine):
             StaleWeights, ValueError: As for `VllmEngine`.
             RuntimeError: The main process raised one of these, or a process has requests in flight.
         """
+        # The caller, too, waits for all processes: nothing outside of these two lines may fail on one of them alone.
         on_all(partial(self._check_idle, f"new weights of policy {policy!r}"))  # the old version is removed below
         pairs = iter(state)
         self._serving, self._versions = on_main(partial(self._load, policy, pairs, version), pairs)

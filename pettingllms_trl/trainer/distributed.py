@@ -68,11 +68,6 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
 
 
 def _check_engines(args: MultiAgentGRPOConfig) -> None:
-    if args.vllm_mode == "server" or args.vllm_server_urls:
-        raise ValueError(
-            f"vLLM's servers with {args.world_size} processes; expected one. Set vllm_mode='colocate' and leave "
-            "vllm_server_urls out: then each process has an engine of its own."
-        )
     if args.vllm_tensor_parallel_size > 1:
         raise ValueError(
             f"vllm_tensor_parallel_size={args.vllm_tensor_parallel_size} with {args.world_size} processes; expected "

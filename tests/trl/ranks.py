@@ -278,7 +278,8 @@ def trained(
 
 def main(specs: Path, out: Path) -> None:
     teams = json.loads(specs.read_text())
-    if any(spec["options"].get("use_vllm") for spec in teams):
+    options = [spec["options"] for spec in teams]
+    if any(own.get("use_vllm") and own.get("vllm_mode") != "server" for own in options):
         take_little_memory()
     for spec in teams:
         try:

@@ -21,13 +21,17 @@ ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_TH
 def served(model: str, log: Path, options: str = "", **environment: str) -> Iterator[str]:
     """The server's address, for as long as the block lasts. It may still be loading; skips the test without vLLM.
 
+    VLLM_PYTHON: Python of another virtual environment, which has vLLM; a trainer needs none for its servers.
+
     Args:
         model: Folder of the model, which it serves in float32.
         log: File for what it says.
         options: Further arguments of `vllm serve`.
         environment: Further variables.
     """
-    pytest.importorskip("vllm", reason="needs the extra `vllm`")
+    python = os.environ.get("VLLM_PYTHON", sys.executable)
+    if python == sys.executable:
+        pytest.importorskip("vllm", reason="needs the extra `vllm`, or VLLM_PYTHON=/its/bin/python")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -35,7 +39,7 @@ def served(model: str, log: Path, options: str = "", **environment: str) -> Iter
     with log.open("w") as file:
         process = subprocess.Popen(
             # What `vllm serve` runs; the command itself wants a package called vllm, and that for CPUs is vllm-cpu.
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *arguments.split()],
+            [python, "-m", "vllm.entrypoints.openai.api_server", *arguments.split()],
             env=os.environ | ENVIRONMENT | environment,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -110,13 +110,11 @@ def arguments(kind: DistributedType, **given: Any) -> Any:
     return SimpleNamespace(**{**about, **given})
 
 
-def test_an_engine_in_each_of_two_processes_is_let_through_and_one_over_both_or_on_servers_refused() -> None:
+def test_two_processes_with_an_engine_each_or_with_servers_are_let_through_and_one_engine_over_both_refused() -> None:
     routing = route("lora", AGENTS)
     colocated = {"use_vllm": True, "vllm_mode": "colocate", "vllm_server_urls": None, "vllm_tensor_parallel_size": 1}
-    check_processes(routing, arguments(DistributedType.MULTI_GPU, **colocated))
-    for given in ({"vllm_mode": "server"}, {"vllm_server_urls": {"opener": "http://a"}}):
-        with pytest.raises(ValueError, match=r"vLLM's servers with 2 processes; expected one\. Set vllm_mode="):
-            check_processes(routing, arguments(DistributedType.MULTI_GPU, **{**colocated, **given}))
+    for given in ({}, {"vllm_mode": "server"}, {"vllm_server_urls": {"opener": "http://a"}}):
+        check_processes(routing, arguments(DistributedType.MULTI_GPU, **{**colocated, **given}))
     with pytest.raises(ValueError, match="vllm_tensor_parallel_size=2 with 2 processes; expected 1"):
         check_processes(routing, arguments(DistributedType.MULTI_GPU, **{**colocated, "vllm_tensor_parallel_size": 2}))
 
