@@ -13,9 +13,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from transformers import Qwen3ForCausalLM
 
 from launches import KINDS, accelerated, launched, report, two
 from pettingllms_envs.agents.server import Server
+from pettingllms_trl.engines.weight_store import WeightStore
 from real_vllm import served
 from vllm_teams import check_same, team
 
@@ -44,7 +46,11 @@ class Replica:
         return self.log.read_text().count(f"POST {path} ")
 
     def reset(self, base: str) -> None:
-        """Give it the weights that it was started with, under vLLM's name for them."""
+        """Give it the weights that it was started with, under vLLM's name for them.
+
+        Args:
+            base: A folder with all of them, each under all of its names: vLLM on CPUs has its own copy of a tied head.
+        """
         with httpx2.Client(trust_env=False) as client:
             server = Server(url=self.url, client=client, timeout=60.0, patience=600.0)  # it may still be starting
             server.post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": base}})
@@ -84,12 +90,12 @@ class Launch:
     reloads: list[int]
 
 
-def launch(out: Path, replicas: list[Replica], base: str, *launcher: str) -> Launch:
+def launch(out: Path, replicas: list[Replica], base: str, model_path: str, *launcher: str) -> Launch:
     for replica in replicas:
         replica.reset(base)
     paths = ("/v1/load_lora_adapter", "/collective_rpc")
     before = [[replica.count(path) for replica in replicas] for path in paths]
-    launched(out, teams(replicas), base, *launcher)
+    launched(out, teams(replicas), model_path, *launcher)
     after = [[replica.count(path) for replica in replicas] for path in paths]
     loads, reloads = (
         [now - then for now, then in zip(*pair, strict=True)] for pair in zip(after, before, strict=True)
@@ -98,13 +104,21 @@ def launch(out: Path, replicas: list[Replica], base: str, *launcher: str) -> Lau
 
 
 @pytest.fixture(scope="module")
-def one(replicas: list[Replica], base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return launch(tmp_path_factory.mktemp("one"), replicas, base_path)
+def base(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """See `Replica.reset`."""
+    store = WeightStore(tmp_path_factory.mktemp("base"))  # whose folder lasts as long as it does
+    state = Qwen3ForCausalLM.from_pretrained(base_path).state_dict()
+    yield str(store.write_whole("base", 0, state.items()).path)
 
 
 @pytest.fixture(scope="module")
-def ddp(replicas: list[Replica], base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return launch(tmp_path_factory.mktemp("ddp"), replicas, base_path, *two())
+def one(replicas: list[Replica], base: str, base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return launch(tmp_path_factory.mktemp("one"), replicas, base, base_path)
+
+
+@pytest.fixture(scope="module")
+def ddp(replicas: list[Replica], base: str, base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return launch(tmp_path_factory.mktemp("ddp"), replicas, base, base_path, *two())
 
 
 @pytest.fixture(scope="module", params=KINDS)
