@@ -106,9 +106,10 @@ def launch(out: Path, replicas: list[Replica], base: str, model_path: str, *laun
 @pytest.fixture(scope="module")
 def base(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """See `Replica.reset`."""
-    store = WeightStore(tmp_path_factory.mktemp("base"))  # whose folder lasts as long as it does
+    store = WeightStore(tmp_path_factory.mktemp("base"))
     state = Qwen3ForCausalLM.from_pretrained(base_path).state_dict()
     yield str(store.write_whole("base", 0, state.items()).path)
+    store.close()
 
 
 @pytest.fixture(scope="module")
