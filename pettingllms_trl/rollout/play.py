@@ -7,10 +7,11 @@ known. Only a batched engine is given the requests of all instances together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from functools import partial
+from operator import attrgetter
 from typing import Literal, Protocol
 
 from pettingzoo import AECEnv
@@ -62,6 +63,14 @@ class RolloutOptions:
     env_timeout: float | None = None
     crash_reward: float | None = None
 
+    @property
+    def rows_at_once(self) -> int | None:
+        """Rows whose episodes, and whose candidates' continuations, `max_envs` has room for. `None`: all rows."""
+        if self.max_envs is None:
+            return None
+        is_wide = self.sampling == "parallel" or self.num_continuations > 0
+        return max(1, self.max_envs // self.num_candidates) if is_wide else self.max_envs
+
 
 class EpisodeSource(Protocol):
     """Turns rows of the data set into episodes, sampled by an engine."""
@@ -73,7 +82,7 @@ class EpisodeSource(Protocol):
         options: RolloutOptions,
         *,
         seed: str,
-        only: Collection[int] | None = None,
+        only: Iterable[int] | None = None,
         judge: Judge | None = None,
         partners: Collection[str] = (),
     ) -> Rollout:
@@ -101,7 +110,7 @@ class EnvironmentSource:
         options: RolloutOptions,
         *,
         seed: str,
-        only: Collection[int] | None = None,
+        only: Iterable[int] | None = None,
         judge: Judge | None = None,
         partners: Collection[str] = (),
     ) -> Rollout:
@@ -124,7 +133,7 @@ class EnvironmentSource:
 def play(
     rows: Sequence[Row],
     *,
-    only: Collection[int] | None = None,
+    only: Iterable[int] | None = None,
     make_env: MakeEnv | Mapping[str, MakeEnv],
     pool: list[AECEnv] | Mapping[str, list[AECEnv]] | None = None,
     engine: Engine,
@@ -153,8 +162,9 @@ def play(
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
-        only: Indices of the rows that this process plays, where other processes play the rest. Tickets, ties and
-            records are the same as if all rows were played here. `None`: all.
+        only: Indices of the rows that this process plays, where other processes play the rest. The next index is
+            taken when `max_envs` leaves room for it, so that an iterator may depend on what other processes have
+            taken by then. Tickets, ties and records are the same as if all rows were played here. `None`: all.
         make_env: Makes an environment; called once for each environment in play at the same time, which are reset and
             reused. It may be called on a thread, but never on two at the same time. With several environments, such
             a function for each name in the rows' field `environment`.
@@ -212,15 +222,17 @@ def play(
             "choose='reward'."
         )
     num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
-    places = [(i, e) for i in range(len(rows)) for e in range(num_episodes)]
     own = range(len(rows)) if only is None else only
+    if max_envs is None:
+        own = list(own)
+        max_envs = len(own) * num_episodes * (width if num_continuations else 1)
     workers = workers or (ThreadPool(num_threads, env_timeout) if num_threads else InlinePool())
     branches = width > 1 or num_continuations > 0 or crash_reward is not None
     env_pool = EnvPool(make_env, pool, default_seed=default_env_seed, branches=branches)
     with closing(workers):
         scheduler = RolloutScheduler(
             rows,
-            places,
+            num_episodes=num_episodes,
             only=own,
             env_pool=env_pool,
             engine=engine,
@@ -232,7 +244,7 @@ def play(
             choose=choose,
             keep_continuations=keep_continuations,
             seed=seed,
-            max_envs=max_envs or sum(i in own for i, _ in places) * (width if num_continuations else 1),
+            max_envs=max_envs,
             max_turns=max_turns,
             env_timeout=env_timeout,
             crashes=None if crash_reward is None else CrashPolicy(partial(env_pool.acquire, fresh=True), crash_reward),
@@ -251,14 +263,14 @@ def play(
 
 
 def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
-    """Combine the rollouts of several processes, each of which played its share of the same rows, in their order.
+    """Combine the rollouts of several processes, each of which played other ones of the same rows.
 
     Raises:
         EnvironmentFailure: Too many instances were dropped on all processes together.
     """
     whole = Rollout(
-        [episode for part in parts for episode in part.episodes],
-        {instance: reason for part in parts for instance, reason in part.dropped.items()},
+        sorted((episode for part in parts for episode in part.episodes), key=attrgetter("instance", "episode")),
+        dict(sorted(item for part in parts for item in part.dropped.items())),
         sum(part.retried for part in parts),
         sum(part.timed_out for part in parts),
         tuple(crash for part in parts for crash in part.crashed),

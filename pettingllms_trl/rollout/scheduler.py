@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -49,16 +49,17 @@ class RolloutScheduler:
     The arguments are those of `rollout.play`.
 
     Args:
-        places: Instance and episode of all episodes, including those that other processes play.
+        num_episodes: Episodes of each row.
+        only: Indices of the rows that are played here; the next is taken when there is room for it.
         num_candidates: Candidates of a decision.
     """
 
     def __init__(
         self,
         rows: Sequence[Row],
-        places: Sequence[tuple[int, int]],
         *,
-        only: Collection[int],
+        num_episodes: int,
+        only: Iterable[int],
         env_pool: EnvPool,
         engine: Engine,
         workers: WorkerPool,
@@ -76,7 +77,8 @@ class RolloutScheduler:
         history: ChatHistory,
         partners: Collection[str],
     ) -> None:
-        self._num_rows, self._places, self._only = len(rows), places, only
+        self._rows, self._num_episodes = rows, num_episodes
+        self._untaken, self._taken = iter(only), list[int]()
         self._env_pool = env_pool
         self._engine = engine
         self._workers, self._num_workers = TimedPool(workers, env_timeout), workers.num_workers
@@ -85,18 +87,15 @@ class RolloutScheduler:
         self._choose, self._keep_continuations = choose, keep_continuations
         self._max_envs, self._max_turns = max_envs, max_turns
         self._partners = partners
-        create = partial(
+        self._create = partial(
             EpisodeRunner,
             seed=seed,
             history=history,
             crashes=crashes,
             branches=env_pool.branches,
         )
-        self._waiting = deque(
-            _Slot(run=create(rows[instance], instance, episode), ticket=ticket)
-            for ticket, (instance, episode) in enumerate(places)
-            if instance in only
-        )
+        self._waiting: deque[_Slot] = deque()  # episodes of rows that are taken
+        self._waiting_retries: deque[_Slot] = deque()
         self._waiting_continuations: deque[_Slot] = deque()  # and runs whose continuations are over
         self._suspended: dict[EpisodeRunner, _Slot] = {}
         self._stepping: dict[int, _Stepping] = {}
@@ -124,8 +123,8 @@ class RolloutScheduler:
             if self._requested:
                 for ticket, sampled in self._engine.step():
                     self._on_sampled(self._requested.pop(ticket), sampled)
-        own = [place for place in self._places if place[0] in self._only and place[0] not in self.dropped]
-        return [self._finished[place] for place in own]
+        kept = [instance for instance in sorted(self._taken) if instance not in self.dropped]
+        return [self._finished[instance, episode] for instance in kept for episode in range(self._num_episodes)]
 
     def _admit(self) -> bool:
         """Start waiting runs while capacity allows; continuations first, since they are short.
@@ -133,8 +132,7 @@ class RolloutScheduler:
         Returns:
             Whether any run is active.
         """
-        while self._has_capacity:
-            slot = (self._waiting_continuations or self._waiting).popleft()
+        while self._num_active < self._max_envs and (slot := self._next_waiting()) is not None:
             run = slot.run
             if self._is_obsolete(run):
                 self._discard_suspended(run)
@@ -147,14 +145,30 @@ class RolloutScheduler:
             self._submit(slot, partial(self._advance, run, partial(start, env, reset_args)))
         return self._num_active > 0
 
-    @property
-    def _has_capacity(self) -> bool:
-        """Whether a run is waiting and an environment may be started for it.
+    def _next_waiting(self) -> _Slot | None:
+        """The run to start next; `None` if none waits and no row is left.
 
         An episode starts when no continuation waits. Then each suspended run has one that is active, so that there are
         at most `max_envs` episodes in play, suspended ones included.
         """
-        return bool(self._waiting_continuations or self._waiting) and self._num_active < self._max_envs
+        if not (self._waiting_continuations or self._waiting):
+            self._take_row()
+        waiting = self._waiting_continuations or self._waiting or self._waiting_retries
+        return waiting.popleft() if waiting else None
+
+    def _take_row(self) -> None:
+        """Take the next row that is played here, if there is one."""
+        for instance in itertools.islice(self._untaken, 1):
+            self._taken.append(instance)
+            for episode in range(self._num_episodes):
+                ticket = instance * self._num_episodes + episode
+                run = self._create(self._rows[instance], instance, episode)
+                self._waiting.append(_Slot(run=run, ticket=ticket))
+
+    @property
+    def _num_places(self) -> int:
+        """Episodes of all rows, including those that other processes play."""
+        return len(self._rows) * self._num_episodes
 
     @property
     def _num_active(self) -> int:
@@ -283,7 +297,7 @@ class RolloutScheduler:
             assert child.parent is not None
             decision, k, m = child.parent.place
             number = (decision * self._num_candidates + k) * self._num_continuations + m
-            yield _Slot(run=child, ticket=slot.ticket + (1 + number) * (1 + RETRIES) * len(self._places))
+            yield _Slot(run=child, ticket=slot.ticket + (1 + number) * (1 + RETRIES) * self._num_places)
 
     def _retry_or_drop(self, slot: _Slot, failure: EnvironmentFailure) -> None:
         """Restart a run in a fresh environment, or drop its instance; the failed environment is not used again."""
@@ -293,7 +307,7 @@ class RolloutScheduler:
             self.num_retried += 1
             retry = replace(slot, run=slot.run.restart(), attempt=slot.attempt + 1)
             if retry.run.parent is None:
-                self._waiting.append(replace(retry, ticket=slot.ticket + len(self._places)))
+                self._waiting_retries.append(replace(retry, ticket=slot.ticket + self._num_places))
             else:
                 self._waiting_continuations.append(retry)
             return
@@ -301,7 +315,7 @@ class RolloutScheduler:
         for run in [run for run in self._suspended if self._is_obsolete(run)]:
             del self._suspended[run]
             self._discard_suspended(run)
-        check_dropped(self.dropped, self._num_rows, failure.__cause__)
+        check_dropped(self.dropped, len(self._rows), failure.__cause__)
 
     # ---- Asking the engine for completions ----
 

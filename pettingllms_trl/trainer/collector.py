@@ -1,6 +1,6 @@
 """`RolloutCollector`: rows of the data set to a `Generation`, the episodes of one round of training.
 
-Rows are played by the policies as they are now (`EpisodeSource`), each process playing its share of them; filters say
+Rows are played by the policies as they are now (`EpisodeSource`), shared out among the processes (`RowSharing`); filters say
 which decisions are trained on, and further rows are played for what they drop. The result is a `Generation`.
 """
 
@@ -26,7 +26,7 @@ from pettingllms_trl.rollout.play import EpisodeSource, Rollout, RolloutOptions,
 from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
 from pettingllms_trl.trainer.dataloading import RowsPlayed
 from pettingllms_trl.trainer.rollout_checks import check_groups
-from pettingllms_trl.update.assignment import share_of
+from pettingllms_trl.trainer.row_sharing import RowSharing
 
 
 Scores = dict[int, tuple[Completion, RewardScores]]
@@ -78,6 +78,7 @@ class RolloutCollector:
         args: The trainer's.
         accelerator: The trainer's.
         source: Plays rows.
+        sharing: Which of them this process plays.
         routing: Which policy decides for which agent.
         follow: How the conversations go on, of the agents that remember theirs.
         sampling: Opens the engine for a named rollout.
@@ -96,6 +97,7 @@ class RolloutCollector:
         accelerator: Accelerator,
         *,
         source: EpisodeSource,
+        sharing: RowSharing,
         routing: Routing,
         follow: Mapping[str, Follow | None],
         sampling: Callable[[str], AbstractContextManager[Engine]],
@@ -108,6 +110,7 @@ class RolloutCollector:
         rows_at: Callable[[int, int], list[Row]],
     ) -> None:
         self._args, self._accelerator, self.source, self._routing = args, accelerator, source, routing
+        self.sharing = sharing
         self._follow, self._sampling = dict(follow), sampling
         self._rewards, self._reward_context, self.filters = rewards, reward_context, filters
         self.curricula, self.rows_played, self._rows_at = curricula, rows_played, rows_at
@@ -216,7 +219,7 @@ class RolloutCollector:
             partners: Agents who do not learn, whose prompts are answered once.
         """
         seed = f"{self._args.seed}/{name}"
-        own = share_of(len(rows), self._accelerator.num_processes, self._accelerator.process_index)
+        shared = self.sharing.rows(len(rows), options.rows_at_once)
         scores: Scores = {}
 
         def judge(choice: PendingDecision) -> list[Mapping[str, float]]:
@@ -226,15 +229,16 @@ class RolloutCollector:
             return [score.parts for score in given]
 
         def play_own(engine: Engine) -> tuple[Rollout, list[RewardScores | None]]:
-            rollout = self.source.play(
-                rows,
-                engine,
-                options,
-                seed=seed,
-                only=own,
-                judge=judge if self._rewards else None,
-                partners=partners,
-            )
+            with shared as own:
+                rollout = self.source.play(
+                    rows,
+                    engine,
+                    options,
+                    seed=seed,
+                    only=own,
+                    judge=judge if self._rewards else None,
+                    partners=partners,
+                )
             found = [scores.get(id(completion)) for completion in _completions(rollout)]
             return rollout, [None if each is None else each[1] for each in found]
 

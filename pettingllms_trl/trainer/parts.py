@@ -28,6 +28,7 @@ from pettingllms_trl.trainer.dataloading import RowsPlayed, places
 from pettingllms_trl.trainer.distributed import gathered, scoring
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
 from pettingllms_trl.trainer.reporting import GenerationReporter
+from pettingllms_trl.trainer.row_sharing import row_sharing
 from pettingllms_trl.trainer.setup import Setup
 
 
@@ -139,6 +140,7 @@ def collector_of(
         trainer.args,
         trainer.accelerator,
         source=EnvironmentSource(make_env=setup.make_env, pool=setup.envs, weigh=setup.weigh, follow=follow),
+        sharing=row_sharing(is_seeded=trainer.args.use_vllm),
         routing=trainer.routing,
         follow=follow,
         sampling=trainer.sampling,

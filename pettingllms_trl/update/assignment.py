@@ -1,6 +1,6 @@
 """Assigns rows to processes, for playing and for training, and to forward passes. Pure: each process gets the same.
 
-Each process plays its share of the instances. Then all episodes are gathered, and each policy's sequences are
+Each process plays some of the instances (`trainer/row_sharing.py`). Then all episodes are gathered, and each policy's sequences are
 redistributed for training: the number of decisions varies, but a forward pass must have the same number of rows on
 each process, or the processes would deadlock.
 

@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAge
 from pettingllms_trl.credit import Kept
 from pettingllms_trl.trainer.collector import Generation
 from pettingllms_trl.trainer.distributed import gathered
+from pettingllms_trl.trainer.row_sharing import row_sharing
 from third_party import Relay
 
 
@@ -164,7 +166,7 @@ class Ranked(MultiAgentGRPOTrainer):
     """Replies depend on the prompt alone."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.is_real = False
+        self.is_real = self.is_slow = False
         self.passes: list[tuple[str, int]] = []
         self.num_played: list[int] = []
         self.sampled: list[dict[Any, Any]] = []
@@ -172,6 +174,8 @@ class Ranked(MultiAgentGRPOTrainer):
 
     def _generate_single_turn(self, prompt_ids: Any, *rest: Any) -> Any:
         self.num_played.append(len(prompt_ids))
+        if self.is_slow:
+            time.sleep(0.3)
         if self.is_real:
             return super()._generate_single_turn(prompt_ids, *rest)
         seen: Counter[str] = Counter()
@@ -272,6 +276,9 @@ def trained(
         go_wrong(trainer, spec["control"])
     if spec.get("play_first"):  # before accelerate has wrapped the model
         trainer.play([{"seed": 1}, {"seed": 2}], name="first")
+    trainer.is_slow = spec.get("slow") == args.process_index
+    if spec.get("shares_rows"):
+        trainer.collector.sharing = row_sharing(is_seeded=True)
     trainer.train(resume_from_checkpoint=spec.get("resume"))
     return trainer
 

@@ -22,6 +22,7 @@ from pettingllms_trl.trainer.collector import RolloutCollector
 from pettingllms_trl.trainer.dataloading import RowsPlayed
 from pettingllms_trl.trainer.monitor import LearningMonitor
 from pettingllms_trl.trainer.reporting import GenerationReporter
+from pettingllms_trl.trainer.row_sharing import RowSharing
 from short_runs import settings
 from third_party import Relay
 
@@ -63,6 +64,7 @@ def collector_of(path: Path, *, rewards: RewardFunctions | None = None, filters:
         settings(path, **options),
         ONE_PROCESS,
         source=EnvironmentSource(make_env=partial(Dull, 1), pool={"": []}),
+        sharing=RowSharing(1, 0),
         routing=ROUTING,
         follow={},
         sampling=sampling,

@@ -75,6 +75,11 @@ SAME = {
         max_envs=64,
     ),
     "a curriculum": spec("lora", about={"curriculum": True, "seeds": [1, 2, 3, 4, 5, 7, 8, 9]}),
+    "rows taken one by one": spec("lora", about={"shares_rows": True}, max_envs=1, batch_size=32),
+    "rows taken one by one, filters": spec(
+        "mixture", about={"shares_rows": True, "filters": True, "evaluate": True}, max_envs=1, max_resamples=2
+    ),
+    "one process is slow": spec("lora", about={"shares_rows": True, "slow": 1}, max_envs=1, batch_size=32),
     "a stream": spec("shared", about={"stream": True, "seeds": [1, 2, 3]}),
     "epochs": spec("lora", max_steps=9),
     "filters": spec("mixture", about={"filters": True}),
@@ -187,6 +192,13 @@ def test_two_processes_train_as_one(name: str, one: Path, ddp: Path) -> None:
 def test_every_process_is_given_all_episodes_of_what_they_play_together(one: Path, ddp: Path) -> None:
     assert report(one, "L1")["episodes"] == [[0, 1, 2]]
     assert report(ddp, "L1")["episodes"] == [[0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.slow
+def test_a_slow_process_samples_less_where_rows_are_taken_one_by_one(ddp: Path) -> None:
+    # Eight rows a generation, 24 in all, one at a time: the slow process plays one of each generation, or a few.
+    fast, slow = report(ddp, "one process is slow")["num_played"]
+    assert slow < fast / 2
 
 
 @pytest.mark.slow

@@ -1,0 +1,102 @@
+"""`RowSharing`: which rows of a rollout each process plays. Nothing in here waits for another process.
+
+Where `max_envs` leaves rows waiting, every process begins with as many rows as it may have in play at once, and takes
+further ones, one at a time, from a counter that all processes share. So a process whose episodes are short, or whose
+machine is fast, plays more of them:
+
+    process 0   plays rows 0 1, then 4, 6, 7      # of 8 rows, two at a time
+    process 1   plays rows 2 3, then 5
+
+Episodes do not depend on which process plays them where the engine seeds every request by its ticket, as vLLM does.
+`generate` of transformers draws from one generator in each process, so there the shares are fixed, and a run can be
+repeated.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
+
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+from torch import distributed
+from torch.distributed.distributed_c10d import PrefixStore
+
+from pettingllms_trl.update.assignment import share_of
+
+
+class Store(Protocol):
+    """The methods of `torch.distributed.Store` that are used."""
+
+    def add(self, key: str, amount: int, /) -> int:
+        """Add to a counter, which begins at 0, and return the sum, as one operation."""
+        ...
+
+    def delete_key(self, key: str, /) -> bool:
+        """Delete a counter."""
+        ...
+
+
+class RowSharing:
+    """See the head of this file.
+
+    Args:
+        num_processes: Processes that share the rows.
+        process: Index of this one.
+        store: Holds the counters of all processes. `None`: each process plays a fixed share.
+    """
+
+    def __init__(self, num_processes: int, process: int, store: Store | None = None) -> None:
+        self._num_processes, self._process, self._store = num_processes, process, store
+        self._num_rollouts = 0
+
+    def rows(self, num_rows: int, at_once: int | None) -> AbstractContextManager[Iterable[int]]:
+        """A context for the indices of the rows that this process plays. Take the next when there is room for it.
+
+        All processes call this for the same rollouts in the same order. If one raises in the context, the others take
+        no further rows.
+
+        Args:
+            num_rows: Of the rollout.
+            at_once: Most rows in play at once in a process. `None`: all of its share.
+        """
+        self._num_rollouts += 1
+        if self._store is None or at_once is None or self._num_processes * at_once >= num_rows:
+            return nullcontext(share_of(num_rows, self._num_processes, self._process))
+        if self._process == 0:  # whoever is in this rollout has left the one before
+            self._store.delete_key(str(self._num_rollouts - 1))
+        return self._counted(self._store, str(self._num_rollouts), num_rows, at_once)
+
+    @contextmanager
+    def _counted(self, store: Store, counter: str, num_rows: int, at_once: int) -> Iterator[Iterable[int]]:
+        num_first = self._num_processes * at_once
+
+        def taken() -> Iterator[int]:
+            yield from share_of(num_first, self._num_processes, self._process)
+            while (row := num_first - 1 + store.add(counter, 1)) < num_rows:
+                yield row
+
+        try:
+            yield taken()
+        except BaseException:
+            store.add(counter, num_rows)  # no rows are left
+            raise
+
+
+def row_sharing(*, is_seeded: bool) -> RowSharing:
+    """The sharing of this run's processes, all of which call this.
+
+    Args:
+        is_seeded: Whether what is sampled depends on a request's ticket, and not on the process that asks.
+    """
+    state = PartialState()
+    if not is_seeded or state.num_processes == 1:
+        return RowSharing(state.num_processes, state.process_index)
+    name = broadcast_object_list([f"pettingllms/rows/{uuid.uuid4()}"])[0]  # of this trainer among several
+    group = distributed.group.WORLD
+    assert group is not None, "several processes without a process group"
+    # The processes have met over this store, and can reach it as long as they run.
+    store = PrefixStore(name, group.get_group_store())
+    return RowSharing(state.num_processes, state.process_index, store)
