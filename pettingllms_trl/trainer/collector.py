@@ -1,7 +1,8 @@
 """`RolloutCollector`: rows of the data set to a `Generation`, the episodes of one round of training.
 
-Rows are played by the policies as they are now (`EpisodeSource`), shared out among the processes (`RowSharing`); filters say
-which decisions are trained on, and further rows are played for what they drop. The result is a `Generation`.
+Rows are played by the policies as they are now (`EpisodeSource`), shared out among the processes (`RowSharing`);
+filters say which decisions are trained on, and further rows are played for what they drop. The result is a
+`Generation`.
 """
 
 from __future__ import annotations

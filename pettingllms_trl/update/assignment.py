@@ -1,8 +1,8 @@
 """Assigns rows to processes, for playing and for training, and to forward passes. Pure: each process gets the same.
 
-Each process plays some of the instances (`trainer/row_sharing.py`). Then all episodes are gathered, and each policy's sequences are
-redistributed for training: the number of decisions varies, but a forward pass must have the same number of rows on
-each process, or the processes would deadlock.
+Each process plays some of the instances (`trainer/row_sharing.py`). Then all episodes are gathered, and each policy's
+sequences are redistributed for training: the number of decisions varies, but a forward pass must have the same number
+of rows on each process, or the processes would deadlock.
 
     assign([4, 0, 2, 3, 1], num_steps=2, num_processes=2).rows
     #       process 0   process 1
