@@ -26,8 +26,9 @@ from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.collector import RolloutCollector
 from pettingllms_trl.trainer.dataloading import RowsPlayed, places
 from pettingllms_trl.trainer.distributed import gathered, scoring
-from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits
+from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
 from pettingllms_trl.trainer.reporting import GenerationReporter
+from pettingllms_trl.trainer.rollout_times import RolloutTimes
 from pettingllms_trl.trainer.row_sharing import row_sharing
 from pettingllms_trl.trainer.setup import Setup
 
@@ -166,6 +167,14 @@ def monitor_of(trainer: MultiAgentGRPOTrainer) -> LearningMonitor:
             chat_template_kwargs=trainer.chat_template_kwargs,
         )
     )
+
+
+def rollout_times_of(trainer: MultiAgentGRPOTrainer) -> RolloutTimes:
+    """What warns of rollouts that take much longer than updates."""
+    warn = warn_above_progress_bar if trainer.is_world_process_zero() else lambda message: None
+    times = RolloutTimes(trainer.args, warn)
+    trainer.add_callback(times)
+    return times
 
 
 def reporter_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> GenerationReporter:

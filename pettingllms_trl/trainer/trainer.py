@@ -229,6 +229,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             args.max_generated_tokens, micro_steps_per_generation=self.micro_steps_per_generation
         )
         self.add_callback(self.token_budget)
+        self.rollout_times = parts.rollout_times_of(self)
         self.references = parts.references_of(self)
         self.publisher = parts.publisher_of(self, setup)
         self.checkpointer = parts.checkpointer_of(self)
@@ -259,7 +260,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
     def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
         """Rows to the forward passes of a generation's micro-steps: collect, credit, report, build."""
         policies = learning(self.schedule, self.generation_number, self.routing.trained)
-        generation = self.collector.collect(rows, name=self.generation_name, learning=policies)
+        with self.rollout_times.rollout():
+            generation = self.collector.collect(rows, name=self.generation_name, learning=policies)
         # The credit sees all decisions once, before any is left out.
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)

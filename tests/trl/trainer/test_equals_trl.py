@@ -41,6 +41,9 @@ KL = {"beta": 0.1}
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "stale": ({}, STALE),
     "num_iterations": ({}, {"num_iterations": 2}),
+    # The rows of two and of three optimizer steps, sampled before the first of them.
+    "steps_per_generation=4": ({}, {"steps_per_generation": 4}),
+    "steps_per_generation=6": ({}, {"steps_per_generation": 6}),
     **{f"{loss}-stale": ({**STALE, **KL}, options) for loss, options in LOSSES.items() if loss != "dapo"},
     **{
         f"{loss}-sequence": ({**STALE, **LOSSES[loss]}, SEQUENCE)
@@ -114,7 +117,10 @@ FAST = {
     *((f"{loss}-beta=0.1", layout) for loss in ("grpo", "vespo") for layout in LAYOUTS),
     *(("checkpointing", layout) for layout in LAYOUTS),
     *(("dapo-beta=0.1", layout) for layout in ("lora", "full")),
-    *((case, "lora") for case in ("stale", "top_entropy_quantile", "entropy_coef", "scale_rewards-batch")),
+    *(
+        (case, "lora")
+        for case in ("stale", "steps_per_generation=4", "top_entropy_quantile", "entropy_coef", "scale_rewards-batch")
+    ),
     ("sync_ref_model", "full"),
 }
 

@@ -44,6 +44,7 @@ CASES: dict[str, dict[str, Any]] = {
         "vllm_importance_sampling_clip_max": 1.1,
     },
     "off_policy_mask_threshold": {"off_policy_mask_threshold": 0.02},
+    "steps_per_generation": {"steps_per_generation": 4},
     "stale": {"num_iterations": 2, "steps_per_generation": 4, "beta": 0.1, "entropy_coef": 0.01},
     "top_entropy_quantile": {"top_entropy_quantile": 0.3},
     "mask_truncated_completions": {"mask_truncated_completions": True},
@@ -52,6 +53,7 @@ FAST = {
     *(f"dapo-{mode}" for mode in MODES),
     *(f"{loss}-token_mask" for loss in ("grpo", "sapo", "cispo", "vespo")),
     *("luspo-sequence_truncate", "uncorrected-vespo", "clip_min", "off_policy_mask_threshold", "stale"),
+    "steps_per_generation",
 }
 
 
