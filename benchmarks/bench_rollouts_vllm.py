@@ -10,6 +10,10 @@ and nearly always the same tokens. The environment takes no time: what is measur
 
 A round is one of each on draws of its own, who begins changing from round to round, prefix cache and adapters anew.
 Printed beside the seconds are the engine's forward passes, which no other process on the machine can change.
+
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/bench_rollouts_vllm.py --processes 2
+
+Instead, rollouts on two processes, each with an engine and a core of its own, beside one: see `rollout_processes.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from figures import Figure, write
+from rollout_processes import measure
 from simulation import Game, SimulatedClock, Workload
 
 from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams, VllmRequest
@@ -132,13 +137,14 @@ class Played:
     episodes: Sequence[Episode]
 
 
-def rollout(inner: Inner, workload: Workload, *, is_batched: bool) -> Played:
-    """The workload, played on an engine."""
+def rollout(inner: Inner, workload: Workload, *, is_batched: bool, own: range | None = None) -> Played:
+    """The workload, or its instances that are this process's `own`, played on an engine."""
     engine = Apart(inner, workload.candidates, is_batched=is_batched)
     began, cpu_began = time.perf_counter(), time.process_time()
     with inner.rollout(str(workload.seed)):
         played = play(
             [{"seed": instance} for instance in range(workload.instances)],
+            only=own,
             make_env=partial(Game, workload, SimulatedClock()),
             engine=engine,
             sampling="tree",
@@ -332,12 +338,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--instances", type=int, default=WORKLOAD.instances)
     parser.add_argument("--turns", type=int, default=WORKLOAD.turns, help="of each of the two agents")
     parser.add_argument("--tokens", type=int, default=WORKLOAD.tokens, help="of a candidate, on average")
+    parser.add_argument("--processes", type=int, default=1, help="beside one, instead of lock-step (1: lock-step)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--strict", action="store_true", help="exit status 1 unless the goal is met")
     given = parser.parse_args(arguments)
-    if min(given.rounds, given.instances, given.turns, given.tokens) < 1:
-        parser.error("expected 1 or more of rounds, instances, turns and tokens")
+    if min(given.rounds, given.instances, given.turns, given.tokens, given.processes) < 1:
+        parser.error("expected 1 or more of rounds, instances, turns, tokens and processes")
     workload = replace(WORKLOAD, instances=given.instances, turns=given.turns, tokens=given.tokens)
+    if given.processes > 1:
+        with tempfile.TemporaryDirectory() as folder:
+            found = measure(given.processes, workload, given.rounds, Path(folder))
+        write(given.json, found)
+        return int(given.strict and not all(figure.met is not False for figure in found))
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
         team = Team(Path(folder))

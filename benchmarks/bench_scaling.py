@@ -2,21 +2,26 @@ r"""Where more GPUs stop helping: a training step on 1 to 64 of them. Computed, 
 
     PYTHONPATH=. python benchmarks/bench_scaling.py [--plot scaling.png] [--json FILE]
 
-Two questions. With a batch that stays as it is (`fixed`: 512 instances), how much quicker does a step get? And with
-one that grows with the machine (`growing`: 8 instances a GPU), how many more tokens are trained a second? Scaling is
-said to have stopped where twice the GPUs train less than 1.5 times the tokens a second.
+With a batch that stays as it is (`fixed`: 512 instances), how much quicker does a step get? And with one that grows
+with the machine (`growing`: 8 instances a GPU), how many more tokens are trained a second? Scaling is said to have
+stopped where twice the GPUs train less than 1.5 times the tokens a second.
+
+Then what can be done about waiting for the slowest GPU: `updates`, the rows of several optimizer steps in one
+generation (`steps_per_generation`), and `max_envs`, rows taken from a common counter where not all are in play at
+once; and what a rollout takes at least, whoever plays what: its longest instance alone on a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster import ASSUMPTIONS, Cluster, Model, Step, step
 from figures import Figure, write
+from shared_rows import rollout_seconds
 from simulation import Speed, Workload
 
 
@@ -84,6 +89,63 @@ def scalings(seed: int, gpus: Sequence[int] = GPUS, fixed: int = FIXED) -> list[
     return found
 
 
+UPDATES = (1, 2, 3, 4)
+
+
+def of_updates(seed: int, num_gpus: int) -> Iterator[tuple[Step, Step]]:
+    """8B, all weights: one GPU and so many, 8 instances a GPU and update, with each of `UPDATES`."""
+    cluster, model = Cluster(), MODELS["8B, all weights"]
+    for updates in UPDATES:
+        one, all_ = (
+            step(model, cluster, Workload(instances=PER_GPU * updates * gpus, seed=seed), gpus, updates=updates)
+            for gpus in (1, num_gpus)
+        )
+        yield one, all_
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """Seconds of a rollout, 8 instances a GPU, until the last GPU is done.
+
+    Args:
+        num_gpus: G.
+        max_envs: Instances in play at once on a GPU.
+        is_uneven: Whether instances differ in their turns: 1 to 7 of each agent, else 4.
+        fixed: With a fixed share for each GPU.
+        shared: With rows taken from a counter.
+    """
+
+    num_gpus: int
+    max_envs: int
+    is_uneven: bool
+    fixed: float
+    shared: float
+
+    def line(self) -> str:
+        """For the report."""
+        turns = "1 to 7" if self.is_uneven else "4"
+        times = f"{self.fixed:9.1f}{self.shared:9.1f}{self.fixed / self.shared:8.2f}x"
+        return f"{self.num_gpus:6}{self.max_envs:10}{turns:>9}{times}"
+
+
+def of_sharing(seed: int, gpus: Sequence[int] = (8, 64), max_envs: Sequence[int] = (1, 2, 4)) -> Iterator[Sharing]:
+    """8B."""
+    for is_uneven in (False, True):
+        for number in gpus:
+            workload = Workload(instances=PER_GPU * number, is_uneven=is_uneven, seed=seed)
+            for most in max_envs:
+                fixed, shared = (
+                    max(rollout_seconds(LARGE, workload, number, max_envs=most, is_shared=is_shared))
+                    for is_shared in (False, True)
+                )
+                yield Sharing(num_gpus=number, max_envs=most, is_uneven=is_uneven, fixed=fixed, shared=shared)
+
+
+def longest_alone(speed: Speed, workload: Workload) -> float:
+    """Seconds of the instance that takes longest, with a GPU for itself."""
+    return max(rollout_seconds(speed, workload, workload.instances))
+
+
 def figures(found: Sequence[Scaling]) -> list[Figure]:
     """Tokens a second on the most GPUs, and where it stops."""
     saved = []
@@ -143,6 +205,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"\n{'GPUs':>6}" + "".join(f"{word:>{width}}" for word, width in zip(header, widths, strict=True)))
     for each in found:
         print(*each.lines(), sep="\n", flush=True)
+    gpus = GPUS[-1]
+    print(f"\n8B, all weights, growing, updates a generation: on 1 and {gpus} GPUs")
+    print(f"{'updates':>9}{'rollout':>9}{'update':>9}{'per GPU, 1':>12}{f'..., {gpus}':>9}{'eff.':>7}")
+    for one, all_ in of_updates(given.seed, gpus):
+        rates = one.rate, all_.rate / gpus
+        seconds = f"{all_.rollout:9.1f}{all_.update:9.1f}"
+        print(f"{one.updates:9}{seconds}{rates[0]:12,.0f}{rates[1]:9,.0f}{rates[1] / rates[0]:7.0%}", flush=True)
+    alone = longest_alone(LARGE, Workload(instances=PER_GPU * gpus, seed=given.seed))
+    print(f"Of {PER_GPU * gpus} instances the longest, alone on a GPU: {alone:.1f} s")
+    print(f"\n8B, {PER_GPU} instances a GPU, rollout s with fixed shares and shared")
+    print(f"{'GPUs':>6}{'max_envs':>10}{'turns':>9}{'fixed':>9}{'shared':>9}")
+    for sharing in of_sharing(given.seed):
+        print(sharing.line(), flush=True)
     write(given.json, figures(found))
     if given.plot:
         plot(found, given.plot)

@@ -2,9 +2,10 @@
 
 Nothing here was measured on a GPU. What is assumed, and why, is in `ASSUMPTIONS`.
 
-Data-parallel and colocated, as the trainer runs with `accelerate`: each GPU plays its share of the instances on an
-engine of its own, all wait for the slowest, sequences are dealt out anew, row by row, each GPU computes gradients of
-its own, these are averaged, and the new weights go to the engines.
+Data-parallel and colocated, as the trainer runs with `accelerate`: each GPU plays instances on an engine of its own
+(`shared_rows.py`), all wait for the slowest, sequences are assigned anew by the trainer's own function, each GPU
+computes gradients of its own and waits for the others after each forward pass, gradients are averaged, and the new
+weights go to the engines.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 
-from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, Workload
+from shared_rows import ENV_THREADS, rollout_seconds
+from simulation import Speed, Workload
 
-from pettingllms_trl.rollout.play import play
-from pettingllms_trl.update.assignment import share_of
+from pettingllms_trl.update.assignment import Assignment, Size, assign_by_tokens, cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ ASSUMPTIONS: Sequence[tuple[str, str, str]] = (
     ("operations of a trained token", "8 N", "forward, backward, and a second forward for checkpoints"),
     ("links of a GPU inside a node", "300 GB/s", "two thirds of an H100 SXM's NVLink, 450 GB/s one way (NVIDIA)"),
     ("... between nodes", "35 GB/s", "70% of 400 Gbit/s per GPU"),
+    ("rows of a forward pass", "8 of the longest on a GPU, by tokens", "TRL's default `per_device_train_batch_size`"),
     ("prompts", "500 tokens", "read once for the K of a decision, in prefill and update"),
     ("completions", "300 tokens on average, 2,048 at most", "simulation.py, lognormal with a deviation as large"),
     ("environment", "30 ms to 2 s, on 64 threads a GPU", "simulation.py; a sandbox running tests"),
@@ -85,16 +87,17 @@ ASSUMPTIONS: Sequence[tuple[str, str, str]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Seconds of a step on so many GPUs, by what they are for.
+    """Seconds of a generation and its updates on so many GPUs, by what they are for.
 
     Args:
         num_gpus: G.
         tokens: Sampled by all, and trained on.
         rollout: Of the GPU that ends last.
         mean_rollout: Of all GPUs; what is above it was waited.
-        update: Of the GPU with the most tokens.
+        update: Forward passes, each of the GPU with the most tokens.
         network: Averaging of gradients, and new weights for the engines.
         fixed: All else.
+        updates: Optimizer steps.
     """
 
     num_gpus: int
@@ -104,6 +107,7 @@ class Step:
     update: float
     network: float
     fixed: float
+    updates: int = 1
 
     @property
     def seconds(self) -> float:
@@ -116,14 +120,21 @@ class Step:
         return self.tokens / self.seconds
 
 
-PROMPT = 500
-"""Tokens; see `ASSUMPTIONS`."""
+PROMPT, ROWS = 500, 8
+"""Tokens of a prompt, and rows of a forward pass on a GPU; see `ASSUMPTIONS`."""
 
 
-def step(model: Model, cluster: Cluster, workload: Workload, num_gpus: int) -> Step:
-    """A step of the workload's instances on so many GPUs."""
-    rollouts = [rollout_seconds(model.speed, workload, share) for share in shares(workload.instances, num_gpus)]
-    loads = dealt_tokens(workload, num_gpus)
+def step(
+    model: Model,
+    cluster: Cluster,
+    workload: Workload,
+    num_gpus: int,
+    *,
+    updates: int = 1,
+    env_threads: int = ENV_THREADS,
+) -> Step:
+    """A generation of the workload's instances, and the optimizer steps taken with it, on so many GPUs."""
+    rollouts = rollout_seconds(model.speed, workload, num_gpus, env_threads=env_threads)
     gradients = 4.0 * model.trained  # float32
     # Each engine reads the weights that its own GPU holds: bf16, at the links' pace inside a node, an upper bound.
     renewal = 2.0 * model.trained / cluster.inside
@@ -132,34 +143,11 @@ def step(model: Model, cluster: Cluster, workload: Workload, num_gpus: int) -> S
         tokens=sum(completion_tokens(workload)),
         rollout=max(rollouts),
         mean_rollout=sum(rollouts) / num_gpus,
-        update=max(loads) * 8 * model.parameters / cluster.flops,
-        network=cluster.all_reduce(gradients, num_gpus) + renewal,
-        fixed=cluster.step_s,
+        update=tokens_of_passes(workload, num_gpus, updates) * 8 * model.parameters / cluster.flops,
+        network=updates * cluster.all_reduce(gradients, num_gpus) + renewal,
+        fixed=updates * cluster.step_s,
+        updates=updates,
     )
-
-
-def shares(num_instances: int, num_gpus: int) -> list[range]:
-    """The instances of each GPU, as the trainer deals them."""
-    return [share_of(num_instances, num_gpus, gpu) for gpu in range(num_gpus)]
-
-
-def rollout_seconds(speed: Speed, workload: Workload, own: range) -> float:
-    """One GPU's rollout of its instances, without barriers, on a clock of its own."""
-    if not own:
-        return 0.0
-    clock = SimulatedClock()
-    engine = SimulatedEngine(clock, speed, workload, is_batched=False)
-    play(
-        [{"seed": instance} for instance in range(workload.instances)],
-        only=own,
-        make_env=partial(Game, workload, clock),
-        engine=engine,
-        sampling="tree",
-        num_candidates=workload.candidates,
-        seed=str(workload.seed),
-        workers=SimulatedThreads(clock, 64),
-    )
-    return clock.now()
 
 
 def completion_tokens(workload: Workload) -> list[int]:
@@ -168,11 +156,38 @@ def completion_tokens(workload: Workload) -> list[int]:
     return [sum(workload.num_tokens(place, k) for k in range(workload.candidates)) for place in places]
 
 
-def dealt_tokens(workload: Workload, num_gpus: int) -> list[int]:
-    """Tokens that each GPU trains on: decisions shuffled and dealt round and round, each prompt read once."""
-    loads = [0] * num_gpus
-    decisions = completion_tokens(workload)
-    random.Random(f"deal/{workload.seed}").shuffle(decisions)
-    for number, tokens in enumerate(decisions):
-        loads[number % num_gpus] += PROMPT + tokens
-    return loads
+@cache
+def tokens_of_passes(workload: Workload, num_gpus: int, updates: int = 1) -> int:
+    """Tokens of all forward passes, each counted on the GPU with the most; a prompt once for the K of a decision."""
+    sizes, assignment = assigned(workload, num_gpus, updates)
+    total = 0
+    for rows, passes in zip(assignment.rows, assignment.passes or (), strict=True):
+        start = 0
+        for number in passes:
+            of_gpu = ([row for row in part[start : start + number] if row is not None] for part in rows)
+            total += max(cost(each, sizes, is_shared=True) for each in of_gpu)
+            start += number
+    return total
+
+
+def assigned(workload: Workload, num_gpus: int, updates: int = 1) -> tuple[list[Size], Assignment]:
+    """The sequences, and where the trainer would train on each of them."""
+    sizes = [
+        Size(place, PROMPT, workload.num_tokens(place, k))
+        for instance in range(workload.instances)
+        for place in workload.places(instance)
+        for k in range(workload.candidates)
+    ]
+    order = list(range(len(sizes)))
+    random.Random(f"deal/{workload.seed}").shuffle(order)
+    per_step = updates * num_gpus * ROWS
+    assignment = assign_by_tokens(
+        sizes,
+        order,
+        budget=ROWS * (PROMPT + max(size.completion for size in sizes)),
+        is_shared=True,
+        num_steps=updates * max(1, workload.instances * workload.candidates // per_step),
+        num_updates=updates,
+        num_processes=num_gpus,
+    )
+    return sizes, assignment

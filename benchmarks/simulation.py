@@ -48,6 +48,7 @@ class Workload:
     Args:
         instances: Environments in play.
         turns: Of each of the two agents.
+        is_uneven: Draw each instance's turns, from 1 to `2 * turns - 1`, all as likely.
         candidates: K, sampled for each decision.
         tokens: Mean length of a completion; lognormal, its deviation as large as its mean.
         longest: Most tokens of a completion.
@@ -57,6 +58,7 @@ class Workload:
 
     instances: int = 64
     turns: int = 4
+    is_uneven: bool = False
     candidates: int = 8
     tokens: int = 300
     longest: int = 2048
@@ -84,7 +86,10 @@ class Workload:
 
     def places(self, instance: int) -> list[str]:
         """The decisions of an instance, as its prompts name them, in their order."""
-        return [f"{instance} {agent} {turn}" for turn in range(self.turns) for agent in Game.possible_agents]
+        turns = self.turns
+        if self.is_uneven:
+            turns = random.Random(f"turns/{self.seed}/{instance}").randint(1, 2 * self.turns - 1)
+        return [f"{instance} {agent} {turn}" for turn in range(turns) for agent in Game.possible_agents]
 
 
 class Clock(Protocol):

@@ -8,8 +8,9 @@ import cluster
 import pytest
 from bench_growth import TOLERANCE, Cost, Growth, Load, Team, measure, rollout_cost
 from bench_scaling import Scaling, figures
-from cluster import PROMPT, Cluster, Model, Step, completion_tokens, dealt_tokens, rollout_seconds, shares
+from cluster import PROMPT, Cluster, Model, Step, assigned, completion_tokens, tokens_of_passes
 from growth import fit
+from shared_rows import rollout_seconds
 from simulation import SimulatedClock, Speed, Workload
 
 
@@ -122,46 +123,80 @@ def test_an_average_over_gpus_goes_twice_through_the_slowest_link() -> None:
     assert replace(network, latency_s=0.5).all_reduce(0.0, 3) == pytest.approx(2.0)  # four hops
 
 
-def test_all_tokens_are_dealt_each_prompt_once_a_decision() -> None:
+QUICK = (1e-9, 2e-9)
+"""An environment's step takes no time."""
+SPEED = Speed(name="s", step_s=1.0, row_s=0.0, prefill_s=0.0, max_num_seqs=64)
+"""A second for each token, however many sequences there are."""
+
+
+def lengths_of(workload: Workload) -> list[int]:
+    """Tokens of each instance, of one candidate a decision: its seconds at `SPEED`."""
+    return [sum(workload.num_tokens(place, 0) for place in workload.places(i)) for i in range(workload.instances)]
+
+
+def test_all_rows_are_trained_on_once_on_some_gpu() -> None:
     workload = Workload(instances=6, turns=1, candidates=2)
-    decisions = completion_tokens(workload)
-    assert len(decisions) == 12  # six instances, two agents
     for num_gpus in (1, 5, 12):
-        loads = dealt_tokens(workload, num_gpus)
-        assert len(loads) == num_gpus
-        assert sum(loads) == sum(decisions) + 12 * PROMPT
+        _, assignment = assigned(workload, num_gpus)
+        rows = [row for gpu in range(num_gpus) for row in assignment.rows_of(gpu) if row is not None]
+        assert sorted(rows) == list(range(6 * 2 * 2))  # instances, agents, candidates
 
 
-def test_shares_are_all_instances_and_a_gpu_without_one_waits() -> None:
-    assert [list(share) for share in shares(5, 2)] == [[0, 1], [2, 3, 4]]
-    speed = Speed(name="s", step_s=1.0, row_s=0.0, prefill_s=0.0, max_num_seqs=4)
-    assert rollout_seconds(speed, Workload(instances=1), range(0)) == 0.0
+def test_a_pass_takes_as_long_as_its_gpu_with_the_most_tokens() -> None:
+    workload = Workload(instances=2, turns=1, candidates=1)
+    sizes, _ = assigned(workload, 2)
+    a, b, c, d = sorted(size.prompt - 1 + size.completion for size in sizes)  # four decisions in one pass
+    assert tokens_of_passes(workload, 2) == max(a + d, b + c)
+    assert tokens_of_passes(workload, 1) == a + b + c + d
+    assert {size.prompt for size in sizes} == {PROMPT}
+
+
+def test_a_gpu_without_instances_waits() -> None:
+    first, second = rollout_seconds(SPEED, Workload(instances=1), 2)
+    assert first == 0.0
+    assert second > 0.0
 
 
 def test_a_share_is_played_as_in_the_whole() -> None:
-    speed = Speed(name="s", step_s=1.0, row_s=0.0, prefill_s=0.0, max_num_seqs=64)
-    workload = Workload(instances=2, turns=1, candidates=1, env_s=(1e-9, 2e-9))
-    lengths = [sum(workload.num_tokens(place, 0) for place in workload.places(i)) for i in range(2)]
-    alone = [rollout_seconds(speed, workload, range(i, i + 1)) for i in range(2)]
-    assert alone == pytest.approx(lengths)
+    workload = Workload(instances=2, turns=1, candidates=1, env_s=QUICK)
+    lengths = lengths_of(workload)
+    assert rollout_seconds(SPEED, workload, 2) == pytest.approx(lengths)
     # Together they are decoded beside each other; a request that comes within a decoding step waits for its end.
-    assert max(lengths) <= rollout_seconds(speed, workload, range(2)) <= max(lengths) + 2
+    (together,) = rollout_seconds(SPEED, workload, 1)
+    assert max(lengths) <= together <= max(lengths) + 2
 
 
-def test_a_step_is_the_slowest_rollout_the_fullest_update_and_the_network() -> None:
-    model = Model(
-        speed=Speed(name="s", step_s=1.0, row_s=0.0, prefill_s=0.0, max_num_seqs=64), parameters=1e3, trained=1e2
-    )
+def test_a_gpu_takes_the_next_row_when_it_is_done_with_one() -> None:
+    workload = Workload(instances=9, turns=1, candidates=1, env_s=QUICK)
+    lengths = lengths_of(workload)
+    done = [float(sum(lengths[3 * gpu : 3 * gpu + 3])) for gpu in range(3)]
+    assert rollout_seconds(SPEED, workload, 3, max_envs=1, is_shared=False) == pytest.approx(done, rel=1e-6)
+    done = [float(length) for length in lengths[:3]]
+    for length in lengths[3:]:
+        done[done.index(min(done))] += length
+    assert rollout_seconds(SPEED, workload, 3, max_envs=1) == pytest.approx(done, rel=1e-6)
+
+
+def test_turns_are_drawn_where_they_are_uneven() -> None:
+    workload = Workload(instances=200, turns=4, is_uneven=True)
+    turns = [len(workload.places(instance)) // 2 for instance in range(200)]
+    assert set(turns) == set(range(1, 8))
+    assert workload.places(3) == replace(workload, instances=4).places(3)
+
+
+def test_a_step_is_the_slowest_rollout_the_fullest_passes_and_the_network() -> None:
+    model = Model(speed=SPEED, parameters=1e3, trained=1e2)
     machine = Cluster(flops=1e6, inside=1e2, latency_s=0.0, step_s=3.0)
-    workload = Workload(instances=2, turns=1, candidates=1, env_s=(1e-9, 2e-9))
+    workload = Workload(instances=2, turns=1, candidates=1, env_s=QUICK)
     step = cluster.step(model, machine, workload, 2)
-    assert step.rollout == pytest.approx(
-        max(rollout_seconds(model.speed, workload, range(i, i + 1)) for i in range(2))
-    )
-    assert step.update == pytest.approx(max(dealt_tokens(workload, 2)) * 8 * 1e3 / 1e6)
+    assert step.rollout == max(rollout_seconds(SPEED, workload, 2))
+    assert step.update == pytest.approx(tokens_of_passes(workload, 2) * 8 * 1e3 / 1e6)
     assert step.network == pytest.approx(400 / 1e2 + 200 / 1e2)  # 2 * 1/2 * 4 bytes * 100, then 2 bytes * 100
     assert step.seconds == pytest.approx(step.rollout + step.update + step.network + 3.0)
     assert step.tokens == sum(completion_tokens(workload))
+    twice = cluster.step(model, machine, workload, 2, updates=2)
+    assert (twice.rollout, twice.fixed) == (step.rollout, 6.0)
+    assert twice.network == pytest.approx(2 * 400 / 1e2 + 200 / 1e2)  # averaged in each update, renewed once
 
 
 def at(num_gpus: int, rate: float) -> Step:
