@@ -27,10 +27,13 @@ ALLOWED = {
     "checkpoints": DATA | {"policies"},
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
+    "estimate": set(),  # arithmetic on a model's configuration, for the command and for the benchmarks
     "trainer": DATA | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints"},
     # Its runs are those of `pettingllms train`.
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
-    "cli": DATA | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"},
+    "cli": DATA
+    | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
+    | {"estimate"},
 }
 OF_TRL = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),

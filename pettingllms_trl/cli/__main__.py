@@ -38,6 +38,8 @@ def sft(argv: Sequence[str]) -> int:
 
 
 def _run(name: str, argv: Sequence[str]) -> int:
+    if name == "train" and "--estimate" in argv:
+        name = "estimate"
     try:
         script = importlib.import_module(f"pettingllms_trl.cli.{name}")
     except ModuleNotFoundError as error:

@@ -1,8 +1,10 @@
 """Train a team by reinforcement learning: like TRL's GRPO script, with an environment instead of a data set's answers.
 
     pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml [--any_field value]
+    pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml --estimate --gpu h100 --num_gpus 8
 
-It ends with `save_model`, an evaluation (`eval_results.json`), and `push_to_hub` if requested.
+It ends with `save_model`, an evaluation (`eval_results.json`), and `push_to_hub` if requested. With `--estimate`
+nothing is trained: it prints the memory and the tokens a second to expect of such GPUs, and says what does not fit.
 """
 
 from __future__ import annotations

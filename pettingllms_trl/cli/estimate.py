@@ -1,0 +1,217 @@
+"""What a run would take, without running it: `pettingllms train --config run.yaml --estimate`.
+
+    pettingllms train --config examples/configs/plan_path_L2_8B.yaml --estimate --gpu h100 --num_gpus 8
+
+The options of a run are those of `pettingllms train`, and four more are of the estimate. Only the model's
+configuration is read, no weights; no GPU is needed. Exit status 2 and a line that begins with "error:" say that it does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import torch
+from peft import PeftConfig
+from transformers import AutoConfig, PretrainedConfig
+from trl import ModelConfig, ScriptArguments
+
+from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.datasets import agents_of, makers
+from pettingllms_trl.cli.train import TrainArguments
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.estimate.activations import pass_bytes
+from pettingllms_trl.estimate.gpus import GPUS, find_gpu
+from pettingllms_trl.estimate.memory import MOMENTS, SHARDINGS, find_sharding
+from pettingllms_trl.estimate.planning import Estimate, ModelPlan, RunPlan, Sampler, estimate
+from pettingllms_trl.estimate.report import report
+from pettingllms_trl.estimate.shapes import Shape, shape_of
+from pettingllms_trl.estimate.speed import PROMPT
+from pettingllms_trl.policies.routing import Policy, Routing, route
+
+
+FLAG = "--estimate"
+
+
+@dataclass
+class EstimatedConfig(MultiAgentGRPOConfig):
+    r"""
+    The configuration of a run on GPUs that are not here.
+
+    Args:
+        gpu (`str`, *optional*, defaults to `"h100"`):
+            Which GPU: a100 and h100 (80 GB), h200, l40s or rtx4090.
+        num_gpus (`int`, *optional*, defaults to `1`):
+            Trainer processes, one for each GPU: `num_processes` of the configuration of accelerate.
+        sharding (`str`, *optional*, defaults to `"ddp"`):
+            Which of `examples/accelerate_configs` it is launched with: ddp, zero2, zero3 or fsdp2.
+        prompt_tokens (`int`, *optional*, defaults to `500`):
+            Tokens of the longest prompt.
+    """
+
+    gpu: str = field(default="h100", metadata={"help": f"Which GPU: {', '.join(GPUS)}."})
+    num_gpus: int = field(default=1, metadata={"help": "Trainer processes, one for each GPU."})
+    sharding: str = field(default="ddp", metadata={"help": f"How they share weights: {', '.join(SHARDINGS)}."})
+    prompt_tokens: int = field(default=PROMPT, metadata={"help": "Tokens of the longest prompt."})
+
+    def __post_init__(self) -> None:
+        for name in ("num_gpus", "prompt_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}; expected 1 or more. Set --{name} 8, say.")
+        find_gpu(self.gpu)
+        find_sharding(self.sharding)
+        self.use_cpu = True  # transformers looks for a GPU that computes in bfloat16
+        super().__post_init__()
+
+    @property
+    def world_size(self) -> int:
+        """The processes of the run, not of this command; TRL and this package divide batches by it."""
+        return self.num_gpus
+
+
+KINDS = (TrainArguments, ScriptArguments, EstimatedConfig, arguments.TeamModelConfig)
+
+
+def prepare(argv: Sequence[str]) -> Callable[[], None]:
+    """Estimate, and return a function that prints it.
+
+    Raises:
+        ValueError, TypeError, OSError: A user's mistake, or a run that does not fit: then the estimate was printed.
+    """
+    found = estimated([each for each in argv if each != FLAG])
+    if found.problems:
+        print(report(found), end="\n\n", flush=True)  # noqa: T201  # what the command is for
+        raise ValueError(" ".join(found.problems))
+
+    def show() -> None:
+        print(report(found), end="\n\nIt fits.\n")  # noqa: T201
+
+    return show
+
+
+def estimated(argv: Sequence[str]) -> Estimate:
+    """The estimate of a run whose arguments these are. Raises as `prepare` does."""
+    given, _, args, config = arguments.parse(argv, KINDS, prog=f"pettingllms train {FLAG}", description=__doc__)
+    arguments.check_model(config)
+    arguments.import_packages(given.imports)
+    return estimate(plan_of(given, args, config))
+
+
+def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -> RunPlan:
+    """What of the arguments memory and speed depend on.
+
+    Raises:
+        ValueError: An option whose memory is not known here, or policies that do not fit the environment.
+        OSError: The configuration of a model cannot be loaded.
+    """
+    if config.load_in_4bit or config.load_in_8bit:
+        raise ValueError("load_in_4bit or load_in_8bit is set; expected neither: their memory is not known here.")
+    if (optim := str(getattr(args.optim, "value", args.optim))) not in MOMENTS:
+        raise ValueError(f"optim is {optim!r}; expected one whose states are known: {', '.join(MOMENTS)}. Set it.")
+    assert given.policies is not None
+    routing = route(given.policies, agents_of(makers(given)), model=config.model_name_or_path)
+    sampler: Sampler = "generate"
+    if args.use_vllm:
+        sampler = "server" if args.vllm_mode == "server" else "colocate"
+    rows = max(-(-args.generation_batch_size // args.num_generations // args.num_gpus), 1)
+    return RunPlan(
+        gpu=find_gpu(args.gpu),
+        num_gpus=args.num_gpus,
+        sharding=find_sharding(args.sharding),
+        moments=MOMENTS[optim],
+        models=_models(routing, args, config, arguments.peft_config(config, given.policies)),
+        sampler=sampler,
+        utilization=args.vllm_gpu_memory_utilization,
+        sleeps=args.vllm_enable_sleep_mode,
+        tensor_parallel=args.vllm_tensor_parallel_size,
+        max_model_length=args.vllm_max_model_length,
+        num_candidates=args.num_generations,
+        sequences=_sequences(args, rows),
+        prompt=args.prompt_tokens,
+        completion=args.max_completion_length or PROMPT,
+        rows=args.per_device_train_batch_size,
+        sampling_width=2 if args.bf16 or args.fp16 else 4,
+    )
+
+
+def _sequences(args: EstimatedConfig, rows: int) -> int:
+    """Most sequences in play on a process: K for each environment, of `sampling="parallel"` one."""
+    if args.sampling == "parallel":
+        return min(args.max_envs or rows * args.num_generations, rows * args.num_generations)
+    return min(args.max_envs or rows, rows) * args.num_generations
+
+
+def _models(
+    routing: Routing, args: EstimatedConfig, config: ModelConfig, peft_config: PeftConfig | None
+) -> tuple[ModelPlan, ...]:
+    """The trainer's model with the policies that stand on it, then each policy's own model."""
+    standing = tuple(policy for policy in routing.policies if policy.model is None and policy.api is None)
+    urls = args.vllm_server_urls if isinstance(args.vllm_server_urls, Mapping) else {}
+    count = cache(partial(_counted, args, config, peft_config))
+    found = []
+    for group in (standing, *((policy,) for policy in routing.full)):
+        if not group:
+            continue
+        source = group[0].model or config.model_name_or_path
+        adapters = [policy for policy in group if policy.adapter is not None]
+        if group is standing and not adapters and peft_config is not None:  # `policies="shared"` with use_peft
+            adapters = [group[0]]
+        num_trained = sum(policy.is_trained for policy in adapters)
+        is_trained = not adapters and group[0].is_trained
+        shape, pass_size, width = count(source, bool(adapters))
+        found.append(
+            ModelPlan(
+                name=str(source) if group is standing else f"{source} of {group[0].name!r}",
+                shape=shape,
+                width=width,
+                is_trained=is_trained,
+                num_adapters=num_trained,
+                num_frozen_adapters=len(adapters) - num_trained,
+                num_references=int(is_trained and _beta(group[0], args) > 0),
+                pass_bytes=pass_size if is_trained or num_trained else 0,
+                on_server=args.use_vllm and (args.vllm_mode == "server" or any(p.name in urls for p in group)),
+            )
+        )
+    if not any(model.trained for model in found):
+        raise ValueError("no policy is trained; expected one with weights here. Remove trainable: false from one.")
+    return tuple(found)
+
+
+def _counted(
+    args: EstimatedConfig, config: ModelConfig, adapter: PeftConfig | None, source: str, has_adapter: bool
+) -> tuple[Shape, int, int]:
+    """A model's shape, the bytes of a pass of the update, and the bytes of a weight in the trainer."""
+    peft_config = adapter if has_adapter else None
+    own = {"revision": config.model_revision} if source == config.model_name_or_path else {}
+    model = AutoConfig.from_pretrained(source, trust_remote_code=args.trust_remote_code, **own)
+    dtype = _dtype(config, model)
+    pass_size = pass_bytes(
+        model,
+        rows=args.per_device_train_batch_size,
+        length=min(args.prompt_tokens + (args.max_completion_length or PROMPT), _context(model)),
+        # DeepSpeed and FSDP2 pass weights that are in bfloat16 already; autocast copies them.
+        dtype=torch.bfloat16 if args.bf16 and args.sharding.lower() != "ddp" else dtype,
+        in_bfloat16=args.bf16,
+        checkpointing=args.gradient_checkpointing,
+        peft_config=peft_config,
+    )
+    return shape_of(model, peft_config), pass_size, dtype.itemsize
+
+
+def _context(config: PretrainedConfig) -> int:
+    return int(config.get_text_config().max_position_embeddings)
+
+
+def _beta(policy: Policy, args: EstimatedConfig) -> float:
+    return args.beta if policy.beta is None else policy.beta
+
+
+def _dtype(config: ModelConfig, model: PretrainedConfig) -> torch.dtype:
+    """Of the trainer's weights: float32 unless the configuration says otherwise, as in TRL."""
+    named = config.dtype or "float32"
+    found: Any = model.dtype or torch.float32 if named == "auto" else getattr(torch, named, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"dtype is {named!r}; expected auto, bfloat16, float16 or float32.")
+    return found

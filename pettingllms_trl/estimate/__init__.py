@@ -1,0 +1,15 @@
+"""What a run takes before it is run: memory of each GPU and tokens a second, from the configuration of a model alone.
+
+No weights are loaded, and no GPU is needed. `pettingllms train --config run.yaml --estimate` prints it; the tables of
+docs/recipes.md and the simulation in benchmarks/cluster.py use the same numbers.
+
+| file             | what it knows                                                                              |
+|------------------|--------------------------------------------------------------------------------------------|
+| `gpus.py`        | memory, bandwidth and operations a second of GPUs, as published                            |
+| `shapes.py`      | a model's numbers of parameters, of an adapter's, and bytes of its KV cache: exact         |
+| `memory.py`      | weights, gradients and optimizer states on each GPU, by how they are sharded: exact        |
+| `activations.py` | what a forward and backward pass holds at its peak: run on tensors without storage         |
+| `speed.py`       | seconds of a decoding step, of an update and of the network: assumptions, none measured    |
+| `planning.py`    | puts these together for a run's configuration, and says what does not fit                  |
+| `report.py`      | the text that is printed                                                                   |
+"""

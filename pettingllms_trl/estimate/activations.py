@@ -1,0 +1,138 @@
+"""What a forward and backward pass of the update holds at its peak: the pass itself, run on tensors without storage.
+
+PyTorch's fake tensors have shapes and types, and every operation of the model's own code runs on them, gradient
+checkpointing and mixed precision included. Counted is what is alive, from when an operation returns it until it is
+collected; a caching allocator's fragmentation and the kernels' workspaces are not in it.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from peft import PeftConfig, get_peft_model
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM, PretrainedConfig
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+
+CAUSAL = "pettingllms_causal"
+"""Name of attention by `scaled_dot_product_attention` without a mask: transformers makes one for fake tensors, which it
+cannot look into, and so takes a kernel that keeps more."""
+
+
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has not annotated it
+    """Counts the bytes of the tensors that operations inside the block return and that are still alive.
+
+    Args:
+        ignored: Tensors that are not counted, such as weights.
+    """
+
+    def __init__(self, ignored: Iterable[torch.Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = 0
+        self.peak = 0
+        self._known = weakref.WeakSet(tensor.untyped_storage() for tensor in ignored)
+
+    def __torch_dispatch__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation and count what it returns; called by PyTorch."""
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                self._count(tensor.untyped_storage())
+        return result
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        if storage in self._known:
+            return
+        self._known.add(storage)
+        size = storage.nbytes()
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._forget, size)
+
+    def _forget(self, size: int) -> None:
+        self.now -= size
+
+
+def pass_bytes(
+    config: PretrainedConfig,
+    *,
+    rows: int,
+    length: int,
+    dtype: torch.dtype,
+    in_bfloat16: bool,
+    checkpointing: bool,
+    peft_config: PeftConfig | None = None,
+) -> int:
+    """Bytes that a pass through the layers takes at its peak above weights and gradients, without the logits.
+
+    Args:
+        config: Of a causal language model.
+        rows, length: Sequences of a pass, and the tokens of each.
+        dtype: Of the weights.
+        in_bfloat16: Whether the pass is under autocast (`bf16=True`), which copies float32 weights.
+        checkpointing: Whether layers are computed again in the backward pass.
+        peft_config: Of the adapter that is trained; `None`: all weights are.
+    """
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=CAUSAL)
+        if peft_config is not None:
+            model = get_peft_model(model, peft_config)
+    with FakeTensorMode():
+        _put_on_cpu(model)
+        return measured_pass(model, rows=rows, length=length, in_bfloat16=in_bfloat16, checkpointing=checkpointing)
+
+
+def measured_pass(model: Any, *, rows: int, length: int, in_bfloat16: bool, checkpointing: bool) -> int:
+    """As `pass_bytes`, of a model on this CPU, with tensors that are really computed."""
+    model.train()
+    if checkpointing:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # transformers 5.23 renamed it
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.grad = torch.zeros_like(parameter)
+    ids = torch.zeros((rows, length), dtype=torch.long)
+    decoder = _decoder(model)
+    with LiveBytes([*model.parameters(), *model.buffers(), *(p.grad for p in trained if p.grad is not None)]) as live:
+        with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
+            hidden = decoder(input_ids=ids, use_cache=False).last_hidden_state
+        hidden.backward(torch.ones_like(hidden))
+    return live.peak
+
+
+def _put_on_cpu(model: nn.Module) -> None:
+    """Replace every parameter and buffer by an empty one on the CPU; tied ones stay tied. PEFT and `Module.to` cannot
+    convert fake tensors themselves."""
+    made: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in made:
+                empty = torch.empty(parameter.shape, dtype=parameter.dtype)
+                made[id(parameter)] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
+            module.register_parameter(name, made[id(parameter)])
+        for name, buffer in module.named_buffers(recurse=False):
+            module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
+
+
+def _decoder(model: Any) -> nn.Module:
+    """The layers without the head, adapters on them included."""
+    causal = model.get_base_model() if hasattr(model, "get_base_model") else model
+    found: nn.Module = causal.base_model
+    return found
+
+
+def _no_mask(**_: Any) -> None:
+    """Of `CAUSAL`."""
+
+
+AttentionInterface.register(CAUSAL, sdpa_attention_forward)
+AttentionMaskInterface.register(CAUSAL, _no_mask)

@@ -1,0 +1,75 @@
+"""GPUs by name: memory, bandwidth and operations a second, as their makers publish them."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """What a GPU is sold with.
+
+    Args:
+        name: As in `--gpu`.
+        memory: Bytes, with the gigabyte of the name as 1e9 of them: the driver reports some percent more, and a
+            process's CUDA context takes about that.
+        bandwidth: Bytes a second that are read from its memory.
+        flops: bfloat16 multiplications and additions a second with sums in float32, without sparsity.
+        source: Where the numbers are published.
+    """
+
+    name: str
+    memory: float
+    bandwidth: float
+    flops: float
+    source: str
+
+
+GPUS = {
+    gpu.name: gpu
+    for gpu in (
+        Gpu(
+            name="a100",
+            memory=80e9,
+            bandwidth=2.039e12,
+            flops=312e12,
+            source="NVIDIA A100 Tensor Core GPU datasheet, 80GB SXM",
+        ),
+        Gpu(
+            name="h100",
+            memory=80e9,
+            bandwidth=3.35e12,
+            flops=989e12,
+            source="NVIDIA H100 Tensor Core GPU datasheet, SXM5",
+        ),
+        Gpu(
+            name="h200",
+            memory=141e9,
+            bandwidth=4.8e12,
+            flops=989e12,
+            source="NVIDIA H200 Tensor Core GPU datasheet, SXM",
+        ),
+        Gpu(name="l40s", memory=48e9, bandwidth=0.864e12, flops=362e12, source="NVIDIA L40S datasheet"),
+        Gpu(
+            name="rtx4090",
+            memory=24e9,
+            bandwidth=1.008e12,
+            flops=165.2e12,
+            source="NVIDIA Ada GPU architecture whitepaper 2.1, GeForce RTX 4090",
+        ),
+    )
+}
+
+
+def find_gpu(name: str) -> Gpu:
+    """The GPU of a name, in upper or lower case.
+
+    Raises:
+        ValueError: There is none in the table.
+    """
+    if (gpu := GPUS.get(name.lower().replace("_", "").replace(" ", ""))) is not None:
+        return gpu
+    near = difflib.get_close_matches(name.lower(), GPUS, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else " Choose the one that is most like yours."
+    raise ValueError(f"no GPU {name!r} in the table; expected one of {', '.join(GPUS)}.{hint}")

@@ -1,0 +1,65 @@
+"""The text of an estimate."""
+
+from __future__ import annotations
+
+from pettingllms_trl.estimate.planning import Estimate, ModelPlan
+from pettingllms_trl.estimate.speed import COMPLETION, PROMPT
+
+
+def report(found: Estimate) -> str:
+    """Memory by phase, then speed, as lines for a terminal."""
+    plan = found.plan
+    lines = [
+        f"Computed, not measured: {plan.num_gpus} x {plan.gpu.name} of {_gb(plan.gpu.memory)} GB, {plan.sharding}.",
+        *(_model_line(model) for model in plan.models),
+        "",
+        f"{'GB on each GPU of the trainer':<38}{'update':>9}{'rollout':>9}",
+    ]
+    for name in dict.fromkeys((*found.update, *found.rollout)):
+        sizes = found.update.get(name, 0.0), found.rollout.get(name, 0.0)
+        if any(sizes):
+            lines.append(f"  {name:<36}{_gb(sizes[0]):>9}{_gb(sizes[1]):>9}")
+    totals = sum(found.update.values()), sum(found.rollout.values())
+    lines.append(f"  {'together':<36}{_gb(totals[0]):>9}{_gb(totals[1]):>9}")
+    lines += [
+        "",
+        f"A pass of the update: {plan.rows} sequences of {plan.prompt:,} + {plan.completion:,} tokens at most.",
+        f"A rollout: {plan.sequences} sequences in play on each process at most.",
+    ]
+    for engine in found.engines:
+        where = "on a server (a GPU of its own)" if engine.model.on_server else "in each process"
+        lines.append(
+            f"vLLM {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
+            f"{_gb(max(engine.cache, 0))} GB of KV cache for {engine.tokens:,} tokens."
+        )
+    most = "at most " if plan.sampler == "generate" else ""
+    lines += [
+        "",
+        f"Tokens a second, all GPUs ({PROMPT} tokens a prompt, {COMPLETION} a completion; assumptions, see "
+        "docs/recipes.md):",
+        f"  sampled, while all sequences are in play{most + format(found.sampled_rate, ',.0f'):>20}",
+        f"  through the update, prompts included    {found.update_rate:>20,.0f}",
+        f"  sampled and trained, one after the other{most + format(found.trained_rate, ',.0f'):>20}",
+    ]
+    if found.network:
+        what = "an update's gradients" if plan.sharding in ("ddp", "zero2") else "a pass's weights and gradients"
+        lines.append(f"  the network: {found.network:.2g} s for {what}")
+    return "\n".join(lines)
+
+
+def _gb(size: float) -> str:
+    """Gigabytes of 1e9 bytes, with more digits where there is little."""
+    return f"{size / 1e9:.1f}" if size >= 1e8 or size == 0 else f"{size / 1e9:.2g}"
+
+
+def _model_line(model: ModelPlan) -> str:
+    policies = []
+    if model.is_trained:
+        policies.append("all trained")
+    if model.num_adapters:
+        policies.append(f"{model.num_adapters} adapters of {model.shape.adapter / 1e6:.1f} M trained")
+    if model.num_references:
+        policies.append(f"{model.num_references} frozen copies for KL terms")
+    if not model.trained:
+        policies.append("frozen")
+    return f"{model.name}: {model.shape.parameters:,} parameters, {', '.join(policies)}."

@@ -1,0 +1,126 @@
+"""`pettingllms train --estimate`, as a person in a terminal meets it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pettingllms_trl.cli import __main__ as cli
+from pettingllms_trl.cli.estimate import estimated
+
+
+RUN = {
+    "env_id": "plan_path",
+    "env_kwargs": {"size": 4, "num_turns": 2},
+    "train_seeds": [0, 8],
+    "per_device_train_batch_size": 4,
+    "generation_batch_size": 32,
+    "num_generations": 4,
+    "max_completion_length": 24,
+    "bf16": True,
+    "report_to": "none",
+    "prompt_tokens": 40,
+}
+
+
+def run(folder: Path, model: str, **more: Any) -> list[str]:
+    file = folder / "run.yaml"
+    chosen = {**RUN, "model_name_or_path": model, "output_dir": str(folder / "out"), **more}
+    file.write_text(yaml.safe_dump({name: value for name, value in chosen.items() if value is not None}))
+    return ["--config", str(file)]
+
+
+def test_the_command_prints_memory_and_speed_and_makes_nothing(
+    tmp_path: Path, model_path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["train", *run(tmp_path, model_path, num_gpus=2), "--estimate"]) == 0
+    out = capsys.readouterr().out
+    assert "Computed, not measured: 2 x h100" in out
+    assert "It fits." in out
+    assert re.search(r"sampled and trained, one after the other +at most [\d,]+", out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.yaml"]
+
+
+def test_a_run_that_does_not_fit_is_an_error_that_says_what_to_change(
+    tmp_path: Path, model_path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(model_path, "config.json")
+    config = json.loads(path.read_text("utf-8"))
+    wide = tmp_path / "wide"
+    wide.mkdir()
+    (wide / "config.json").write_text(json.dumps({**config, "vocab_size": 6_000_000, "hidden_size": 1024}))
+    # 6.1e9 parameters of the embeddings at 16 bytes are 98 GB.
+    assert cli.main(["train", "--estimate", *run(tmp_path, str(wide), num_gpus=8)]) == 2
+    shown = capsys.readouterr()
+    assert "GB on each GPU of the trainer" in shown.out
+    assert "error: an update takes" in shown.err
+    assert "zero3.yaml (--sharding zero3)" in shown.err
+
+
+def test_rows_are_shared_out_over_the_processes_of_the_run(tmp_path: Path, model_path: str) -> None:
+    alone, four = (estimated(run(tmp_path, model_path, num_gpus=n)).plan for n in (1, 4))
+    assert (alone.sequences, four.sequences) == (32, 8)  # 8 rows x K = 4; 2 rows x K = 4
+    assert estimated(run(tmp_path, model_path, num_gpus=4, max_envs=1)).plan.sequences == 4
+    parallel = run(tmp_path, model_path, num_gpus=4, max_envs=3, sampling="parallel")
+    assert estimated([*parallel, "--credit", "grpo"]).plan.sequences == 3
+
+
+def test_a_batch_that_cannot_be_shared_out_is_refused_in_the_words_of_the_trainer(
+    tmp_path: Path, model_path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["train", "--estimate", *run(tmp_path, model_path, num_gpus=3)]) == 2
+    assert "per_device_train_batch_size 4 x 3 processes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        ("shared", [(True, 0, 0)]),
+        ("lora", [(False, 2, 0)]),
+        ("full", [(True, 0, 0), (True, 0, 0)]),
+        ({"drafter": "d", "planner": {"trainable": False}}, [(False, 1, 0)]),
+        ({"drafter": {"beta": 0.1}, "planner": {"beta": 0.1}}, [(True, 0, 1)]),
+    ],
+)
+def test_policies_become_models_adapters_and_references(
+    policies: Any, expected: list[tuple[bool, int, int]], tmp_path: Path, model_path: str
+) -> None:
+    models = estimated(run(tmp_path, model_path, policies=policies)).plan.models
+    assert [(m.is_trained, m.num_adapters, m.num_references) for m in models] == expected
+
+
+def test_what_samples_is_read_from_the_options_of_vllm(tmp_path: Path, model_path: str) -> None:
+    def plan(**more: Any) -> Any:
+        return estimated(run(tmp_path, model_path, **more)).plan
+
+    assert plan().sampler == "generate"
+    assert plan(use_vllm=True).sampler == "colocate"
+    served = plan(use_vllm=True, vllm_mode="server")
+    assert (served.sampler, served.models[0].on_server) == ("server", True)
+    urls = {"planner": "http://one:8000"}
+    mixed = plan(use_vllm=True, policies="full", vllm_server_urls=urls)
+    assert [model.on_server for model in mixed.models] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"gpu": "h1000"}, "no GPU 'h1000'.*Did you mean 'h100'"),
+        ({"sharding": "zero1"}, "sharding='zero1'; expected one of ddp, zero2, zero3, fsdp2.*'zero"),
+        ({"num_gpus": 0}, "num_gpus=0; expected 1 or more"),
+        ({"optim": "adafactor"}, "optim is 'adafactor'; expected one whose states are known: adamw_torch"),
+        ({"load_in_4bit": True}, "load_in_4bit or load_in_8bit is set"),
+        ({"policies": {"drafter": {"trainable": False}, "planner": {"trainable": False}}}, "no policy is trained"),
+        ({"num_gpu": 8}, "num_gpu.*num_gpus"),
+    ],
+)
+def test_a_mistake_is_said_before_anything_is_counted(
+    more: dict[str, Any], said: str, tmp_path: Path, model_path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["train", "--estimate", *run(tmp_path, model_path, **more)]) == 2
+    assert re.search(said, capsys.readouterr().err)
