@@ -1,94 +1,81 @@
 """Prints the tables of docs/recipes.md: memory and network traffic of a run, by arithmetic alone.
 
-python examples/recipes.py
+    python examples/recipes.py
+
+`pettingllms train --estimate` puts the same numbers together for one configuration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from functools import cache
+
+from peft import LoraConfig
+from transformers import Qwen3Config
+
+from pettingllms_trl.estimate.memory import Sharding, Weights, all_reduced, gathered_in_a_pass, training_state
+from pettingllms_trl.estimate.shapes import Shape, shape_of
 
 
 GB = 1e9
 SEQUENCES, TOKENS = 128, 500 + 4096  # 32 instances x 4 candidates at once; a prompt of a game and the longest reply
-RANK = 16
-
-
-class Model(NamedTuple):
-    """The shape of a Qwen3."""
-
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    tied: bool
-    head_dim: int = 128
-    vocabulary: int = 151_936
-
-    @property
-    def linear(self) -> tuple[tuple[int, int], ...]:
-        """Input and output width of a layer's matrices: q, k, v, o, gate, up, down."""
-        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        up = (self.hidden, self.intermediate)
-        return ((self.hidden, q), (self.hidden, kv), (self.hidden, kv), (q, self.hidden), up, up, up[::-1])
-
-    @property
-    def parameters(self) -> int:
-        """All of them: matrices, two norms of a layer and one of each head's q and k, embeddings, the last norm."""
-        layer = sum(a * b for a, b in self.linear) + 2 * self.hidden + 2 * self.head_dim
-        return self.layers * layer + self.hidden * (1 + self.vocabulary * (1 if self.tied else 2))
-
-    @property
-    def adapter(self) -> int:
-        """Parameters of a LoRA adapter on every matrix of the layers."""
-        return self.layers * RANK * sum(a + b for a, b in self.linear)
-
-    @property
-    def kv_bytes(self) -> int:
-        """Of one token, in bfloat16: a key and a value in every layer."""
-        return self.layers * 2 * self.kv_heads * self.head_dim * 2
-
-
-MODELS = {
-    "1.7B": Model(layers=28, hidden=2048, intermediate=6144, heads=16, kv_heads=8, tied=True),
-    "8B": Model(layers=36, hidden=4096, intermediate=12288, heads=32, kv_heads=8, tied=False),
+LORA = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
+CONFIGS = {
+    "1.7B": Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=2048,
+        intermediate_size=6144,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=40_960,
+        tie_word_embeddings=True,
+    ),
+    "8B": Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=4096,
+        intermediate_size=12_288,
+        num_hidden_layers=36,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=40_960,
+        tie_word_embeddings=False,
+    ),
 }
+"""The shapes of Qwen/Qwen3-1.7B and Qwen/Qwen3-8B, so that nothing is loaded from the Hub."""
 POLICIES = {"L1": 1, "L2": 2, "L3": 2}
 
 
-def state(model: Model, layout: str, sharding: str, width: int) -> float:
-    """Bytes on each GPU for weights, gradients and AdamW's two moments.
-
-    A trained parameter takes 16: float32 weights, gradients and moments (DDP, FSDP2), or under DeepSpeed bfloat16
-    weights and gradients with float32 weights and moments. ZeRO-2 leaves the bfloat16 weights whole. A frozen one
-    takes 2.
-    """
-    trained = POLICIES[layout] * (model.adapter if layout == "L2" else model.parameters)
-    frozen = 2 * model.parameters if layout == "L2" else 0
-    if sharding == "ddp":
-        return frozen + 16 * trained
-    if sharding == "zero2":
-        return frozen + 2 * trained + 14 * trained / width
-    return (frozen + 16 * trained) / width
+@cache
+def shapes() -> dict[str, Shape]:
+    """The counts of both models, with an adapter of rank 16 on every matrix of the layers."""
+    return {size: shape_of(config, LORA) for size, config in CONFIGS.items()}
 
 
-def gradients(model: Model, layout: str, width: int) -> float:
-    """Bytes that each GPU sends in an all-reduce of float32 gradients (DDP): once for each update."""
-    trained = POLICIES[layout] * (model.adapter if layout == "L2" else model.parameters)
-    return 2 * (width - 1) / width * 4 * trained
+def trained(model: Shape, layout: str) -> int:
+    """Trained parameters of all policies."""
+    return POLICIES[layout] * (model.adapter if layout == "L2" else model.parameters)
 
 
-def gathered(model: Model, layout: str, width: int) -> float:
-    """Bytes that each GPU gets or sends in one pass of one policy: all weights gathered, forward and backward, and the
-    gradients of what is trained scattered, in bfloat16 (ZeRO-3, FSDP2)."""
-    trained = model.adapter if layout == "L2" else model.parameters
-    return (width - 1) / width * 2 * (2 * model.parameters + trained)
+def state(model: Shape, layout: str, sharding: Sharding, num_gpus: int) -> float:
+    """Bytes on each GPU for weights, gradients and AdamW's two moments, without DDP's buckets."""
+    held = [Weights(parameters=trained(model, layout), width=4, is_trained=True)]
+    if layout == "L2":
+        held.append(Weights(parameters=model.parameters, width=2, is_trained=False))
+    found = training_state(held, sharding, num_gpus)
+    return found.weights + found.gradients + found.optimizer
 
 
-def to_engine(model: Model, layout: str) -> float:
+def to_engine(model: Shape, layout: str) -> float:
     """Bytes that go to an engine that samples (vLLM) for each rollout, in bfloat16."""
-    return 2 * POLICIES[layout] * (model.adapter if layout == "L2" else model.parameters)
+    return 2.0 * trained(model, layout)
+
+
+def a_pass(model: Shape, layout: str, num_gpus: int) -> float:
+    """Bytes that each GPU gathers and scatters in a pass of one policy."""
+    return gathered_in_a_pass(model.parameters, model.adapter if layout == "L2" else model.parameters, num_gpus)
 
 
 def tables() -> str:
@@ -102,10 +89,10 @@ def tables() -> str:
                         size,
                         f"{m.parameters / 1e9:.2f} B",
                         f"{m.adapter / 1e6:.1f} M",
-                        f"{m.kv_bytes / 1024:.0f} KiB",
-                        f"{SEQUENCES * TOKENS * m.kv_bytes / GB:.0f} GB",
+                        f"{2 * m.kv_values / 1024:.0f} KiB",
+                        f"{SEQUENCES * TOKENS * 2 * m.kv_values / GB:.0f} GB",
                     )
-                    for size, m in MODELS.items()
+                    for size, m in shapes().items()
                 ),
             ),
             table(
@@ -124,9 +111,9 @@ def tables() -> str:
                 ("GB of each GPU", "update, 8, DDP", "update, 32, DDP", "pass, 8, ZeRO-3", "rollout, to the engine"),
                 by_run(
                     lambda m, layout: (
-                        gradients(m, layout, 8),
-                        gradients(m, layout, 32),
-                        gathered(m, layout, 8),
+                        all_reduced(trained(m, layout), 8),
+                        all_reduced(trained(m, layout), 32),
+                        a_pass(m, layout, 8),
                         to_engine(m, layout),
                     )
                 ),
@@ -135,9 +122,9 @@ def tables() -> str:
     )
 
 
-def by_run(figures: Callable[[Model, str], tuple[float, ...]]) -> Iterable[tuple[str, ...]]:
+def by_run(figures: Callable[[Shape, str], tuple[float, ...]]) -> Iterable[tuple[str, ...]]:
     """A row for each layout and size, in gigabytes."""
-    for size, model in MODELS.items():
+    for size, model in shapes().items():
         for layout in POLICIES:
             yield (f"{layout}, {size}", *(f"{value / GB:.1f}" for value in figures(model, layout)))
 

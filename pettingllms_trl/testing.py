@@ -3,6 +3,8 @@
     def test_a_tiny_model_trains_in_it(tmp_path):
         train_briefly(my_game_v0.env, tmp_path)
 
+`python -m pettingllms_trl.testing FOLDER` leaves such a model in a folder, for trying commands with it.
+
 The model has random weights and writes nothing that makes sense, so its replies are replaced by samples of the agents'
 action spaces and by the oracle's. The run shows that prompts are rendered, episodes are branched, rewards arrive and
 optimizer steps are taken; it says nothing about whether a model learns.
@@ -10,7 +12,9 @@ optimizer steps are taken; it says nothing about whether a model learns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +142,17 @@ def save_tiny_model(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Leave a tiny model in a folder. Its heads are of 64, the smallest that vLLM computes on a CPU."""
+    parser = argparse.ArgumentParser(description="Make a tiny model with random weights, for trying commands.")
+    parser.add_argument("folder", type=Path, help="where to, such as outputs/tiny")
+    folder = parser.parse_args(argv).folder
+    # At the usual initializer range of 0.02 the norms of queries and keys divide by next to nothing.
+    path = save_tiny_model(folder, byte_tokenizer(), hidden_size=64, head_dim=64, initializer_range=0.1)
+    sys.stdout.write(f"A model with random weights is in {path}.\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,8 @@
 
 Two show more: one run on all games (`mixed_...`), and one whose roles learn in turns (`..._turns`). The tasks that
 need a team have two each, 1.7B at L2: with paid messages, and unpaid with another credit (`..._counterfactual`).
-Two are of a small pretrained model, 135M at L2, which trains on a CPU as well, with settings of its own.
+Two are of a small pretrained model, 135M at L2, which trains on a CPU as well, with settings of its own. `gpus_*` are
+those of docs/gpus.md: vLLM in every process, on one GPU, eight, and two machines of eight, and on a CPU.
 
 Each file is self-contained, since it is what gets copied, changed, and sent along with a result; TRL has no base
 files. They are generated, so that near-copies cannot drift apart, and a test compares
@@ -47,6 +48,24 @@ class Size(NamedTuple):
     rows: int
 
 
+class Machines(NamedTuple):
+    """What a run is on: its processes, and how many instances a rollout has.
+
+    Args:
+        what: In words.
+        processes: One for each GPU.
+        instances: Of a rollout, all processes together.
+        utilization: Share of each GPU that vLLM takes.
+        accelerate: The configuration in examples/accelerate_configs; empty: one process, without `accelerate launch`.
+    """
+
+    what: str
+    processes: int
+    instances: int
+    utilization: float
+    accelerate: str = ""
+
+
 GAMES = {
     "plan_path": Game("pettingllms/plan_path-v0", ("size: 10",)),
     "sokoban": Game("pettingllms/sokoban-v0", ("size: 6", "boxes: 1")),
@@ -77,6 +96,12 @@ SMALL_GAMES = {
         Game("pettingllms/archives-v0", ("workflow: team", "hops: 2", "size: 8", "results: 1")),
         TEAMS["archives"][1],
     ),
+}
+MACHINES = {
+    "gpus_1x80_L2_8B": ("L2", Machines("one GPU of 80 GB", 1, 32, 0.45)),
+    "gpus_8x80_L2_8B": ("L2", Machines("eight GPUs of 80 GB", 8, 64, 0.45, "ddp.yaml")),
+    "gpus_8x80_L1_8B": ("L1", Machines("eight GPUs of 80 GB", 8, 64, 0.45, "zero3.yaml")),
+    "gpus_2x8x80_L2_8B": ("L2", Machines("two machines of eight GPUs of 80 GB", 16, 128, 0.45, "ddp.yaml")),
 }
 SIZES = {"1.7B": Size("Qwen/Qwen3-1.7B", 8), "8B": Size("Qwen/Qwen3-8B", 4)}
 
@@ -116,6 +141,44 @@ SEEDS: Lines = (
 )
 INSTANCES: Lines = (*SEEDS, ("eval_split: validation", "no symmetric copy of an instance that is trained on"))
 CONTINUATIONS: Lines = (("num_continuations: 1", "each candidate's branch is played to its end"),)
+LONGEST = 4608
+"""Tokens of the longest sequence on GPUs: a prompt of 500 and a completion of 4,096, in blocks of 16."""
+CPU_RUN: Lines = (
+    ("env_id: pettingllms/plan_path-v0", ""),
+    ("env_kwargs:", ""),
+    ("  workflow: draft_plan", ""),
+    ("  size: 4", ""),
+    ("  num_turns: 1", ""),
+    ("train_seeds: [0, 64]", ""),
+    ("train_split: train", ""),
+)
+CPU_TEAM: Lines = (
+    ("model_name_or_path: outputs/tiny", "made by `python -m pettingllms_trl.testing outputs/tiny`"),
+    ("policies: lora", ""),
+    ("lora_r: 4", ""),
+    ("dtype: float32", ""),
+)
+CPU_SAMPLING: Lines = (
+    ("use_vllm: true", "in each process; --vllm_mode server for one that is shared"),
+    ("num_generations: 4", "K"),
+    ("max_completion_length: 12", ""),
+    ("vllm_max_model_length: 2048", "the prompt has a token for every byte"),
+)
+CPU_UPDATE: Lines = (
+    ("learning_rate: 1.0e-3", "any: the model knows nothing"),
+    ("generation_batch_size: 16", "4 instances x K, shared out over the processes"),
+    ("per_device_train_batch_size: 4", ""),
+    ("gradient_accumulation_steps: 2", "2 x 4 x 2 processes = 16: an update a rollout; with one process 4"),
+    ("max_steps: 3", ""),
+    ("use_cpu: true", ""),
+    ("bf16: false", ""),
+    ("seed: 0", ""),
+)
+CPU_LOOKING: Lines = (
+    ("logging_steps: 1", ""),
+    ("report_to: none", ""),
+    ('save_strategy: "no"', ""),
+)
 SMALL_INSTANCES: Lines = (
     ("train_seeds: [0, 20]", "20 rollouts of an instance, none twice; on a GPU, [0, 6400]"),
     ("train_split: train", ""),
@@ -203,6 +266,9 @@ def files() -> Iterator[tuple[str, str]]:
                 logged=SMALL_LOOKING,
             ),
         )
+    for name, (layout, machines) in MACHINES.items():
+        yield f"{name}.yaml", on_machines(name, layout, SIZES["8B"], machines)
+    yield "gpus_none.yaml", without_gpu("gpus_none")
     layout, size = "L2", "1.7B"
     yield (
         f"mixed_{layout}_{size}.yaml",
@@ -240,6 +306,8 @@ def render(
     more: Lines = (),
     updated: Lines | None = None,
     logged: Lines = LOOKING,
+    command: str = "pettingllms train",
+    team: Lines = (),
 ) -> str:
     """A configuration, as the text of its file.
 
@@ -255,18 +323,21 @@ def render(
         more: Lines on how the weights change.
         updated: All of those lines, instead of the paper's and `more`.
         logged: The lines on logging and saving.
+        command: What starts it.
+        team: The lines on the model and its policies, instead of those of `layout` and `size`.
     """
     head = f"""\
 # {title}; {size.model}.
 #
-#     pettingllms train --config examples/configs/{name}.yaml
+#     {command} --config examples/configs/{name}.yaml
 #
 # {method} Every field can also be given on the command line, which takes precedence.
 # Written by examples/configs/generate.py; change a copy, or the generator.
 """
     sections = {
         "The environment": played,
-        "The team": (
+        "The team": team
+        or (
             (f"model_name_or_path: {size.model}", ""),
             (f"policies: {layout.policies}", ""),
             *(LORA if layout.adapters else WHOLE),
@@ -278,6 +349,70 @@ def render(
     return head + "".join(
         f"\n# ---- {title} ----\n" + "".join(f"{line:<40}# {why}".rstrip(" #") + "\n" for line, why in lines)
         for title, lines in sections.items()
+    )
+
+
+def on_machines(name: str, layout_name: str, size: Size, machines: Machines) -> str:
+    """A configuration for GPUs of 80 GB: Plan-Path, eight instances or more for each."""
+    layout = LAYOUTS[layout_name]
+    launch = f"accelerate launch --config_file examples/accelerate_configs/{machines.accelerate}"
+    batch = machines.instances * NUM_GENERATIONS
+    steps = batch // 2 // (size.rows * machines.processes)
+    seeds = NUM_ROLLOUTS * machines.instances
+    instances = (
+        (f"train_seeds: [0, {seeds}]", f"{NUM_ROLLOUTS} rollouts of {machines.instances} instances, none twice"),
+        *INSTANCES[1:],
+    )
+    changed = {
+        "generation_batch_size": (
+            f"generation_batch_size: {batch}",
+            f"{machines.instances} instances x K, shared out over {machines.processes} processes",
+        ),
+        "gradient_accumulation_steps": (
+            f"gradient_accumulation_steps: {steps}",
+            f"{steps} x {size.rows} x {machines.processes} processes = {batch // 2}, the mini-batch",
+        ),
+    }
+    played = (*environment(GAMES["plan_path"], layout)[: -len(INSTANCES)], *instances)
+    return render(
+        name,
+        f"plan_path, {layout_name}: {layout.what}, on {machines.what}",
+        played,
+        layout,
+        size,
+        method="AT-GRPO as in arXiv:2510.11062, with a batch for these machines and vLLM in every process.",
+        sampled=(*SAMPLING, *vllm(machines.utilization)),
+        updated=tuple(
+            changed.get(line.partition(":")[0], (line, why)) for line, why in update(layout, size, "at_grpo")
+        ),
+        command=f"{launch} -m pettingllms_trl.cli train" if machines.accelerate else "pettingllms train",
+    )
+
+
+def vllm(utilization: float) -> Lines:
+    """How vLLM samples in each process."""
+    return (
+        ("use_vllm: true", ""),
+        ("vllm_mode: colocate", "an engine in each process"),
+        (f"vllm_gpu_memory_utilization: {utilization}", "of each GPU; `--estimate` says whether it fits"),
+        (f"vllm_max_model_length: {LONGEST}", "prompt and completion; without it the model's 40,960, which need room"),
+    )
+
+
+def without_gpu(name: str) -> str:
+    """The configuration that tries two processes on a CPU, with a model that knows nothing."""
+    return render(
+        name,
+        "plan_path, L2: a drafter and a planner on a tiny random model",
+        CPU_RUN,
+        Layout("", "", "", adapters=True),
+        Size("outputs/tiny", 4),
+        method="Two processes on a CPU, to see that they train as one: docs/gpus.md.",
+        team=CPU_TEAM,
+        sampled=CPU_SAMPLING,
+        updated=CPU_UPDATE,
+        logged=CPU_LOOKING,
+        command="torchrun --nproc_per_node 2 -m pettingllms_trl.cli train",
     )
 
 

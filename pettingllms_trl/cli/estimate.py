@@ -3,7 +3,8 @@
     pettingllms train --config examples/configs/plan_path_L2_8B.yaml --estimate --gpu h100 --num_gpus 8
 
 The options of a run are those of `pettingllms train`, and four more are of the estimate. Only the model's
-configuration is read, no weights; no GPU is needed. Exit status 2 and a line that begins with "error:" say that it does not fit.
+configuration is read, no weights; no GPU is needed. Exit status 2 and a line that begins with "error:" say that it
+does not fit.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import agents_of, makers
 from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.estimate.activations import pass_bytes
+from pettingllms_trl.estimate.activations import PassBytes, pass_bytes
 from pettingllms_trl.estimate.gpus import GPUS, find_gpu
 from pettingllms_trl.estimate.memory import MOMENTS, SHARDINGS, find_sharding
-from pettingllms_trl.estimate.planning import Estimate, ModelPlan, RunPlan, Sampler, estimate
+from pettingllms_trl.estimate.planning import NO_PASS, Estimate, ModelPlan, RunPlan, Sampler, estimate
 from pettingllms_trl.estimate.report import report
 from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
@@ -160,7 +161,7 @@ def _models(
             adapters = [group[0]]
         num_trained = sum(policy.is_trained for policy in adapters)
         is_trained = not adapters and group[0].is_trained
-        shape, pass_size, width = count(source, bool(adapters))
+        shape, update, width = count(source, bool(adapters))
         found.append(
             ModelPlan(
                 name=str(source) if group is standing else f"{source} of {group[0].name!r}",
@@ -170,7 +171,7 @@ def _models(
                 num_adapters=num_trained,
                 num_frozen_adapters=len(adapters) - num_trained,
                 num_references=int(is_trained and _beta(group[0], args) > 0),
-                pass_bytes=pass_size if is_trained or num_trained else 0,
+                update=update if is_trained or num_trained else NO_PASS,
                 on_server=args.use_vllm and (args.vllm_mode == "server" or any(p.name in urls for p in group)),
             )
         )
@@ -181,13 +182,13 @@ def _models(
 
 def _counted(
     args: EstimatedConfig, config: ModelConfig, adapter: PeftConfig | None, source: str, has_adapter: bool
-) -> tuple[Shape, int, int]:
-    """A model's shape, the bytes of a pass of the update, and the bytes of a weight in the trainer."""
+) -> tuple[Shape, PassBytes, int]:
+    """A model's shape, what a pass of the update takes, and the bytes of a weight in the trainer."""
     peft_config = adapter if has_adapter else None
     own = {"revision": config.model_revision} if source == config.model_name_or_path else {}
     model = AutoConfig.from_pretrained(source, trust_remote_code=args.trust_remote_code, **own)
     dtype = _dtype(config, model)
-    pass_size = pass_bytes(
+    update = pass_bytes(
         model,
         rows=args.per_device_train_batch_size,
         length=min(args.prompt_tokens + (args.max_completion_length or PROMPT), _context(model)),
@@ -197,7 +198,7 @@ def _counted(
         checkpointing=args.gradient_checkpointing,
         peft_config=peft_config,
     )
-    return shape_of(model, peft_config), pass_size, dtype.itemsize
+    return shape_of(model, peft_config), update, dtype.itemsize
 
 
 def _context(config: PretrainedConfig) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,8 +24,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 
 CAUSAL = "pettingllms_causal"
-"""Name of attention by `scaled_dot_product_attention` without a mask: transformers makes one for fake tensors, which it
-cannot look into, and so takes a kernel that keeps more."""
+"""Name of attention by `scaled_dot_product_attention` without a mask: transformers makes one for fake tensors, which
+it cannot look into, and so takes a kernel that keeps more."""
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has not annotated it
@@ -61,6 +62,23 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ha
         self.now -= size
 
 
+@dataclass(frozen=True, slots=True)
+class PassBytes:
+    """Bytes of a pass above weights and gradients, without the logits.
+
+    Args:
+        peak: The most at any time.
+        kept: Between forward and backward pass, when the logits are computed.
+    """
+
+    peak: int
+    kept: int
+
+    def of_rows(self, rows: int, among: int) -> PassBytes:
+        """Of some of the rows, in proportion."""
+        return PassBytes(self.peak * rows // among, self.kept * rows // among)
+
+
 def pass_bytes(
     config: PretrainedConfig,
     *,
@@ -70,8 +88,8 @@ def pass_bytes(
     in_bfloat16: bool,
     checkpointing: bool,
     peft_config: PeftConfig | None = None,
-) -> int:
-    """Bytes that a pass through the layers takes at its peak above weights and gradients, without the logits.
+) -> PassBytes:
+    """What a pass through the layers takes.
 
     Args:
         config: Of a causal language model.
@@ -90,7 +108,7 @@ def pass_bytes(
         return measured_pass(model, rows=rows, length=length, in_bfloat16=in_bfloat16, checkpointing=checkpointing)
 
 
-def measured_pass(model: Any, *, rows: int, length: int, in_bfloat16: bool, checkpointing: bool) -> int:
+def measured_pass(model: Any, *, rows: int, length: int, in_bfloat16: bool, checkpointing: bool) -> PassBytes:
     """As `pass_bytes`, of a model on this CPU, with tensors that are really computed."""
     model.train()
     if checkpointing:
@@ -105,8 +123,9 @@ def measured_pass(model: Any, *, rows: int, length: int, in_bfloat16: bool, chec
     with LiveBytes([*model.parameters(), *model.buffers(), *(p.grad for p in trained if p.grad is not None)]) as live:
         with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
             hidden = decoder(input_ids=ids, use_cache=False).last_hidden_state
+        kept = live.now
         hidden.backward(torch.ones_like(hidden))
-    return live.peak
+    return PassBytes(live.peak, kept)
 
 
 def _put_on_cpu(model: nn.Module) -> None:

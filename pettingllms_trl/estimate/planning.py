@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.estimate.gpus import Gpu
 from pettingllms_trl.estimate.memory import (
     SHARDINGS,
@@ -35,7 +36,9 @@ from pettingllms_trl.estimate.speed import (
 
 Sampler: TypeAlias = Literal["generate", "colocate", "server"]
 
-HEADROOM = 0.05
+NO_PASS = PassBytes(0, 0)
+"""Of a model of which nothing is trained."""
+HEADROOM = 0.1
 """Share of a GPU's memory for CUDA's context, NCCL and a fragmented allocator: assumed."""
 ENGINE_OVERHEAD = 1.5e9
 """Bytes that vLLM takes of its share beside weights and cache: CUDA graphs, a batch of 4,096 tokens. Assumed."""
@@ -55,7 +58,7 @@ class ModelPlan:
         num_adapters: Trained adapters on it.
         num_frozen_adapters: Frozen ones.
         num_references: Frozen copies of it for KL terms.
-        pass_bytes: What a pass of the update takes through its layers at its peak; 0 if nothing of it is trained.
+        update: What a pass of the update takes through its layers; 0 if nothing of it is trained.
         on_server: Whether a server samples for it.
     """
 
@@ -66,7 +69,7 @@ class ModelPlan:
     num_adapters: int = 0
     num_frozen_adapters: int = 0
     num_references: int = 0
-    pass_bytes: int = 0
+    update: PassBytes = NO_PASS
     on_server: bool = False
 
     def weights(self) -> tuple[Weights, ...]:
@@ -243,19 +246,17 @@ def _trained(plan: RunPlan) -> list[ModelPlan]:
 
 def _of_pass(plan: RunPlan) -> dict[str, float]:
     """Of the policy whose pass takes most: the others have none at that time."""
-    layers = max(model.pass_bytes for model in plan.models)
-    logits = max(
-        logits_bytes(
+    found = 0.0
+    for model in _trained(plan):
+        logits = logits_bytes(
             plan.rows * plan.completion,
             model.shape.hidden,
             model.shape.vocabulary,
             width=plan.sampling_width,
             trained_head=model.shape.head if model.is_trained else 0,
         )
-        for model in _trained(plan)
-    )
-    # The logits' peak is at the beginning of the backward pass, that of the layers after it.
-    return {"activations": max(layers, logits)}
+        found = max(found, model.update.peak, model.update.kept + logits)
+    return {"activations and logits": found}
 
 
 def _of_sampling(plan: RunPlan, engines: Sequence[EnginePlan]) -> dict[str, float]:
@@ -376,7 +377,7 @@ def _remedies(plan: RunPlan) -> str:
             if sharding != plan.sharding
         ]
     if plan.rows > 1:
-        models = tuple(replace(m, pass_bytes=m.pass_bytes // plan.rows) for m in plan.models)
+        models = tuple(replace(m, update=m.update.of_rows(1, plan.rows)) for m in plan.models)
         changes.append(("a smaller per_device_train_batch_size", replace(plan, rows=1, models=models)))
     if plan.sampler == "generate":
         fewer = replace(plan, sequences=plan.num_candidates)

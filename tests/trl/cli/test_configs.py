@@ -10,11 +10,8 @@ from typing import Any
 
 import pettingzoo
 import pytest
-import torch
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
-from peft import LoraConfig, get_peft_model
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.cli import arguments
@@ -182,24 +179,21 @@ def test_the_recipes_show_the_tables_that_the_arithmetic_gives() -> None:
         assert shown in page
 
 
-@pytest.mark.parametrize("size", ["1.7B", "8B"])
-def test_the_arithmetic_counts_parameters_as_transformers_and_peft_do(size: str) -> None:
-    shape = runpy.run_path(str(EXAMPLES / "recipes.py"))["MODELS"][size]
-    config = Qwen3Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
-        tie_word_embeddings=shape.tied,
-    )
-    with torch.device("meta"):
-        model = Qwen3ForCausalLM(config)
-        assert model.num_parameters() == shape.parameters
-        adapted = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"))
-    assert adapted.get_nb_trainable_parameters()[0] == shape.adapter
+@pytest.mark.parametrize(
+    ("size", "layers", "hidden", "intermediate", "heads", "embeddings"),
+    [("1.7B", 28, 2048, 6144, 16, 1), ("8B", 36, 4096, 12288, 32, 2)],
+)
+def test_the_recipes_count_parameters_as_worked_out_by_hand(
+    size: str, layers: int, hidden: int, intermediate: int, heads: int, embeddings: int
+) -> None:
+    shape = runpy.run_path(str(EXAMPLES / "recipes.py"))["shapes"]()[size]
+    q, kv = heads * 128, 8 * 128  # heads of 128, eight of keys and values
+    matrices = [(hidden, q), (hidden, kv), (hidden, kv), (q, hidden), *[(hidden, intermediate)] * 3]
+    # Two norms of a layer, one of each head's q and k, and the last; 1.7B has its embeddings for a head.
+    norms = layers * (2 * hidden + 2 * 128) + hidden
+    assert shape.parameters == layers * sum(a * b for a, b in matrices) + norms + embeddings * 151_936 * hidden
+    assert shape.adapter == layers * 16 * sum(a + b for a, b in matrices)
+    assert shape.kv_values == layers * 2 * kv
 
 
 @pytest.mark.parametrize(("task", "paid", "unpaid"), [("note_taking", 40, 220), ("archives", 20, 60)])

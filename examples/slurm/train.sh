@@ -1,0 +1,31 @@
+#!/bin/bash
+# Train on whole nodes, an engine in every process:
+#     sbatch --nodes 2 examples/slurm/train.sh examples/configs/gpus_2x8x80_L2_8B.yaml [ddp.yaml] [--any_field value]
+# The environment with pettingllms must be active, and output_dir on a file system that all nodes see.
+#SBATCH --job-name=pettingllms
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=64
+#SBATCH --time=24:00:00
+#SBATCH --signal=TERM@300               # the trainer then saves a checkpoint; go on with --resume_from_checkpoint true
+set -euo pipefail
+
+config=${1:?the configuration of the run is missing; expected examples/configs/gpus_2x8x80_L2_8B.yaml, say}
+shift
+sharding=ddp.yaml
+if [[ "${1:-}" == *.yaml ]]; then
+    sharding=$1
+    shift
+fi
+gpus=${SLURM_GPUS_ON_NODE:-8}
+HEAD_NODE=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export HEAD_NODE
+
+# Single quotes: SLURM_NODEID differs on each node.
+srun --kill-on-bad-exit=1 bash -c '
+    exec accelerate launch --config_file "examples/accelerate_configs/$1" \
+        --num_machines "$SLURM_NNODES" --num_processes "$((SLURM_NNODES * $2))" --machine_rank "$SLURM_NODEID" \
+        --main_process_ip "$HEAD_NODE" --main_process_port 29500 \
+        -m pettingllms_trl.cli train --config "$3" "${@:4}"
+' train "$sharding" "$gpus" "$config" "$@"
