@@ -1,0 +1,265 @@
+"""What a GPU changes in this package, on fakes: each branch has its test, here or where `BRANCHES` says."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl.checkpoints import checkpointer
+from pettingllms_trl.cli import transformers_agents
+from pettingllms_trl.policies import weights
+from pettingllms_trl.update.packed_logprobs import PackedScorer
+
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "pettingllms_trl"
+HERE = "tests/trl/test_gpu_branches.py"
+
+DEPENDS = re.compile(r'\bcuda\.|"cuda"|is_cpu\(\)|\.type == "cpu"|\.type != "cpu"|_can_sleep\b|"MULTI_GPU"')
+"""What a line says that behaves otherwise on a GPU."""
+
+BRANCHES = {
+    "engines/vllm_colocated.py": HERE,  # sleep mode, memory by share, eager execution
+    "engines/factory.py": "tests/trl/engines/test_training_with_vllm.py",  # weights over NCCL
+    "update/packed_logprobs.py": HERE,  # TensorFloat-32 is not float32
+    "checkpoints/checkpointer.py": HERE,  # a checkpoint is loaded to the process's own GPU
+    "policies/weights.py": HERE,  # a model per process is not spread over all GPUs
+    "cli/vllm_agents.py": HERE,  # graphs are captured
+    "cli/transformers_agents.py": HERE,  # the GPU is taken where there is one
+}
+"""Files with such lines, and the file that tests them."""
+
+
+def test_every_file_with_a_branch_for_gpus_is_in_the_table_with_a_test_file_that_exists() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if "estimate" not in path.parts and DEPENDS.search(path.read_text("utf-8"))
+    }
+    assert found <= set(BRANCHES)
+    for path, test in BRANCHES.items():
+        assert (PACKAGE / path).is_file()
+        assert (ROOT / test).is_file()
+
+
+# ---- vLLM in the trainer's process ----------------------------------------------------------------------------------
+
+
+class Engine:
+    """`vllm.LLMEngine`, of which only what it is told is kept."""
+
+    def __init__(self, arguments: dict[str, Any], said: list[str]) -> None:
+        self.arguments, self.said, self.asleep = arguments, said, False
+        self.vllm_config = SimpleNamespace(
+            model_config=SimpleNamespace(max_model_len=64), parallel_config=SimpleNamespace(tensor_parallel_size=1)
+        )
+
+    def sleep(self, level: int) -> None:
+        self.said.append(f"sleep {level}")
+        self.asleep = True
+
+    def wake_up(self) -> None:
+        self.said.append("wake up")
+        self.asleep = False
+
+    def is_sleeping(self) -> bool:
+        return self.asleep
+
+    def collective_rpc(self, method: str, kwargs: dict[str, Any]) -> None:
+        assert not self.asleep, "weights are given to an engine that has none in its memory"
+        self.said.append(method)
+
+    def reset_prefix_cache(self) -> bool:
+        return True
+
+    def abort_request(self, names: list[str]) -> None:
+        self.said.append(f"abort {names}")
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the engine and torch's allocator are told, in order."""
+    calls: list[str] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty cache"))
+    return calls
+
+
+@pytest.fixture
+def colocated(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """`pettingllms_trl.engines.vllm_colocated` on a fake vLLM on a GPU."""
+
+    def module(name: str, **names: Any) -> None:
+        made = ModuleType(name)
+        vars(made).update(names)
+        monkeypatch.setitem(sys.modules, name, made)
+
+    def from_engine_args(arguments: Any, usage_context: Any) -> Engine:
+        return Engine(vars(arguments), said)
+
+    module(
+        "vllm",
+        EngineArgs=SimpleNamespace,
+        LLMEngine=SimpleNamespace(from_engine_args=from_engine_args),
+        RequestOutput=object,
+        SamplingParams=SimpleNamespace,
+    )
+    module("vllm.lora")
+    module("vllm.lora.request", LoRARequest=Mock)
+    module("vllm.platforms", current_platform=SimpleNamespace(is_cpu=lambda: False))
+    module("vllm.sampling_params", RequestOutputKind=Mock())
+    module("vllm.usage")
+    module("vllm.usage.usage_lib", UsageContext=Mock())
+    monkeypatch.delitem(sys.modules, "pettingllms_trl.engines.vllm_colocated", raising=False)
+    yield importlib.import_module("pettingllms_trl.engines.vllm_colocated")
+    sys.modules.pop("pettingllms_trl.engines.vllm_colocated", None)
+
+
+def engine_of(colocated: ModuleType, folder: Path, **arguments: Any) -> Any:
+    return colocated.ColocatedVllm(arguments, of_agent={"a_0": "base"}, adapters={}, params=Mock(), folder=folder)
+
+
+def test_an_engine_that_can_sleep_is_awake_in_rollouts_alone(
+    colocated: ModuleType, said: list[str], tmp_path: Path
+) -> None:
+    engine = engine_of(colocated, tmp_path, model="m", enable_sleep_mode=True)
+    assert said == ["sleep 1"]  # level 2 would drop the weights that adapters are on
+    del said[:]
+    with engine.rollout("first"):
+        assert said == ["empty cache", "wake up"]  # what torch has kept of the update is free before vLLM allocates
+    assert said[2:] == ["abort []", "sleep 1"]
+
+
+def test_weights_are_given_to_an_engine_that_is_awake(colocated: ModuleType, said: list[str], tmp_path: Path) -> None:
+    engine = engine_of(colocated, tmp_path, model="m", enable_sleep_mode=True)
+    del said[:]
+    engine.load("base", [("weight", torch.zeros(2))], 1)
+    assert said == ["empty cache", "wake up", "reload_weights"]
+    with engine.rollout("second"):
+        assert said == ["empty cache", "wake up", "reload_weights"]  # awake already
+
+
+def test_an_engine_without_sleep_mode_keeps_its_memory(colocated: ModuleType, said: list[str], tmp_path: Path) -> None:
+    with engine_of(colocated, tmp_path, model="m", enable_sleep_mode=False).rollout("first"):
+        pass
+    assert said == ["abort []"]
+
+
+def test_on_a_gpu_the_engine_gets_its_share_of_memory_and_captures_graphs(
+    colocated: ModuleType, tmp_path: Path
+) -> None:
+    args = MultiAgentGRPOConfig(
+        str(tmp_path), use_cpu=True, bf16=False, vllm_gpu_memory_utilization=0.6, vllm_enable_sleep_mode=True
+    )
+    found = colocated.engine_arguments(args, memory_share=0.25)
+    assert found["gpu_memory_utilization"] == pytest.approx(0.15)
+    assert (found["enable_sleep_mode"], found["max_num_batched_tokens"]) == (True, 4096)
+    assert "enforce_eager" not in found
+    assert "kv_cache_memory_bytes" not in found
+    on_cpu = colocated.engine_arguments(args, memory_share=0.25, on_cpu=True)
+    assert (on_cpu["enforce_eager"], on_cpu["kv_cache_memory_bytes"]) == (True, 2**28)
+
+
+@pytest.mark.parametrize(("is_cpu", "expected"), [(False, None), (True, True)])
+def test_bench_captures_graphs_on_a_gpu(
+    is_cpu: bool,
+    expected: bool | None,
+    colocated: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["vllm.platforms"].current_platform, "is_cpu", lambda: is_cpu)
+    monkeypatch.delitem(sys.modules, "pettingllms_trl.cli.vllm_agents", raising=False)
+    agents = importlib.import_module("pettingllms_trl.cli.vllm_agents")
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(agents, "ColocatedVllm", lambda arguments, **_: made.update(arguments))
+    config = SimpleNamespace(get_diff_sampling_param=dict)
+    monkeypatch.setattr(agents, "EngineArgs", lambda **_: SimpleNamespace(create_model_config=lambda: config))
+    monkeypatch.setattr(agents, "sampling_of", lambda spec, defaults: None)
+    agents._engine({"a_0": SimpleNamespace(target="m", options={})}, {"a_0": Mock()}, 4)
+    assert made.get("enforce_eager") is expected
+    sys.modules.pop("pettingllms_trl.cli.vllm_agents", None)
+
+
+# ---- The trainer ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "allow_tf32", "expected"),
+    [("cpu", True, True), ("cuda", True, False), ("cuda", False, True)],
+)
+def test_products_in_tensor_float_32_are_not_held_to_the_tolerance_of_float32(
+    device: str, allow_tf32: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        torch.backends, "cuda", SimpleNamespace(matmul=SimpleNamespace(allow_tf32=allow_tf32)), raising=False
+    )
+    accelerator = SimpleNamespace(device=torch.device(device), mixed_precision="no")
+    scorer: Any = SimpleNamespace(_accelerator=accelerator)
+    assert PackedScorer._is_in_float32(scorer, torch.nn.Linear(2, 2)) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "several", "expected"),
+    [
+        ("MULTI_GPU", False, None),  # a process, a GPU
+        ("DEEPSPEED", False, None),
+        ("NO", True, None),  # several models: the first would take all GPUs
+        ("NO", False, "absent"),  # one model, one process: TRL spreads it over the GPUs that there are
+    ],
+)
+def test_only_the_one_model_of_one_process_may_be_spread_over_gpus(
+    kind: str, several: bool, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(weights, "create_model_from_path", lambda source, **kwargs: made.update(kwargs))
+    args: Any = SimpleNamespace(
+        trust_remote_code=False, model_init_kwargs={}, distributed_state=SimpleNamespace(distributed_type=kind)
+    )
+    weights.load_model(args, "own", None, "own", True, several=several)
+    assert made.get("device_map", "absent") == expected
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:1"])
+def test_a_checkpoint_is_loaded_to_the_device_of_the_process(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "place_0.pt").touch()
+    asked: list[Any] = []
+
+    def load(path: Path, map_location: Any, weights_only: bool) -> dict[str, Any]:
+        asked.append(map_location)
+        return {"format": checkpointer.FORMAT, "generation": None, "micro_step": 3}
+
+    monkeypatch.setattr(checkpointer.torch, "load", load)
+    own: Any = SimpleNamespace(
+        _file="place_0.pt", _accelerator=SimpleNamespace(device=torch.device(device), num_processes=1), _parts={}
+    )
+    assert checkpointer.Checkpointer.load_state(own, tmp_path) == (3, None)
+    assert asked == ["cpu" if device == "cpu" else torch.device("cuda:1")]
+
+
+@pytest.mark.parametrize(("available", "expected"), [(True, "cuda"), (False, "cpu")])
+def test_bench_takes_the_gpu_where_there_is_one(
+    available: bool, expected: str, model_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def to(self: torch.nn.Module, device: str) -> torch.nn.Module:
+        asked.append(device)
+        return self
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.nn.Module, "to", to)
+    spec: Any = SimpleNamespace(target=model_path, options={})
+    monkeypatch.setattr(transformers_agents, "sampling_of", lambda spec, defaults: None)
+    transformers_agents._Model({"a_0": spec}, Mock())
+    assert asked == [expected]
