@@ -24,9 +24,22 @@ from figures import Figure, write
 from shared_rows import rollout_seconds
 from simulation import Speed, Workload
 
+from pettingllms_trl.estimate import speed
+from pettingllms_trl.estimate.speed import MAX_SEQUENCES, Decoding
 
-LARGE = Speed(name="8B", step_s=0.006, row_s=0.00003, prefill_s=0.020, max_num_seqs=256)
-SMALL = Speed(name="1.7B", step_s=0.0025, row_s=0.00001, prefill_s=0.004, max_num_seqs=256)
+
+def engine(name: str, assumed: Decoding) -> Speed:
+    """The engine of a model, at the speed that `pettingllms train --estimate` assumes."""
+    return Speed(
+        name=name,
+        step_s=assumed.step_s,
+        row_s=assumed.row_s,
+        prefill_s=assumed.prefill_s,
+        max_num_seqs=MAX_SEQUENCES,
+    )
+
+
+LARGE, SMALL = engine("8B", speed.LARGE), engine("1.7B", speed.SMALL)
 MODELS: Mapping[str, Model] = {
     "8B, all weights": Model(speed=LARGE, parameters=8e9, trained=8e9),
     "8B, adapters": Model(speed=LARGE, parameters=8e9, trained=0.045e9),

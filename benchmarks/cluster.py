@@ -1,6 +1,7 @@
 """A training step on many GPUs, computed: rollouts on simulated engines, updates by their operations, a network. Pure.
 
-Nothing here was measured on a GPU. What is assumed, and why, is in `ASSUMPTIONS`.
+Nothing here was measured on a GPU. What is assumed, and why, is in `ASSUMPTIONS`; the numbers are those of
+`pettingllms train --estimate` (`pettingllms_trl/estimate/speed.py`).
 
 Data-parallel and colocated, as the trainer runs with `accelerate`: each GPU plays instances on an engine of its own
 (`shared_rows.py`), all wait for the slowest, sequences are assigned anew by the trainer's own function, each GPU
@@ -18,6 +19,7 @@ from functools import cache
 from shared_rows import ENV_THREADS, rollout_seconds
 from simulation import Speed, Workload
 
+from pettingllms_trl.estimate.speed import BETWEEN, FLOPS_OF_TOKEN, INSIDE, PER_NODE, PROMPT, UPDATE_FLOPS
 from pettingllms_trl.update.assignment import Assignment, Size, assign_by_tokens, cost
 
 
@@ -49,10 +51,10 @@ class Cluster:
         step_s: A step's seconds outside all of that, on every GPU, however many there are.
     """
 
-    flops: float = 0.4e15
-    per_node: int = 8
-    inside: float = 300e9
-    between: float = 35e9
+    flops: float = UPDATE_FLOPS
+    per_node: int = PER_NODE
+    inside: float = INSIDE
+    between: float = BETWEEN
     latency_s: float = 20e-6
     step_s: float = 0.5
 
@@ -120,8 +122,8 @@ class Step:
         return self.tokens / self.seconds
 
 
-PROMPT, ROWS = 500, 8
-"""Tokens of a prompt, and rows of a forward pass on a GPU; see `ASSUMPTIONS`."""
+ROWS = 8
+"""Rows of a forward pass on a GPU; see `ASSUMPTIONS`."""
 
 
 def step(
@@ -143,51 +145,3 @@ def step(
         tokens=sum(completion_tokens(workload)),
         rollout=max(rollouts),
         mean_rollout=sum(rollouts) / num_gpus,
-        update=tokens_of_passes(workload, num_gpus, updates) * 8 * model.parameters / cluster.flops,
-        network=updates * cluster.all_reduce(gradients, num_gpus) + renewal,
-        fixed=updates * cluster.step_s,
-        updates=updates,
-    )
-
-
-def completion_tokens(workload: Workload) -> list[int]:
-    """Of every decision, all its candidates together."""
-    places = (place for instance in range(workload.instances) for place in workload.places(instance))
-    return [sum(workload.num_tokens(place, k) for k in range(workload.candidates)) for place in places]
-
-
-@cache
-def tokens_of_passes(workload: Workload, num_gpus: int, updates: int = 1) -> int:
-    """Tokens of all forward passes, each counted on the GPU with the most; a prompt once for the K of a decision."""
-    sizes, assignment = assigned(workload, num_gpus, updates)
-    total = 0
-    for rows, passes in zip(assignment.rows, assignment.passes or (), strict=True):
-        start = 0
-        for number in passes:
-            of_gpu = ([row for row in part[start : start + number] if row is not None] for part in rows)
-            total += max(cost(each, sizes, is_shared=True) for each in of_gpu)
-            start += number
-    return total
-
-
-def assigned(workload: Workload, num_gpus: int, updates: int = 1) -> tuple[list[Size], Assignment]:
-    """The sequences, and where the trainer would train on each of them."""
-    sizes = [
-        Size(place, PROMPT, workload.num_tokens(place, k))
-        for instance in range(workload.instances)
-        for place in workload.places(instance)
-        for k in range(workload.candidates)
-    ]
-    order = list(range(len(sizes)))
-    random.Random(f"deal/{workload.seed}").shuffle(order)
-    per_step = updates * num_gpus * ROWS
-    assignment = assign_by_tokens(
-        sizes,
-        order,
-        budget=ROWS * (PROMPT + max(size.completion for size in sizes)),
-        is_shared=True,
-        num_steps=updates * max(1, workload.instances * workload.candidates // per_step),
-        num_updates=updates,
-        num_processes=num_gpus,
-    )
-    return sizes, assignment

@@ -166,6 +166,7 @@ CPU_SAMPLING: Lines = (
 )
 CPU_UPDATE: Lines = (
     ("learning_rate: 1.0e-3", "any: the model knows nothing"),
+    ("entropy_coef: 0.01", "so that there is a gradient: no reply of such a model is worth more than another"),
     ("generation_batch_size: 16", "4 instances x K, shared out over the processes"),
     ("per_device_train_batch_size: 4", ""),
     ("gradient_accumulation_steps: 2", "2 x 4 x 2 processes = 16: an update a rollout; with one process 4"),

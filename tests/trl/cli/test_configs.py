@@ -14,11 +14,12 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli import arguments, estimate
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import KINDS, make_trainer
 from pettingllms_trl.credit import name_of
 from pettingllms_trl.engines.batched import BatchedEngine
+from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.play import play
 
@@ -34,7 +35,22 @@ TEAMS = {
 PAID = {task: CONFIGS / f"{task}_L2_1.7B.yaml" for task in TEAMS}
 UNPAID = {task: CONFIGS / f"{task}_L2_1.7B_counterfactual.yaml" for task in TEAMS}
 SMALL = {task: CONFIGS / f"{task}_L2_135M.yaml" for task in ("plan_path", "archives")}
-OTHERS = (MIXED, TURNS, *PAID.values(), *UNPAID.values(), *SMALL.values())
+ON_GPUS = {  # processes, and the configuration of accelerate
+    "gpus_1x80_L2_8B": (1, "ddp"),
+    "gpus_8x80_L2_8B": (8, "ddp"),
+    "gpus_8x80_L1_8B": (8, "zero3"),
+    "gpus_2x8x80_L2_8B": (16, "ddp"),
+}
+NO_GPU = CONFIGS / "gpus_none.yaml"
+OTHERS = (
+    NO_GPU,
+    *(CONFIGS / f"{name}.yaml" for name in ON_GPUS),
+    MIXED,
+    TURNS,
+    *PAID.values(),
+    *UNPAID.values(),
+    *SMALL.values(),
+)
 GRID = [file for file in FILES if file not in OTHERS]
 LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
 
@@ -170,6 +186,42 @@ def test_accelerate_reads_its_configurations(name: str, kind: str, stage: int | 
     config = load_config_from_file(str(EXAMPLES / "accelerate_configs" / f"{name}.yaml"))
     assert (config.distributed_type.value, config.num_processes, config.mixed_precision) == (kind, 8, "bf16")
     assert stage is None or config.deepspeed_config["zero_stage"] == stage
+
+
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_a_configuration_for_gpus_shares_its_batch_out_over_their_processes(
+    name: str, model_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "pass_bytes", lambda *_, **__: PassBytes(0, 0))  # of the tiny model; slow for 8B
+    num_gpus, sharding = ON_GPUS[name]
+    launched = ["--num_gpus", str(num_gpus), "--sharding", sharding, "--model_name_or_path", model_path]
+    plan = estimate.estimated(["--config", str(CONFIGS / f"{name}.yaml"), *launched]).plan
+    assert (plan.sampler, plan.max_model_length, plan.utilization) == ("colocate", 4608, 0.45)
+    assert plan.sequences == 4 * (32 if num_gpus == 1 else 8)  # K for each instance of a process
+    given = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text("utf-8"))
+    mini_batch = given["gradient_accumulation_steps"] * given["per_device_train_batch_size"] * num_gpus
+    assert 2 * mini_batch == given["generation_batch_size"]  # two updates a rollout
+    # 200 rollouts, no instance twice.
+    assert given["train_seeds"] == [0, 200 * given["generation_batch_size"] // 4]
+
+
+def test_the_configuration_without_a_gpu_is_for_two_processes(model_path: str) -> None:
+    plan = estimate.estimated(["--config", str(NO_GPU), "--model_name_or_path", model_path, "--num_gpus", "2"]).plan
+    assert (plan.sequences, plan.sampler, plan.sampling_width) == (2 * 4, "colocate", 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_a_configuration_for_gpus_fits_them(name: str, tmp_path: Path) -> None:
+    runpy.run_path(str(EXAMPLES / "recipes.py"))["CONFIGS"]["8B"].save_pretrained(tmp_path)
+    num_gpus, sharding = ON_GPUS[name]
+    launched = ["--num_gpus", str(num_gpus), "--sharding", sharding, "--model_name_or_path", str(tmp_path)]
+    found = estimate.estimated(["--config", str(CONFIGS / f"{name}.yaml"), *launched, "--gpu", "h100"])
+    assert found.problems == ()
+    page = (EXAMPLES.parent / "docs" / "gpus.md").read_text("utf-8")
+    line = next(line for line in page.splitlines() if line.startswith("| `" + name))
+    update, rollout = (sum(phase.values()) / 1e9 for phase in (found.update, found.rollout))
+    assert f"| {update:.1f} | {rollout:.1f} | {found.engines[0].tokens:,} | {found.trained_rate:,.0f} |" in line
 
 
 def test_the_recipes_show_the_tables_that_the_arithmetic_gives() -> None:
