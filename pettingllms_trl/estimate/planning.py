@@ -388,7 +388,15 @@ def _remedies(plan: RunPlan) -> str:
         served = tuple(replace(model, on_server=True) for model in plan.models)
         changes.append(("vllm_mode: server, on other GPUs", replace(plan, sampler="server", models=served)))
     changes += [
-        (f"{number} GPUs with zero3.yaml", replace(plan, num_gpus=number, sharding="zero3"))
+        (
+            f"{number} GPUs with zero3.yaml (--num_gpus {number} --sharding zero3)",
+            replace(
+                plan,
+                num_gpus=number,
+                sharding="zero3",
+                sequences=max(plan.sequences * plan.num_gpus // number, plan.num_candidates),
+            ),
+        )
         for number in (8, 16, 32)
         if number > plan.num_gpus
     ][:1]

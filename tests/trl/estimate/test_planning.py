@@ -1,0 +1,115 @@
+"""A run's memory and speed put together, against values worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pettingllms_trl.estimate.activations import PassBytes
+from pettingllms_trl.estimate.gpus import GPUS
+from pettingllms_trl.estimate.planning import ModelPlan, RunPlan, estimate
+from pettingllms_trl.estimate.shapes import Shape
+from pettingllms_trl.estimate.speed import LARGE, SMALL, decoding_step, update_rate
+
+
+H100 = GPUS["h100"]
+SHAPE = Shape(
+    parameters=8_000_000_000,
+    head=600_000_000,
+    adapter=50_000_000,
+    hidden=4096,
+    vocabulary=150_000,
+    kv_values=72_000,  # 144,000 bytes a token in bfloat16
+    context=40_000,
+)
+ADAPTERS = ModelPlan(
+    name="8B", shape=SHAPE, width=2, is_trained=False, num_adapters=2, update=PassBytes(peak=12_000_000_000, kept=0)
+)
+WHOLE = replace(ADAPTERS, width=4, is_trained=True, num_adapters=0)
+
+
+def plan(model: ModelPlan = ADAPTERS, **more: Any) -> RunPlan:
+    chosen: dict[str, Any] = {
+        "gpu": H100,
+        "num_gpus": 1,
+        "sharding": "ddp",
+        "moments": 2,
+        "models": (model,),
+        "sampler": "colocate",
+        "utilization": 0.5,
+        "sleeps": False,
+        "tensor_parallel": 1,
+        "max_model_length": 4096,
+        "num_candidates": 4,
+        "sequences": 128,
+        "prompt": 500,
+        "completion": 3596,
+        "rows": 4,
+        "sampling_width": 2,
+    }
+    return RunPlan(**{**chosen, **more})
+
+
+def test_an_update_has_the_engine_beside_it_unless_that_sleeps() -> None:
+    found, asleep = estimate(plan()), estimate(plan(sleeps=True))
+    # Adapters: 16 GB frozen, 100 M x 16 bytes; 8 GB of headroom; 12 of the pass; half of 80 for vLLM.
+    assert sum(found.update.values()) == pytest.approx(16e9 + 1.6e9 + 8e9 + 12e9 + 40e9)
+    assert sum(asleep.update.values()) == pytest.approx(16e9 + 1.6e9 + 8e9 + 12e9)
+    assert sum(found.rollout.values()) == sum(asleep.rollout.values()) == pytest.approx(16e9 + 1.6e9 + 8e9 + 40e9)
+
+
+def test_a_cache_is_what_weights_and_overhead_leave_of_the_engines_share() -> None:
+    (engine,) = estimate(plan()).engines
+    # 40 - 16.2 (8 B and two adapters in bfloat16) - 1.5 = 22.3 GB; blocks of 16 tokens of 144,000 bytes.
+    assert engine.cache == pytest.approx(22.3e9)
+    assert engine.tokens == 22_300_000_000 // (16 * 144_000) * 16
+
+
+def test_two_models_share_vllms_memory_by_their_sizes() -> None:
+    small = replace(WHOLE, shape=replace(SHAPE, parameters=2_000_000_000))
+    first, second = estimate(plan(models=(WHOLE, small))).engines
+    assert (first.budget, second.budget) == (pytest.approx(32e9), pytest.approx(8e9))
+
+
+def test_a_cache_without_room_for_a_sequence_is_refused_with_what_to_set() -> None:
+    # 0.25 of 80 GB are 20, less 16.2 and 1.5: 2.3 GB hold 15,968 tokens; 20,000 need 2.88 GB.
+    (said,) = estimate(plan(utilization=0.25, max_model_length=20_000)).problems
+    assert "hold 15,968 tokens; it does not start with less than one sequence of 20,000" in said
+    assert "vllm_max_model_length: 4096" in said
+    assert "vllm_gpu_memory_utilization: 0.27" in said
+
+
+def test_what_is_too_large_names_each_single_change_that_makes_it_fit() -> None:
+    found = estimate(plan(WHOLE, num_gpus=8, sampler="generate", sequences=16))
+    # 8 B x 16 bytes, and 4 of DDP's buckets, do not fit. ZeRO-2: 16 + 112 / 8 + 12 + 8 = 50; ZeRO-3 and FSDP2: 36.
+    assert found.problems[0].startswith("an update takes 180.0 GB on each GPU, of which optimizer states 64.0")
+    for sharding in ("zero2", "zero3", "fsdp2"):
+        assert f"{sharding}.yaml" in found.problems[-1]
+    alone = estimate(plan(WHOLE, sampler="generate", sequences=128))
+    assert alone.problems[-1] == "It fits with 8 GPUs with zero3.yaml (--num_gpus 8 --sharding zero3)."
+
+
+def test_a_model_on_a_server_takes_nothing_of_the_trainers_gpus() -> None:
+    found = estimate(plan(replace(ADAPTERS, on_server=True), sampler="server"))
+    assert sum(found.update.values()) == pytest.approx(16e9 + 1.6e9 + 8e9 + 12e9)
+    assert found.engines[0].budget == pytest.approx(72e9)  # 0.9 of a GPU of its own
+
+
+@pytest.mark.parametrize("assumed", [SMALL, LARGE])
+def test_the_assumed_engines_are_on_the_line(assumed: Any) -> None:
+    # Eight sequences, few enough that reading the cache takes nothing.
+    step = decoding_step(H100, assumed.parameters, 0.0, sequences=8, context=650)
+    assert step == pytest.approx(assumed.step_s + 8 * assumed.row_s)
+
+
+def test_no_step_is_quicker_than_its_reads() -> None:
+    # 1.7 B: 3.4 GB of weights and 256 x 650 tokens of 114,688 bytes, 22.5 GB at 3.35 TB/s.
+    expected = (3.4e9 + 256 * 650 * 114_688) / 3.35e12
+    assert decoding_step(H100, 1.7e9, 114_688, sequences=256, context=650) == pytest.approx(expected)
+
+
+def test_an_update_takes_eight_operations_for_each_parameter_and_token() -> None:
+    assert update_rate(H100, 8e9) == pytest.approx(0.4e15 / 64e9)
+    assert update_rate(GPUS["a100"], 8e9) == pytest.approx(0.4e15 / 64e9 * 312 / 989)
