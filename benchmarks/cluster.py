@@ -145,3 +145,51 @@ def step(
         tokens=sum(completion_tokens(workload)),
         rollout=max(rollouts),
         mean_rollout=sum(rollouts) / num_gpus,
+        update=tokens_of_passes(workload, num_gpus, updates) * FLOPS_OF_TOKEN * model.parameters / cluster.flops,
+        network=updates * cluster.all_reduce(gradients, num_gpus) + renewal,
+        fixed=updates * cluster.step_s,
+        updates=updates,
+    )
+
+
+def completion_tokens(workload: Workload) -> list[int]:
+    """Of every decision, all its candidates together."""
+    places = (place for instance in range(workload.instances) for place in workload.places(instance))
+    return [sum(workload.num_tokens(place, k) for k in range(workload.candidates)) for place in places]
+
+
+@cache
+def tokens_of_passes(workload: Workload, num_gpus: int, updates: int = 1) -> int:
+    """Tokens of all forward passes, each counted on the GPU with the most; a prompt once for the K of a decision."""
+    sizes, assignment = assigned(workload, num_gpus, updates)
+    total = 0
+    for rows, passes in zip(assignment.rows, assignment.passes or (), strict=True):
+        start = 0
+        for number in passes:
+            of_gpu = ([row for row in part[start : start + number] if row is not None] for part in rows)
+            total += max(cost(each, sizes, is_shared=True) for each in of_gpu)
+            start += number
+    return total
+
+
+def assigned(workload: Workload, num_gpus: int, updates: int = 1) -> tuple[list[Size], Assignment]:
+    """The sequences, and where the trainer would train on each of them."""
+    sizes = [
+        Size(place, PROMPT, workload.num_tokens(place, k))
+        for instance in range(workload.instances)
+        for place in workload.places(instance)
+        for k in range(workload.candidates)
+    ]
+    order = list(range(len(sizes)))
+    random.Random(f"deal/{workload.seed}").shuffle(order)
+    per_step = updates * num_gpus * ROWS
+    assignment = assign_by_tokens(
+        sizes,
+        order,
+        budget=ROWS * (PROMPT + max(size.completion for size in sizes)),
+        is_shared=True,
+        num_steps=updates * max(1, workload.instances * workload.candidates // per_step),
+        num_updates=updates,
+        num_processes=num_gpus,
+    )
+    return sizes, assignment
