@@ -37,6 +37,7 @@ from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion,
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.weights import weights_of
+from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup, tensor_parallel_group
 from pettingllms_trl.records import Engine, PolicyEngine, Sample, Scored
 from pettingllms_trl.role_sampling import parse
 from pettingllms_trl.servers.weight_transfer import NcclTransfer
@@ -90,6 +91,9 @@ class EngineSet:
         in_memory: Policies whose model was given as an object, which may differ from what vLLM loads by its name.
         sample: Answers requests by `generate`, for policies without another engine.
         codecs: Codec of each agent whose policy has weights here.
+
+    Attributes:
+        tensor_parallel: The processes over which the engines are split; None if each process has whole ones.
     """
 
     def __init__(
@@ -103,12 +107,16 @@ class EngineSet:
         codecs: Mapping[str, PromptCodec],
     ) -> None:
         self._served: list[ServedPolicies] = []
+        self.tensor_parallel: TensorParallelGroup | None = None
         if args.use_vllm:
             overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
             params = VllmParams.of_config(args, codecs, overrides)
             groups = _groups(routing)
             ports = count(args.vllm_group_port)
-            shares = _shares([weights_of(model, g.policies[0]) for g in groups if not _urls(g, args)])
+            here = [group for group in groups if not _urls(group, args)]
+            if here and args.world_size > 1 and args.vllm_tensor_parallel_size > 1:
+                self.tensor_parallel = tensor_parallel_group(args, args.vllm_tensor_parallel_size)
+            shares = _shares([weights_of(model, group.policies[0]) for group in here])
             engine: PolicyEngine
             for group in groups:
                 weights = weights_of(model, group.policies[0])
@@ -122,7 +130,10 @@ class EngineSet:
                 if urls := _urls(group, args):
                     engine = _on_servers(urls, group, args, ports=ports, options=options)
                 else:
-                    engine = _colocated(group, weights, args, memory_share=next(shares), options=options)
+                    share = next(shares)
+                    engine = _colocated(
+                        group, weights, args, self.tensor_parallel, memory_share=share, options=options
+                    )
                 self._served.append(
                     ServedPolicies(group.policies, engine, adapters, is_in_memory=group.names[0] in in_memory)
                 )
@@ -253,7 +264,13 @@ def _trains_whole_model(group: _Group, adapters: Collection[str]) -> bool:
 
 
 def _colocated(
-    group: _Group, weights: Any, args: MultiAgentGRPOConfig, *, memory_share: float, options: Mapping[str, Any]
+    group: _Group,
+    weights: Any,
+    args: MultiAgentGRPOConfig,
+    tensor_parallel: TensorParallelGroup | None,
+    *,
+    memory_share: float,
+    options: Mapping[str, Any],
 ) -> PolicyEngine:
     from pettingllms_trl.engines.vllm_colocated import ColocatedVllm, engine_arguments  # takes seconds to import
 
@@ -266,7 +283,11 @@ def _colocated(
     dtype = "auto" if args.bf16 or args.fp16 else "float32"
     quantization = {"quantization": "bitsandbytes"} if _in_4_bit(weights) else {}
     arguments = {"model": name, "dtype": dtype, **engine_arguments(args, memory_share=memory_share), **quantization}
-    return ColocatedVllm(arguments, **options)
+    if tensor_parallel is None:
+        return ColocatedVllm(arguments, **options)
+    from pettingllms_trl.engines.vllm_tensor_parallel import TensorParallelVllm
+
+    return TensorParallelVllm(arguments, group=tensor_parallel, **options)
 
 
 def _in_4_bit(weights: Any) -> bool:

@@ -212,7 +212,9 @@ def engine_arguments(args: GRPOConfig, *, memory_share: float = 1.0, on_cpu: boo
         "disable_log_stats": True,
     }
     if args.world_size > 1:
-        arguments["tensor_parallel_size"] = args.vllm_tensor_parallel_size  # over processes, see tensor_parallel.py
+        arguments["tensor_parallel_size"] = (
+            args.vllm_tensor_parallel_size
+        )  # over processes, see vllm_tensor_parallel.py
         arguments["distributed_executor_backend"] = "external_launcher"  # joins the trainer's process group
     if current_platform.is_cpu() if on_cpu is None else on_cpu:
         return arguments | {

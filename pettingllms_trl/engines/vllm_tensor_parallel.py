@@ -1,4 +1,4 @@
-"""`TensorParallelVllm`: vLLM over a group of the trainer's processes, see `tensor_parallel.py`."""
+"""`TensorParallelVllm`: vLLM over a group of the trainer's processes, see `processes/tensor_parallel.py`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pettingllms_trl.engines.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.engines.vllm_colocated import ColocatedVllm
 from pettingllms_trl.engines.vllm_params import VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion
+from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import POLL_SECONDS, Sampled
 
 

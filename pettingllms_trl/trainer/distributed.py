@@ -47,8 +47,13 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
         ValueError: Two settings cannot be combined. The message says what to set instead.
     """
     kind = args.distributed_state.distributed_type
-    if args.world_size > 1 and args.use_vllm:
-        _check_engines(args)
+    if args.use_vllm and args.vllm_mode == "colocate" and args.world_size > 1:
+        size = args.vllm_tensor_parallel_size
+        if args.world_size % size:
+            raise ValueError(
+                f"vllm_tensor_parallel_size={size} with {args.world_size} processes; expected a divisor of their "
+                "number, since an engine is split over that many of them. Set another, or 1 for an engine in each."
+            )
     if args.world_size > 1 and args.accelerator_config.split_batches:
         raise ValueError(
             f"accelerator_config.split_batches=True with {args.world_size} processes; expected False: every process "
@@ -65,14 +70,6 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
                 f"policy {policy.name!r} has max_grad_norm={policy.max_grad_norm}, but DeepSpeed clips by the common "
                 "norm of all policies, inside its step. Leave it out, or use DDP or FSDP2."
             )
-
-
-def _check_engines(args: MultiAgentGRPOConfig) -> None:
-    if args.vllm_tensor_parallel_size > 1:
-        raise ValueError(
-            f"vllm_tensor_parallel_size={args.vllm_tensor_parallel_size} with {args.world_size} processes; expected "
-            "1: each plays its own instances at its own pace, so each has an engine of its own. Set it to 1."
-        )
 
 
 def check_sharding(routing: Routing, accelerator: Accelerator) -> None:

@@ -141,7 +141,7 @@ def collector_of(
         trainer.args,
         trainer.accelerator,
         source=EnvironmentSource(make_env=setup.make_env, pool=setup.envs, weigh=setup.weigh, follow=follow),
-        sharing=row_sharing(is_seeded=trainer.args.use_vllm),
+        sharing=row_sharing(trainer.engines.engine_set.tensor_parallel, is_seeded=trainer.args.use_vllm),
         routing=trainer.routing,
         follow=follow,
         sampling=trainer.sampling,

@@ -7,6 +7,8 @@ machine is fast, plays more of them:
     process 0   plays rows 0 1, then 4, 6, 7      # of 8 rows, two at a time
     process 1   plays rows 2 3, then 5
 
+Of processes that share their engines (`vllm_tensor_parallel_size`) one plays, and counts as one process here.
+
 Episodes do not depend on which process plays them where the engine seeds every request by its ticket, as vLLM does.
 `generate` of transformers draws from one generator in each process, so there the shares are fixed, and a run can be
 repeated.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 from accelerate import PartialState
@@ -24,6 +26,7 @@ from accelerate.utils import broadcast_object_list
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore
 
+from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.update.assignment import share_of
 
 
@@ -46,13 +49,23 @@ class RowSharing:
         num_processes: Processes that share the rows.
         process: Index of this one.
         store: Holds the counters of all processes. `None`: each process plays a fixed share.
+        group: Those that this process shares its engines with. `None`: it has whole ones.
     """
 
-    def __init__(self, num_processes: int, process: int, store: Store | None = None) -> None:
-        self._num_processes, self._process, self._store = num_processes, process, store
+    def __init__(
+        self,
+        num_processes: int,
+        process: int,
+        store: Store | None = None,
+        group: TensorParallelGroup | None = None,
+    ) -> None:
+        size = 1 if group is None else group.size
+        self._num_processes, self._process = num_processes // size, process // size
+        self._store, self._group = store, group
         self._num_rollouts = 0
 
-    def rows(self, num_rows: int, at_once: int | None) -> AbstractContextManager[Iterable[int]]:
+    @contextmanager
+    def rows(self, num_rows: int, at_once: int | None) -> Iterator[Iterable[int]]:
         """A context for the indices of the rows that this process plays. Take the next when there is room for it.
 
         All processes call this for the same rollouts in the same order. If one raises in the context, the others take
@@ -63,11 +76,16 @@ class RowSharing:
             at_once: Most rows in play at once in a process. `None`: all of its share.
         """
         self._num_rollouts += 1
-        if self._store is None or at_once is None or self._num_processes * at_once >= num_rows:
-            return nullcontext(share_of(num_rows, self._num_processes, self._process))
-        if self._process == 0:  # whoever is in this rollout has left the one before
-            self._store.delete_key(str(self._num_rollouts - 1))
-        return self._counted(self._store, str(self._num_rollouts), num_rows, at_once)
+        with nullcontext() if self._group is None else self._group.rollout():
+            if self._group is not None and not self._group.is_leader:
+                yield ()
+            elif self._store is None or at_once is None or self._num_processes * at_once >= num_rows:
+                yield share_of(num_rows, self._num_processes, self._process)
+            else:
+                if self._process == 0:  # whoever is in this rollout has left the one before
+                    self._store.delete_key(str(self._num_rollouts - 1))
+                with self._counted(self._store, str(self._num_rollouts), num_rows, at_once) as rows:
+                    yield rows
 
     @contextmanager
     def _counted(self, store: Store, counter: str, num_rows: int, at_once: int) -> Iterator[Iterable[int]]:
@@ -85,18 +103,19 @@ class RowSharing:
             raise
 
 
-def row_sharing(*, is_seeded: bool) -> RowSharing:
+def row_sharing(group: TensorParallelGroup | None = None, *, is_seeded: bool) -> RowSharing:
     """The sharing of this run's processes, all of which call this.
 
     Args:
+        group: Processes that this one shares its engines with.
         is_seeded: Whether what is sampled depends on a request's ticket, and not on the process that asks.
     """
     state = PartialState()
     if not is_seeded or state.num_processes == 1:
-        return RowSharing(state.num_processes, state.process_index)
+        return RowSharing(state.num_processes, state.process_index, group=group)
     name = broadcast_object_list([f"pettingllms/rows/{uuid.uuid4()}"])[0]  # of this trainer among several
-    group = distributed.group.WORLD
-    assert group is not None, "several processes without a process group"
+    world = distributed.group.WORLD
+    assert world is not None, "several processes without a process group"
     # The processes have met over this store, and can reach it as long as they run.
-    store = PrefixStore(name, group.get_group_store())
-    return RowSharing(state.num_processes, state.process_index, store)
+    store = PrefixStore(name, world.get_group_store())
+    return RowSharing(state.num_processes, state.process_index, store, group)

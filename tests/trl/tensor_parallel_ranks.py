@@ -16,8 +16,8 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.tensor_parallel import tensor_parallel_group
 from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
+from pettingllms_trl.processes.tensor_parallel import tensor_parallel_group
 from pettingllms_trl.records import Request
 
 

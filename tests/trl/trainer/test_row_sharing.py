@@ -17,9 +17,10 @@ from accelerate import PartialState
 from torch import distributed
 from torch.distributed import HashStore
 
+from pettingllms_trl.processes.on_all import on_all
+from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import Sampled
 from pettingllms_trl.rollout.play import Rollout, RolloutOptions, merge, play
-from pettingllms_trl.trainer.distributed import on_all
 from pettingllms_trl.trainer.row_sharing import RowSharing, row_sharing
 from schedules import Patient, babble
 from third_party import Relay
@@ -117,6 +118,21 @@ def test_shares_are_fixed_without_a_store_and_where_all_rows_are_in_play_at_once
     for at_once in (None, 3) if store else (None, 1, 3):
         with RowSharing(2, 1, store).rows(5, at_once) as own:
             assert own == range(2, 5)
+
+
+def test_of_processes_that_share_their_engines_the_leader_plays_and_counts_as_one() -> None:
+    store = HashStore()
+    first, _, third, fourth = (
+        RowSharing(4, i, store, TensorParallelGroup(size=2, is_leader=i % 2 == 0, broadcast=lambda step: step))
+        for i in range(4)
+    )
+    with first.rows(5, 1) as of_first, third.rows(5, 1) as of_third, fourth.rows(5, 1) as of_fourth:
+        of_first, of_third = iter(of_first), iter(of_third)
+        assert [next(of_first), next(of_third), *of_first, *of_third] == [0, 1, 2, 3, 4]
+        assert [*of_fourth] == []
+    with third.rows(5, None) as of_third, fourth.rows(5, None) as of_fourth:
+        assert [*of_third] == [2, 3, 4]
+        assert [*of_fourth] == []
 
 
 @pytest.mark.parametrize("mode", MODES)

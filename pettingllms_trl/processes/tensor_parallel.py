@@ -15,17 +15,15 @@ from typing import Any, Protocol
 from torch import distributed
 from transformers import TrainingArguments
 
-from pettingllms_trl.engines.vllm_params import VllmRequest
 
-
-Step = tuple[int, Sequence[VllmRequest]]
+Step = tuple[int, Sequence[Any]]
 """The number of an engine that is stepped, and its new requests."""
 
 
 class FollowingEngine(Protocol):
     """An engine of which this process has a part."""
 
-    def follow(self, requests: Sequence[VllmRequest]) -> None:
+    def follow(self, requests: Sequence[Any]) -> None:
         """Add the leader's requests and take a step, as the leader does."""
         ...
 
@@ -34,20 +32,21 @@ class TensorParallelGroup:
     """The processes over which engines are split; each of them creates one, and the same engines in the same order.
 
     Args:
+        size: Their number.
         is_leader: Whether this process plays.
         broadcast: Called by all processes of the group together; returns what the leader called it with.
     """
 
-    def __init__(self, *, is_leader: bool, broadcast: Callable[[Step | None], Step | None]) -> None:
-        self.is_leader, self._broadcast = is_leader, broadcast
+    def __init__(self, *, size: int, is_leader: bool, broadcast: Callable[[Step | None], Step | None]) -> None:
+        self.size, self.is_leader, self._broadcast = size, is_leader, broadcast
         self._engines: list[FollowingEngine] = []
 
-    def add(self, engine: FollowingEngine) -> Callable[[Sequence[VllmRequest]], None]:
+    def add(self, engine: FollowingEngine) -> Callable[[Sequence[Any]], None]:
         """Add an engine. Returns what the leader calls before each of its steps, with the new requests."""
         number = len(self._engines)
         self._engines.append(engine)
 
-        def announce(requests: Sequence[VllmRequest]) -> None:
+        def announce(requests: Sequence[Any]) -> None:
             assert self.is_leader, "a request of a process that does not play"
             self._broadcast((number, requests))
 
@@ -94,4 +93,4 @@ def tensor_parallel_group(args: TrainingArguments, size: int) -> TensorParallelG
         sent: Step | None = box[0]
         return sent
 
-    return TensorParallelGroup(is_leader=args.process_index == leader, broadcast=broadcast)
+    return TensorParallelGroup(size=size, is_leader=args.process_index == leader, broadcast=broadcast)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.engines.tensor_parallel import TensorParallelGroup, leader_of
 from pettingllms_trl.engines.vllm_params import VllmRequest
+from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup, leader_of
 
 
 class Steps:
@@ -35,8 +35,8 @@ def both(lead: Callable[[list[Any]], None], *, meanwhile: Callable[[], None] = l
         sent.put(step)
         return step
 
-    leader = TensorParallelGroup(is_leader=True, broadcast=tell)
-    follower = TensorParallelGroup(is_leader=False, broadcast=lambda _: sent.get(timeout=5))
+    leader = TensorParallelGroup(size=2, is_leader=True, broadcast=tell)
+    follower = TensorParallelGroup(size=2, is_leader=False, broadcast=lambda _: sent.get(timeout=5))
     engines = [Steps(), Steps()]
     for engine in engines:
         follower.add(engine)
@@ -99,7 +99,7 @@ def test_a_follower_that_fails_takes_the_steps_before_it_says_so() -> None:
 
 
 def test_a_process_that_does_not_play_sends_no_requests() -> None:
-    group = TensorParallelGroup(is_leader=False, broadcast=lambda step: step)
+    group = TensorParallelGroup(size=2, is_leader=False, broadcast=lambda step: step)
     with pytest.raises(AssertionError, match="does not play"):
         group.add(Steps())([asked(1)])
 
