@@ -70,6 +70,9 @@ class ColocatedVllm(VllmEngine):
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: read by vLLM when the engine is made
         # As what it is to vLLM, a job done offline, it takes batches as large as the device is for.
         self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
+        if arguments.get("distributed_executor_backend") == "external_launcher":
+            # At exit it would end process groups that the trainer may have ended before, with an error.
+            self._engine.engine_core._finalizer.atexit = False
         self.max_model_len = self._engine.vllm_config.model_config.max_model_len
         self.can_load_base = arguments.get("quantization") is None
         self._tensor_parallel: bool = self._engine.vllm_config.parallel_config.tensor_parallel_size > 1
