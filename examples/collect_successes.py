@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.trainer.demonstrations import FIRST_SEED, of_episodes, write
+from pettingllms_trl.sft.demonstrations import FIRST_SEED, of_episodes, write
 
 
 def main() -> None:

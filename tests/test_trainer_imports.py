@@ -23,6 +23,7 @@ ALLOWED = {
     # Clients of `vllm serve`: a part of the engines, which read the folders of adapters that those write.
     "servers": {"records", "engines.weight_store"},
     "engines": DATA | {"policies", "processes", "servers"},
+    "sft": DATA | {"policies"},
     "update": DATA | {"policies"},
     "checkpoints": DATA | {"policies"},
     "testing": {"config", "trainer"},
@@ -33,7 +34,7 @@ ALLOWED = {
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
     "cli": DATA
     | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
-    | {"estimate"},
+    | {"estimate", "sft"},
 }
 OF_TRL = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),

@@ -24,8 +24,8 @@ from pettingllms_trl.cli.datasets import agents_of, makers
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.records import role_of
 from pettingllms_trl.rollout.env_pool import MakeEnv
-from pettingllms_trl.trainer.demonstrations import FIRST_SEED, Demonstration, by_oracle, read
-from pettingllms_trl.trainer.sft import rows_of, warm_up
+from pettingllms_trl.sft.demonstrations import FIRST_SEED, Demonstration, by_oracle, read
+from pettingllms_trl.sft.warm_up import rows_of, warm_up
 
 
 ORACLE = "oracle"

@@ -20,7 +20,7 @@ from pettingllms_trl.cli import arguments, fields
 from pettingllms_trl.cli.datasets import Rows, agents_of, check_apart, in_turns, loaded, makers, seeds_and_levels
 from pettingllms_trl.cli.trees import PrintTrees
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.trainer.sft import load_adapters
+from pettingllms_trl.sft.warm_up import load_adapters
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 

@@ -21,13 +21,13 @@ from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScore
 from pettingllms_trl.credit.selection import Selection, continuations_of, select, shifted
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.processes.on_all import on_all
+from pettingllms_trl.processes.row_sharing import RowSharing
 from pettingllms_trl.records import Completion, Decision, Engine, Episode, PendingDecision, Row
 from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.play import EpisodeSource, Rollout, RolloutOptions, merge
 from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
 from pettingllms_trl.trainer.dataloading import RowsPlayed
 from pettingllms_trl.trainer.rollout_checks import check_groups
-from pettingllms_trl.trainer.row_sharing import RowSharing
 
 
 Scores = dict[int, tuple[Completion, RewardScores]]

@@ -1,8 +1,8 @@
-"""Assigns rows to processes, for playing and for training, and to forward passes. Pure: each process gets the same.
+"""Assigns rows to processes for training, and to forward passes. Pure: each process gets the same.
 
-Each process plays some of the instances (`trainer/row_sharing.py`). Then all episodes are gathered, and each policy's
-sequences are redistributed for training: the number of decisions varies, but a forward pass must have the same number
-of rows on each process, or the processes would deadlock.
+Each process plays some of the instances. Then all episodes are gathered, and each policy's sequences are redistributed
+for training: the number of decisions varies, but a forward pass must have the same number of rows on each process, or
+the processes would deadlock.
 
     assign([4, 0, 2, 3, 1], num_steps=2, num_processes=2).rows
     #       process 0   process 1
@@ -29,15 +29,6 @@ from pettingllms_trl.update.packing import num_tokens
 
 
 T = TypeVar("T")
-
-
-def share_of(num_rows: int, num_processes: int, process: int) -> range:
-    """The rows of a rollout that a process plays: contiguous, in the order of the processes, as even as possible.
-
-    >>> [list(share_of(5, 3, process)) for process in range(3)]
-    [[0], [1, 2], [3, 4]]
-    """
-    return range(num_rows * process // num_processes, num_rows * (process + 1) // num_processes)
 
 
 @dataclass(frozen=True, slots=True)

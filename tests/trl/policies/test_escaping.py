@@ -19,8 +19,8 @@ from pettingllms_trl.cli.local_agents import ChatAgent
 from pettingllms_trl.policies.escaping import control_tokens, escape_of
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.sft.demonstrations import Demonstration
 from pettingllms_trl.trainer import sft
-from pettingllms_trl.trainer.demonstrations import Demonstration
 from third_party import Relay
 
 

@@ -20,8 +20,8 @@ from pettingllms_trl.engines.api import ask, check_tools
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import play
-from pettingllms_trl.trainer.demonstrations import of_episodes, read, write
-from pettingllms_trl.trainer.sft import _escaped
+from pettingllms_trl.sft.demonstrations import of_episodes, read, write
+from pettingllms_trl.sft.warm_up import _escaped
 from tool_teams import CALL, FUNCTION, plan_path, tokenizer_of
 
 

@@ -15,6 +15,7 @@ from pettingllms_trl.credit import at_grpo, nonzero_variance
 from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.policies.routing import route
+from pettingllms_trl.processes.row_sharing import RowSharing
 from pettingllms_trl.records import Completion, Request, Row, Sampled
 from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.play import EnvironmentSource
@@ -22,7 +23,6 @@ from pettingllms_trl.trainer.collector import RolloutCollector
 from pettingllms_trl.trainer.dataloading import RowsPlayed
 from pettingllms_trl.trainer.monitor import LearningMonitor
 from pettingllms_trl.trainer.reporting import GenerationReporter
-from pettingllms_trl.trainer.row_sharing import RowSharing
 from short_runs import settings
 from third_party import Relay
 

@@ -14,10 +14,10 @@ from torch.distributed.fsdp import StateDictType
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
 from pettingllms_trl.policies.routing import route
+from pettingllms_trl.processes.row_sharing import share_of
 from pettingllms_trl.rollout.play import Rollout, merge, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.trainer.distributed import average_gradients, check_processes, check_sharding
-from pettingllms_trl.update.assignment import share_of
 from schedules import Patient, babble
 from third_party import Relay
 from two_processes import FORKS, in_two_processes

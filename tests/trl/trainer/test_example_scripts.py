@@ -16,7 +16,7 @@ from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Request, Sampled
 from pettingllms_trl.rollout.play import play
-from pettingllms_trl.trainer.demonstrations import read
+from pettingllms_trl.sft.demonstrations import read
 
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -14,8 +14,8 @@ import picture_plan_v0
 from pettingllms_envs.episodes import files, schema
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.policies.routing import route
-from pettingllms_trl.trainer.demonstrations import Demonstration, by_oracle
-from pettingllms_trl.trainer.sft import warm_up
+from pettingllms_trl.sft.demonstrations import Demonstration, by_oracle
+from pettingllms_trl.sft.warm_up import warm_up
 from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
 from tool_teams import CALL, FUNCTION, plan_path, save_model, tokenizer_of
 

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import doctest
 import random
 
 import pytest
 import torch
 
-from pettingllms_trl.update import assignment
-from pettingllms_trl.update.assignment import assign, share_of, values_of
+from pettingllms_trl.update.assignment import assign, values_of
 from pettingllms_trl.update.micro_batches import ShardInfo, split
 from pettingllms_trl.update.pass_metrics import of_completions
 
 
-def test_the_docstrings_examples_are_what_is_dealt() -> None:
-    assert doctest.testmod(assignment).attempted
+def test_rows_are_dealt_as_the_head_of_the_file_says() -> None:
     hands = assign([4, 0, 2, 3, 1], num_steps=2, num_processes=2).rows
     assert hands == (((4, 2), (0, None)), ((3,), (1,)))
-
-
-@pytest.mark.parametrize(
-    ("num_rows", "num_processes", "expected"),
-    [
-        (6, 2, [[0, 1, 2], [3, 4, 5]]),
-        (5, 2, [[0, 1], [2, 3, 4]]),
-        (2, 4, [[], [0], [], [1]]),
-        (3, 1, [[0, 1, 2]]),
-        (0, 2, [[], []]),
-    ],
-)
-def test_each_instance_is_played_by_one_process_and_shares_follow_each_other(
-    num_rows: int, num_processes: int, expected: list[list[int]]
-) -> None:
-    assert [list(share_of(num_rows, num_processes, process)) for process in range(num_processes)] == expected
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 5, 12, 31])

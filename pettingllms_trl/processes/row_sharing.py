@@ -27,7 +27,15 @@ from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore
 
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
-from pettingllms_trl.update.assignment import share_of
+
+
+def share_of(num_rows: int, num_processes: int, process: int) -> range:
+    """The rows of a rollout that a process plays: contiguous, in the order of the processes, as even as possible.
+
+    >>> [list(share_of(5, 3, process)) for process in range(3)]
+    [[0], [1, 2], [3, 4]]
+    """
+    return range(num_rows * process // num_processes, num_rows * (process + 1) // num_processes)
 
 
 class Store(Protocol):

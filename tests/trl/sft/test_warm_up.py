@@ -20,8 +20,8 @@ from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.sft import SFTArguments, by_oracles
 from pettingllms_trl.policies.routing import Policy, route
-from pettingllms_trl.trainer.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
-from pettingllms_trl.trainer.sft import load_adapters, rows_of, warm_up
+from pettingllms_trl.sft.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
+from pettingllms_trl.sft.warm_up import load_adapters, rows_of, warm_up
 from third_party import Relay
 
 

@@ -18,10 +18,10 @@ from torch import distributed
 from torch.distributed import HashStore
 
 from pettingllms_trl.processes.on_all import on_all
+from pettingllms_trl.processes.row_sharing import RowSharing, row_sharing, share_of
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import Sampled
 from pettingllms_trl.rollout.play import Rollout, RolloutOptions, merge, play
-from pettingllms_trl.trainer.row_sharing import RowSharing, row_sharing
 from schedules import Patient, babble
 from third_party import Relay
 
@@ -78,6 +78,22 @@ def played(sharing: RowSharing, engine: Any, *, at_once: int = 1, mode: str = "t
         return play(
             ROWS, only=own, make_env=env, engine=engine, seed="any", max_envs=width * at_once, **MODES[mode]
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "num_processes", "expected"),
+    [
+        (6, 2, [[0, 1, 2], [3, 4, 5]]),
+        (5, 2, [[0, 1], [2, 3, 4]]),
+        (2, 4, [[], [0], [], [1]]),
+        (3, 1, [[0, 1, 2]]),
+        (0, 2, [[], []]),
+    ],
+)
+def test_each_instance_is_played_by_one_process_and_shares_follow_each_other(
+    num_rows: int, num_processes: int, expected: list[list[int]]
+) -> None:
+    assert [list(share_of(num_rows, num_processes, process)) for process in range(num_processes)] == expected
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 5, 17])

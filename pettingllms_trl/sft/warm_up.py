@@ -29,7 +29,7 @@ from pettingllms_trl.policies.escaping import escape_of
 from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.policies.tool_templates import why_unsupported
 from pettingllms_trl.records import Message, Tools, role_of
-from pettingllms_trl.trainer.demonstrations import Demonstration
+from pettingllms_trl.sft.demonstrations import Demonstration
 
 
 def warm_up(

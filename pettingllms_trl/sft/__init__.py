@@ -1,0 +1,1 @@
+"""The warm-up before reinforcement learning: supervised fine-tuning on demonstrations."""
