@@ -31,6 +31,7 @@ OTHERS = {
     "a partner behind an API": team("api"),
     "a curriculum": team("lora", about={"curriculum": True, "seeds": [1, 2, 3, 4, 5, 7, 8, 9]}),
     "filters, other rows for what they drop": team("lora", about={"filters": True}, max_resamples=2),
+    "rows from a common counter": team("lora", max_envs=1),
     "an instance is dropped": team("lora", about={"env": "fails", "seeds": [1, 2, 3]}),
 }
 BROKEN = {

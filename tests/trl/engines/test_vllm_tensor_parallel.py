@@ -1,4 +1,4 @@
-"""An engine over two processes answers as one in a single process. Run with `-m "vllm and slow"`."""
+"""An engine over two processes answers, and trains, as one in a single process. Run with `-m "vllm and slow"`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ from typing import Any
 import pytest
 import torch
 
+from launches import launched, report, two
+from vllm_teams import check_same, team
+
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"),
+]
 
 HERE = Path(__file__).parents[1]
 EXACT = 2e-5  # of log-probabilities in float32; other weights are off by 1e-2 and more
@@ -34,8 +43,13 @@ def answers(out: Path, model: str, *launcher: str) -> Mapping[str, Any]:
     return found
 
 
-@pytest.mark.vllm
-@pytest.mark.slow
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> None:
+    """vLLM's processes on CPUs meet over files of fixed names, which stay where they were killed."""
+    for path in Path("/dev/shm").glob("-tp:*-cpushm_*"):
+        path.unlink()
+
+
 def test_an_engine_over_two_processes_answers_and_scores_as_over_one(base_path: str, tmp_path: Path) -> None:
     pytest.importorskip("vllm", reason="needs the extra `vllm`")
     one = answers(tmp_path / "one.pt", base_path)
@@ -49,3 +63,13 @@ def test_an_engine_over_two_processes_answers_and_scores_as_over_one(base_path: 
         assert len(one[kind]["score"]) == 36
         assert one[kind]["score"] == pytest.approx(two[kind]["score"], abs=EXACT)
     assert one["adapters"]["answers"] != one["whole"]["answers"]
+
+
+def test_two_processes_that_share_their_engines_train_as_one(base_path: str, tmp_path: Path) -> None:
+    split = {layout: team(layout, vllm_tensor_parallel_size=2) for layout in ("lora", "full", "mixture")}
+    launched(tmp_path / "one", split, base_path)
+    launched(tmp_path / "two", split, base_path, *two())
+    for layout in split:
+        check_same(
+            report(tmp_path / "one", layout), report(tmp_path / "two", layout), f"{layout}, an engine over both"
+        )
