@@ -19,7 +19,6 @@ from launches import free_port
 from mortal_ranks import STEPS, live
 
 
-NUM_KILLS = 10
 SECONDS = 30.0
 """Within which the other process has ended."""
 # A clean process imports torch, TRL and vLLM once; each run is forked from it.
@@ -93,40 +92,41 @@ def whole(base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_runs_of_which_a_process_is_killed_sample_what_one_does_that_is_not_and_nobody_hangs(
-    whole: Path, base_path: str, tmp_path: Path
+def killed(life: Lives, process: int, words: list[str], seconds: float) -> bool:
+    """Kill a process some seconds after it has said the words. False where the run came to its end before."""
+    if not all(life.says(process, word) for word in words):
+        return False
+    time.sleep(seconds)
+    life.kill(process)
+    return True
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_killed_in_a_save_and_between_saves_samples_what_one_does_that_is_not_and_nobody_hangs(
+    seed: int, whole: Path, base_path: str, tmp_path: Path
 ) -> None:
-    rng = random.Random(3)
+    rng = random.Random(seed)
+    path, waits = tmp_path / "run", []
+    for in_a_save, words in ((True, ["saving"] * rng.randint(1, 2)), (False, ["training", "saved"])):
+        process = rng.randrange(2)
+        life = Lives(base_path, path, slowly=in_a_save)
+        assert killed(life, process, words, rng.uniform(0, 0.05 if in_a_save else 1.0))
+        statuses, seconds = life.end()
+        assert statuses[process] == -signal.SIGKILL
+        assert statuses[1 - process] != 0
+        assert (life.last_words[process] == "saving") >= in_a_save
+        waits.append(seconds)
+    statuses, _ = Lives(base_path, path).end()
+    assert statuses == [0, 0]
     expected = {name.partition(".")[0]: sampled for name, sampled in ids(whole).items()}
-    num_kills = num_in_a_save = num_runs = num_resumed = num_generations = 0
-    waits: list[float] = []
-    while num_kills < NUM_KILLS:
-        path, statuses = tmp_path / f"run {num_runs}", [1, 1]
-        while statuses != [0, 0]:
-            num_resumed += any(path.glob("run/checkpoint-*"))
-            in_a_save = num_in_a_save < NUM_KILLS // 2
-            lives = Lives(base_path, path, slowly=in_a_save)
-            killed = rng.randrange(2)
-            words = ["saving"] * rng.randint(1, 3) if in_a_save else ["training", *["saved"] * rng.randint(1, 2)]
-            if num_kills < NUM_KILLS and all(lives.says(killed, word) for word in words):
-                time.sleep(rng.uniform(0, 0.1 if in_a_save else 1.0))
-                lives.kill(killed)
-            statuses, seconds = lives.end()
-            if statuses != [0, 0]:
-                assert statuses[killed] == -signal.SIGKILL
-                waits.append(seconds)
-                num_kills += 1
-                num_in_a_save += lives.last_words[killed] == "saving"
-        for name, sampled in ids(path).items():
-            assert sampled == expected[name.partition(".")[0]], name
-            num_generations += 1
-        one, other = (torch.load(run / "weights.pt") for run in (whole, path))
-        assert max(float((one[name] - other[name]).abs().max()) for name in one) <= 1e-6
-        assert len({name.partition(".")[0] for name in ids(path)}) == STEPS // 2
-        num_runs += 1
+    found = ids(path)
+    assert {name.partition(".")[0] for name in found} == expected.keys()
+    assert len(expected) == STEPS // 2
+    for name, sampled in found.items():
+        assert sampled == expected[name.partition(".")[0]], name
+    one, other = (torch.load(run / "weights.pt") for run in (whole, path))
+    largest = max(float((one[name] - other[name]).abs().max()) for name in one)
     print(
-        f"\n{num_kills} kills, {num_in_a_save} in a save, {num_resumed} resumptions, {num_runs} runs; all "
-        f"{num_generations} generations have the ids of a run never killed; the other process ended after at most "
-        f"{max(waits):.1f} s"
+        f"\n{len(found)} generations, weights within {largest:.1e}, the other ended after {max(waits):.1f} s at most"
     )
-    assert num_in_a_save >= NUM_KILLS // 2
+    assert largest <= 1e-6
