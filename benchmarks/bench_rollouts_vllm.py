@@ -36,9 +36,9 @@ from figures import Figure, write
 from rollout_processes import measure
 from simulation import Game, SimulatedClock, Workload
 
-from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams, VllmRequest
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
 from pettingllms_trl.rollout.play import play
+from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams, VllmRequest
 
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ GOAL = 1.2
 
 
 class Inner(Protocol):
-    """What is asked of the engine that samples: `pettingllms_trl.engines.vllm_colocated.ColocatedVllm`."""
+    """What is asked of the engine that samples: `pettingllms_trl.vllm_engines.colocated.ColocatedVllm`."""
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
         """Requests are sampled between its ends."""
@@ -224,7 +224,7 @@ class Team:
 
     def __init__(self, folder: Path) -> None:
         from pettingllms_trl import MultiAgentGRPOConfig
-        from pettingllms_trl.engines.vllm_colocated import ColocatedVllm, engine_arguments
+        from pettingllms_trl.vllm_engines.colocated import ColocatedVllm, engine_arguments
 
         self._adapted = _make_model(folder / "model")
         agents = Game.possible_agents

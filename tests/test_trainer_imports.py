@@ -20,21 +20,23 @@ ALLOWED = {
     # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA,
-    # Clients of `vllm serve`: a part of the engines, which read the folders of adapters that those write.
-    "servers": {"records", "engines.weight_store"},
-    "engines": DATA | {"policies", "processes", "servers"},
+    "engines": DATA | {"policies", "processes", "vllm_engines"},
+    # Chosen by the engines' factory, made of what engines share.
+    "vllm_engines": DATA | {"processes", "engines.batched", "engines.router", "engines.weight_store"},
     "sft": DATA | {"policies"},
     "update": DATA | {"policies"},
     "checkpoints": DATA | {"policies"},
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
     "estimate": set(),  # arithmetic on a model's configuration, for the command and for the benchmarks
-    "trainer": DATA | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints"},
+    "trainer": DATA
+    | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints"}
+    | {"vllm_engines.params"},
     # Its runs are those of `pettingllms train`.
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
     "cli": DATA
     | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
-    | {"estimate", "sft"},
+    | {"estimate", "sft", "vllm_engines"},
 }
 OF_TRL = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),

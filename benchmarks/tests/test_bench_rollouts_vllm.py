@@ -12,8 +12,8 @@ from figures import read
 from simulation import Workload
 
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.vllm_params import PromptCodec
 from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.vllm_engines.params import PromptCodec
 
 
 LENGTHS = {

@@ -32,7 +32,6 @@ from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
-from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
 from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion, check_one_version
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Policy, Routing
@@ -40,7 +39,8 @@ from pettingllms_trl.policies.weights import weights_of
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup, tensor_parallel_group
 from pettingllms_trl.records import Engine, PolicyEngine, Sample, Scored
 from pettingllms_trl.role_sampling import parse
-from pettingllms_trl.servers.weight_transfer import NcclTransfer
+from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams
+from pettingllms_trl.vllm_engines.weight_transfer import NcclTransfer
 
 
 def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
@@ -251,7 +251,7 @@ def _check_nccl(args: MultiAgentGRPOConfig, *, are_servers: bool) -> None:
 def _on_servers(
     urls: Sequence[str], group: _Group, args: MultiAgentGRPOConfig, *, ports: Iterator[int], options: Mapping[str, Any]
 ) -> PolicyEngine:
-    from pettingllms_trl.engines.vllm_server import VllmServer
+    from pettingllms_trl.vllm_engines.server import VllmServer
 
     open_transfer = None
     if args.vllm_weight_transfer == "nccl" and _trains_whole_model(group, options["adapters"]):
@@ -272,7 +272,7 @@ def _colocated(
     memory_share: float,
     options: Mapping[str, Any],
 ) -> PolicyEngine:
-    from pettingllms_trl.engines.vllm_colocated import ColocatedVllm, engine_arguments  # takes seconds to import
+    from pettingllms_trl.vllm_engines.colocated import ColocatedVllm, engine_arguments  # takes seconds to import
 
     name = get_config_model_id(weights.config)
     if not name:
@@ -285,7 +285,7 @@ def _colocated(
     arguments = {"model": name, "dtype": dtype, **engine_arguments(args, memory_share=memory_share), **quantization}
     if tensor_parallel is None:
         return ColocatedVllm(arguments, **options)
-    from pettingllms_trl.engines.vllm_tensor_parallel import TensorParallelVllm
+    from pettingllms_trl.vllm_engines.tensor_parallel import TensorParallelVllm
 
     return TensorParallelVllm(arguments, group=tensor_parallel, **options)
 

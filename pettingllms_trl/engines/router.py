@@ -1,10 +1,10 @@
 """`EngineRouter`, several engines as one: vLLM, servers, APIs and `generate`, each for the agents of its policies.
 
-| engine                             | answers                                                    |
-|------------------------------------|------------------------------------------------------------|
-| of this process (`vllm_colocated`) | while it is stepped, one forward pass a step               |
-| remote (servers, APIs)             | whenever it does; looking for answers waits for nobody     |
-| batched (`generate`)               | all at once, when no other engine has a request left       |
+| engine                              | answers                                                    |
+|-------------------------------------|------------------------------------------------------------|
+| of this process (`ColocatedVllm`)   | while it is stepped, one forward pass a step               |
+| remote (servers, APIs)              | whenever it does; looking for answers waits for nobody     |
+| batched (`generate`)                | all at once, when no other engine has a request left       |
 
 `RequestThreads` is what remote engines are made of: one thread per request in flight, and looking for answers never
 blocks the rollout.

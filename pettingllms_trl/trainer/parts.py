@@ -16,7 +16,6 @@ from pettingllms_trl.engines import api
 from pettingllms_trl.engines.factory import EngineSet
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import LocalSampler, context_length
-from pettingllms_trl.engines.vllm_params import PromptCodec
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.references import MoveReferencesCallback, MovingReferences
 from pettingllms_trl.processes.row_sharing import row_sharing
@@ -31,6 +30,7 @@ from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.rollout_times import RolloutTimes
 from pettingllms_trl.trainer.setup import Setup
+from pettingllms_trl.vllm_engines.params import PromptCodec
 
 
 if TYPE_CHECKING:

@@ -148,14 +148,14 @@ def _late(load: Any, kept: dict[str, Any], policy: str, state: Any, version: int
 
 def take_little_memory() -> None:
     """Let engines of vLLM keep few keys and values, because all trainers of a launch stay."""
-    from pettingllms_trl.engines import vllm_colocated
+    from pettingllms_trl.vllm_engines import colocated
 
-    arguments = vllm_colocated.engine_arguments
+    arguments = colocated.engine_arguments
 
     def with_less(*args: Any, **kwargs: Any) -> dict[str, Any]:
         return {**arguments(*args, **kwargs), "kv_cache_memory_bytes": 2**25}
 
-    vllm_colocated.engine_arguments = with_less
+    colocated.engine_arguments = with_less
 
 
 TRAINERS: list[MultiAgentGRPOTrainer] = []

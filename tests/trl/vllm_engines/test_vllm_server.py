@@ -15,11 +15,11 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from fake_vllm import ADAPTER, HELLO, LORA, TEAM, WHOLE, FakeVLLM, answers_of, engine_on, fakes
 from pettingllms_envs.agents.server import ServerUnreachable
 from pettingllms_trl import MultiAgentGRPOConfig
-from pettingllms_trl.engines.vllm_params import PromptCodec, VllmParams
-from pettingllms_trl.engines.vllm_server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request, Sampled, Scored
 from pettingllms_trl.rollout.play import play
+from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams
+from pettingllms_trl.vllm_engines.server import VllmServer
 from real_vllm import served
 from short_runs import settings
 from third_party import Relay

@@ -24,7 +24,7 @@ import torch
 
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore
 from pettingllms_trl.records import NamedTensors
-from pettingllms_trl.servers.replica import VllmReplica, served_name
+from pettingllms_trl.vllm_engines.replica import VllmReplica, served_name
 
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """vLLM in the trainer's own process: one engine samples for all policies, whose requests share its batches.
 
-How a policy's weights are renewed (see `vllm_engine.py`):
+How a policy's weights are renewed (see `engine.py`):
 
 | policy       | `load`                                                     | seconds (tiny model, CPU) |
 |--------------|------------------------------------------------------------|---------------------------|
@@ -29,10 +29,10 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
-from pettingllms_trl.engines.vllm_engine import VllmEngine
-from pettingllms_trl.engines.vllm_params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
 from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
+from pettingllms_trl.vllm_engines.engine import VllmEngine
+from pettingllms_trl.vllm_engines.params import VllmParams, VllmRequest
 
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -215,9 +215,7 @@ def engine_arguments(args: GRPOConfig, *, memory_share: float = 1.0, on_cpu: boo
         "disable_log_stats": True,
     }
     if args.world_size > 1:
-        arguments["tensor_parallel_size"] = (
-            args.vllm_tensor_parallel_size
-        )  # over processes, see vllm_tensor_parallel.py
+        arguments["tensor_parallel_size"] = args.vllm_tensor_parallel_size  # over processes, see tensor_parallel.py
         arguments["distributed_executor_backend"] = "external_launcher"  # joins the trainer's process group
     if current_platform.is_cpu() if on_cpu is None else on_cpu:
         return arguments | {
