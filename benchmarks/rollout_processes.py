@@ -15,16 +15,14 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from figures import Figure
 from simulation import Workload
+from vllm_team import Played, Team, rollout
 
-from pettingllms_trl.update.assignment import share_of
+from pettingllms_trl.processes.row_sharing import share_of
 
-
-if TYPE_CHECKING:
-    from bench_rollouts_vllm import Played
 
 GOAL = 1.7
 """Times the rollouts a second of one process that two shall play, each with a core for itself."""
@@ -138,14 +136,10 @@ class VllmTeam:
     """What a process plays with: an engine of its own."""
 
     def __init__(self, folder: Path) -> None:
-        from bench_rollouts_vllm import Team
-
         self._team = Team(folder)
 
     def play(self, job: Job) -> Played:
         """A process's part."""
-        from bench_rollouts_vllm import rollout
-
         return rollout(self._team.engine(job.workload), job.workload, is_batched=False, own=job.own)
 
 

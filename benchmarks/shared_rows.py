@@ -15,7 +15,7 @@ from functools import partial
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, Workload
 
 from pettingllms_trl.rollout.play import play
-from pettingllms_trl.trainer.row_sharing import RowSharing
+from pettingllms_trl.processes.row_sharing import RowSharing
 
 
 ENV_THREADS = 64
@@ -105,7 +105,7 @@ class _Counter:
 
 
 class _Store:
-    """One GPU's view of the counter; see `pettingllms_trl.trainer.row_sharing.Store`."""
+    """One GPU's view of the counter; see `pettingllms_trl.processes.row_sharing.Store`."""
 
     def __init__(self, counter: _Counter, gpu: int, clock: SimulatedClock) -> None:
         self._counter, self._gpu, self._clock = counter, gpu, clock

@@ -7,9 +7,10 @@ from typing import Any
 
 import bench_rollouts_vllm
 import pytest
-from bench_rollouts_vllm import Apart, Drawn, Played, Round, Team, figures, rollout, summary
+from bench_rollouts_vllm import Round, figures, summary
 from figures import read
 from simulation import Workload
+from vllm_team import Apart, Drawn, Played, Team, rollout
 
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.records import Completion, Request, Sampled

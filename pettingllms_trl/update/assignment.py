@@ -11,10 +11,10 @@ the processes would deadlock.
 
 `None` is a padding row: its mask is zero, and it counts nowhere.
 
-`assign_by_tokens` bounds the tokens of a pass instead of its rows. A pass takes sequences of similar length, as many
-as fit into its budget. If prompts are packed (`packing.py`), sequences with the same prompt stay together; a group
-larger than the budget is divided evenly. All processes have the same number of passes in a micro-step, and the same
-number of rows in a pass.
+`assign_by_tokens` bounds the tokens of a pass instead of its rows. A pass takes as many sequences as fit into its
+budget: of similar length where it is padded, long and short ones where prompts are packed (`packing.py`), so that all
+processes have about as many tokens. Packed sequences with the same prompt stay together; a group larger than the
+budget is divided evenly. All processes have the same number of passes in a micro-step, and of rows in a pass.
 """
 
 from __future__ import annotations
@@ -206,20 +206,33 @@ def _length(unit: Unit, sizes: Sequence[Size]) -> float:
 def _passes(
     units: Sequence[Unit], sizes: Sequence[Size], budget: int, is_shared: bool, num_processes: int
 ) -> list[list[list[int]]]:
-    """For each pass the rows of each process: units of similar length, until a process would exceed its budget."""
+    """For each pass the rows of each process, a unit for each after another until one would exceed its budget.
+
+    Processes wait for each other after a pass, so each is given about as many tokens: the longest unit goes to the one
+    with the fewest so far. Where passes are padded to their longest row they are of units of similar length; where
+    they are packed long units and short ones are mixed, which leaves more to choose from.
+    """
+
+    def tokens(rows: Sequence[int]) -> int:
+        return cost(rows, sizes, is_shared=is_shared)
+
+    columns = [units[start : start + num_processes] for start in range(0, len(units), num_processes)]
+    if is_shared and num_processes > 1:
+        columns = [columns[i // 2] if i % 2 else columns[-1 - i // 2] for i in range(len(columns))]
     passes: list[list[list[int]]] = []
-    for start in range(0, len(units), num_processes):
-        column = list(units[start : start + num_processes])
-        # The last may be fewer than there are processes: then each goes to several.
-        column = [part for unit in column for part in _parts(unit, num_processes // len(column))]
-        if start // num_processes % 2:
-            column.reverse()  # or one process would always have the longest
-        column += [()] * (num_processes - len(column))
-        grown = [rows + list(unit) for rows, unit in zip(passes[-1], column, strict=True)] if passes else []
-        if grown and all(cost(rows, sizes, is_shared=is_shared) <= budget for rows in grown):
+    for column in columns:
+        # One may have fewer than there are processes: then each goes to several.
+        parts = [part for unit in column for part in _parts(unit, num_processes // len(column))]
+        parts = sorted(parts, key=tokens, reverse=True) + [()] * (num_processes - len(parts))
+        grown: list[list[int]] = []
+        if passes:
+            grown = list(passes[-1])
+            for process, part in zip(sorted(range(num_processes), key=lambda p: tokens(grown[p])), parts, strict=True):
+                grown[process] = grown[process] + list(part)
+        if grown and all(tokens(rows) <= budget for rows in grown):
             passes[-1] = grown
         else:
-            passes.append([list(unit) for unit in column])
+            passes.append([list(part) for part in parts])
     return passes
 
 

@@ -115,7 +115,9 @@ def shadowed(
     """A trainer of a relay's two agents, and its engines in the order of the models."""
     engines: list[Shadow] = []
 
-    def colocated(group: Any, weights: Any, args: Any, *, memory_share: float, options: Mapping[str, Any]) -> Shadow:
+    def colocated(
+        group: Any, weights: Any, args: Any, tensor_parallel: None, *, memory_share: float, options: Mapping[str, Any]
+    ) -> Shadow:
         engines.append(Shadow(path, weights, options["adapters"], options["params"], dtype))
         return engines[-1]
 

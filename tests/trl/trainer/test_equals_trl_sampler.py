@@ -89,6 +89,7 @@ class OurEngine:
 
     is_batched = False
     served = ()
+    tensor_parallel = None
 
     def __init__(self, *_: Any, codecs: Mapping[str, Any], **__: Any) -> None:
         (self.codec,) = codecs.values()

@@ -64,15 +64,15 @@ def test_every_row_comes_once_and_every_pass_keeps_its_budget(
 
 @pytest.mark.parametrize(
     ("num_processes", "expected"),
-    [(1, [[[0, 1, 2, 3]], [[4, 5]], [[6, 7]]]), (2, [[[0, 1, 2, 3], [4, 5]], [[7], [6]]])],
+    [(1, [[[0, 1, 2, 3]], [[4, 5]], [[6, 7]]]), (2, [[[6], [7]], [[4, 5], [0, 1, 2, 3]]])],
 )
 def test_groups_that_fit_stay_whole_and_others_are_divided_evenly(
     num_processes: int, expected: list[list[list[int]]]
 ) -> None:
     sizes = [Size("small", 5, 2)] * 4 + [Size("large", 50, 10)] * 4  # 12 and 89 tokens
     dealt = assign_by_tokens(sizes, range(8), budget=70, is_shared=True, num_steps=1, num_processes=num_processes)
-    # Half of the large group is 69 tokens. What is left for one of two processes goes to both: with the small group
-    # beside it, its part would be 71.
+    # Half of the large group is 69 tokens. What is left for one of two processes goes to both, 59 tokens for each: the
+    # small group and the other half do not fit beside them.
     assert passes_of(dealt) == [expected]
 
 
@@ -87,9 +87,18 @@ def test_processes_have_alike_much_to_do() -> None:
     sizes = [Size(g, 10 * (g + 1), 10) for g in range(8)]
     dealt = assign_by_tokens(sizes, range(8), budget=1000, is_shared=True, num_steps=1, num_processes=2)
     ((hands,),) = passes_of(dealt)
-    # Pairs of neighbours, the longer one to each in turn.
-    assert hands == [[0, 3, 4, 7], [1, 2, 5, 6]]
+    # The two longest, the two shortest, and so on inwards; the longer of two to whoever has less.
+    assert hands == [[7, 0, 5, 2], [6, 1, 4, 3]]
     assert [cost(rows, sizes, is_shared=True) for rows in hands] == [216, 216]
+
+
+def test_an_outlier_is_made_up_for_by_shorter_groups_beside_it() -> None:
+    sizes = [Size(g, 1, length) for g, length in enumerate([10, 20, 30, 40, 50, 100])]
+    ((hands,),) = passes_of(
+        assign_by_tokens(sizes, range(6), budget=1000, is_shared=True, num_steps=1, num_processes=2)
+    )
+    # 100 and 50; then 20 to the second, 10 to the first; then 40 and 30.
+    assert [cost(rows, sizes, is_shared=True) for rows in hands] == [100 + 10 + 30, 50 + 20 + 40]
 
 
 @pytest.mark.parametrize(("num_updates", "expected"), [(1, [8, 0, 0, 0]), (2, [4, 0, 4, 0]), (4, [2, 2, 2, 2])])
