@@ -14,8 +14,8 @@ from functools import partial
 
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, Workload
 
-from pettingllms_trl.rollout.play import play
 from pettingllms_trl.processes.row_sharing import RowSharing
+from pettingllms_trl.rollout.play import play
 
 
 ENV_THREADS = 64

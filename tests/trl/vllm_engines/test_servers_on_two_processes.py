@@ -123,9 +123,11 @@ def ddp(replicas: list[Replica], base: str, base_path: str, tmp_path_factory: py
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def sharded(request: Any, replicas: list[Replica], base_path: str, tmp_path_factory: pytest.TempPathFactory) -> Launch:
+def sharded(
+    request: Any, replicas: list[Replica], base: str, base_path: str, tmp_path_factory: pytest.TempPathFactory
+) -> Launch:
     out = tmp_path_factory.mktemp(request.param)
-    return launch(out, replicas, base_path, *accelerated(request.param, out))
+    return launch(out, replicas, base, base_path, *accelerated(request.param, out))
 
 
 NAMES = ["L2, one replica", "L2", "mixture", "L1", "L3"]
