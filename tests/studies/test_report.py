@@ -219,3 +219,11 @@ def test_the_committed_study_of_plan_path_has_the_published_figures() -> None:
         ("loo", "[-3.1, +53.7]", "cannot tell"),
         ("counterfactual", "[+11.2, +77.0]", "better"),
     ]
+
+
+def test_the_results_page_has_the_tables_of_the_committed_study() -> None:
+    results = read_results(ROOT / "benchmarks" / "results" / "study" / "cooperation")
+    assert results.missing() == []
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in markdown(list(blocks(results))).splitlines() if line.startswith("| ")]
+    assert [row for row in rows if row not in page] == []
