@@ -187,8 +187,9 @@ def _in_words(difference: Difference, reference: str) -> str:
 def _fidelity(results: StudyResults) -> Iterator[Block]:
     yield Paragraph(
         "Rank correlation of each method's advantages with counterfactual ones, which are estimated by playing every "
-        "candidate to the end several times, with the policies that training starts from. The ceiling is the "
-        "correlation of two such estimates. Intervals are at 95%, over instances."
+        "candidate to the end several times, with the policies that training starts from and with the rewards of "
+        "the method. The ceiling is what exact ones would reach: the square root of the correlation of two such "
+        "estimates. Intervals are at 95%, over instances."
     )
     rows = []
     for environment, methods in results.outline.methods.items():

@@ -105,7 +105,7 @@ class Fidelity:
         correlation: Rank correlation of the scheme's advantages with counterfactual ones, in [-1, 1]. `None` if all
             of the scheme's advantages are equal.
         interval: Of the correlation, at 95%, by a bootstrap over decisions.
-        ceiling: Rank correlation of two independent counterfactual estimates, which a perfect scheme would reach.
+        ceiling: The correlation that exact counterfactual advantages would have, by that of two independent estimates.
         num_decisions: Decisions that were looked at.
         num_candidates: Candidates of these decisions that the scheme gave an advantage.
         num_continuations: Continuations of each candidate in an estimate.

@@ -6,7 +6,8 @@ playing each candidate's branch to its end n times: `Q(s, a) = reward + mean of 
 siblings' Q or, where decisions have no siblings (`sampling="parallel"`), less the mean of n returns from the state.
 
 A scheme's fidelity is the rank correlation (Spearman) of its advantages with such an estimate, over the candidates of
-all decisions. The correlation of two independent estimates is the ceiling: more than that noise does not allow.
+all decisions. The ceiling is what the exact counterfactual advantages would reach with an estimate that has noise: the
+square root of the correlation of two independent estimates.
 
 Continuations are played from a replayed state: the environment is reset to the instance and given the episode's
 replies up to there. So this needs environments whose steps are determined by the instance and the replies.

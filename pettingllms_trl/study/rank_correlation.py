@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,13 @@ DRAWS = 2000
 
 def correlations(advantages: Floats, estimates: Floats, instances: NDArray[Any]) -> dict[str, Any]:
     """A scheme's correlation with both estimates, its interval, and the ceiling.
+
+    The ceiling is what the expected values themselves would reach: the square root of the correlation of the two
+    estimates. Two estimates, each of which is the truth plus noise of its own, have the product of their
+    correlations with the truth (Spearman's correction for attenuation; with ranks it is an approximation).
+
+    A resample in which all values of one are equal counts as a correlation of 0, so that an interval which rests on a
+    few instances includes it.
 
     Args:
         advantages: Of the candidates. (C,)
@@ -28,14 +36,13 @@ def correlations(advantages: Floats, estimates: Floats, instances: NDArray[Any])
         draws = []
         for _ in range(DRAWS):
             drawn = np.concatenate([places[i] for i in rng.integers(0, len(places), len(places))])
-            draws.append(_mean_rank_correlation(advantages[drawn], estimates[:, drawn]))
-        defined = [value for value in draws if value is not None]
-        interval = tuple(round(float(value), 4) for value in np.quantile(defined, [0.025, 0.975]))
-    ceiling = rank_correlation(estimates[0], estimates[1])
+            draws.append(_mean_rank_correlation(advantages[drawn], estimates[:, drawn]) or 0.0)
+        interval = tuple(round(float(value), 4) for value in np.quantile(draws, [0.025, 0.975]))
+    agreement = rank_correlation(estimates[0], estimates[1])
     return {
         "correlation": None if found is None else round(found, 4),
         "interval": interval,
-        "ceiling": None if ceiling is None else round(ceiling, 4),
+        "ceiling": None if agreement is None else round(math.sqrt(max(agreement, 0.0)), 4),
     }
 
 

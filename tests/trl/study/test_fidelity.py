@@ -31,14 +31,34 @@ def test_rank_correlations_by_hand() -> None:
     assert rank_correlation(np.array([1.0, 1 + 1e-12, 5]), np.array([2.0, 1, 5])) == pytest.approx(1.5 / np.sqrt(3))
 
 
+def test_exact_advantages_reach_the_ceiling_and_a_scheme_with_as_much_noise_as_an_estimate_does_not() -> None:
+    rng = np.random.default_rng(0)
+    exact = rng.normal(size=4000)
+    estimates, noisy = exact + rng.normal(size=(2, 4000)), exact + rng.normal(size=4000)
+    found = correlations(exact, estimates, np.arange(4000) // 400)
+    assert found["ceiling"] == pytest.approx(np.sqrt(0.5), abs=0.03)
+    assert found["correlation"] == pytest.approx(found["ceiling"], abs=0.02)
+    assert correlations(noisy, estimates, np.arange(4000) // 400)["correlation"] == pytest.approx(0.5, abs=0.03)
+    opposed = np.stack([exact, -exact])
+    assert correlations(exact, opposed, np.arange(4000) // 400)["ceiling"] == 0.0
+
+
 def test_a_scheme_is_compared_with_both_estimates_which_are_compared_with_each_other() -> None:
     advantages, estimates = np.array([1.0, 2, 3]), np.array([[1.0, 2, 3], [1.0, 3, 2]])
     found = correlations(advantages, estimates, np.array([0, 0, 1]))
     assert found["correlation"] == pytest.approx(0.75)
-    assert found["ceiling"] == pytest.approx(0.5)
+    assert found["ceiling"] == pytest.approx(np.sqrt(0.5), abs=1e-4)
     low, high = found["interval"]
     assert -1 <= low <= high <= 1
     assert correlations(np.zeros(3), estimates, np.arange(3))["correlation"] is None
+
+
+def test_the_interval_of_a_scheme_that_tells_candidates_apart_in_one_instance_of_three_includes_0() -> None:
+    advantages, instances = np.array([1.0, -1, 0, 0, 0, 0]), np.array([0, 0, 1, 1, 2, 2])
+    estimates = np.array([[5.0, -5, 1, -1, 2, -2]] * 2)
+    found = correlations(advantages, estimates, instances)
+    assert found["correlation"] > 0.5
+    assert found["interval"][0] == 0.0  # 8 of 27 resamples leave the instance out
 
 
 class Regret(Relay):
