@@ -190,7 +190,7 @@ class Engines(Protocol):
         ...
 
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
-        """A text's log-probabilities, by replica."""
+        """A text's log-probabilities, by replica. None where another process scores on them."""
         ...
 
 
@@ -227,7 +227,8 @@ class Canary:
     def check(self, version: WeightsVersion, step: int) -> dict[str, float]:
         """Compare the policies that are due. Call it only while engines are awake and have no requests.
 
-        Every process compares its own engines, and all call it at the same point.
+        Every process compares its own engines, the main process those that all share, and all call it at the same
+        point.
 
         Args:
             version: Version of the trainer's weights.
@@ -253,13 +254,13 @@ class Canary:
     def _compare_all(
         self, texts: Mapping[str, Sequence[int]], of_trainer: Mapping[str, Own], version: WeightsVersion, step: int
     ) -> dict[str, float]:
-        differences: dict[str, float] = {}
+        differences = dict.fromkeys(texts, 0.0)
         for name, ids in texts.items():
             self._compared[name] = version
             own = of_trainer[name]
             for scored in self._engines.score(name, ids):
                 found = self._compare(name, scored, own.before(len(scored.logprobs)), version)
-                differences[name] = max(differences.get(name, 0.0), found.difference)
+                differences[name] = max(differences[name], found.difference)
                 if found.is_stale:
                     self._report(name, scored, found, version, step)
         return differences

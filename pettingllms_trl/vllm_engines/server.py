@@ -19,6 +19,7 @@ Several trainer processes share the servers:
 |---------------------------|----------------------------------------------------|--------------------------|
 | there are new weights     | writes them, and loads them on every replica       | are told their names     |
 | a rollout begins          | gives a restarted replica its whole model again    | wait                     |
+| the canary compares       | compares every replica                             | wait                     |
 | instances are played      | sends its own requests                             | send their own           |
 | a replica lost an adapter | loads it again if its own request misses it        | the same                 |
 | a rollout ends            | checks that no replica has had other weights       | wait                     |
@@ -205,11 +206,13 @@ class VllmServer(VllmEngine):
         return self._threads.answered(timeout)
 
     def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
-        """See `WeightSync`.
+        """See `WeightSync`. The main process scores on every replica; the others share them, and score on none.
 
         Raises:
             ServerUnreachable, ServerRefused, StaleWeights: See `VllmReplica.complete`.
         """
+        if not self._is_main:  # vLLM on CPUs with adapters dies of two requests with `prompt_logprobs` in one batch
+            return ()
         ids = list(ids[: self.max_model_len - 1])
         body = {"prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
         version = self._serving.get(policy)

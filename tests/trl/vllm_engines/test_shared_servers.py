@@ -62,6 +62,20 @@ def test_each_version_is_loaded_once_on_each_replica(fake: Callable[..., FakeVLL
     assert [len(server.completions) for server in servers] == [32, 32]
 
 
+def test_a_text_is_scored_by_the_main_process_alone_once_on_each_replica(
+    fake: Callable[..., FakeVLLM], tmp_path: Path
+) -> None:
+    servers = [fake(), fake()]
+    urls = [server.url for server in servers]
+
+    def work(process: int) -> list[str]:
+        engine = engine_on(urls, tmp_path)
+        engine.load("opener", ADAPTER.items(), 1)
+        return [scored.place for scored in engine.score("opener", [97, 98, 99])]
+
+    assert in_two_processes(work, tmp_path) == [urls, []]
+
+
 def test_a_replica_that_restarts_under_a_rollout_is_given_its_adapter_once(
     fake: Callable[..., FakeVLLM], tmp_path: Path
 ) -> None:
