@@ -1,6 +1,7 @@
 #!/bin/bash
 # Train on the first node; the GPUs of all others serve, a replica each, shared by all trainer processes. For adapters:
 #     sbatch --nodes 2 examples/slurm/servers.sh examples/configs/gpus_8x80_L2_8B.yaml Qwen/Qwen3-8B
+# For other lengths or ranks than in that configuration, change --max-model-len and --max-lora-rank below.
 # The environment with pettingllms and vLLM must be active. Servers read adapters from output_dir, so that it must be on
 # a file system that all nodes see, under one path.
 #SBATCH --job-name=pettingllms
@@ -9,7 +10,7 @@
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=64
 #SBATCH --time=24:00:00
-#SBATCH --signal=TERM@300               # the trainer then saves a checkpoint; go on with --resume_from_checkpoint true
+#SBATCH --signal=B:TERM@600             # the trainer then saves a checkpoint; go on with --resume_from_checkpoint true
 set -euo pipefail
 
 config=${1:?the configuration of the run is missing; expected examples/configs/gpus_8x80_L2_8B.yaml, say}
@@ -29,11 +30,19 @@ for node in "${nodes[@]:1}"; do
     done
 done
 
+# To the trainers, not to accelerate launch, which would kill them after 30 seconds, and not to the servers.
+first=(srun --nodes 1 --ntasks 1 --nodelist "${nodes[0]}" --overlap)
+trap 'is_told=1; "${first[@]}" pkill -TERM -f "python[0-9.]* -u -m pettingllms_trl.cli" || true' TERM
+
 # Replicas may take minutes to load: vllm_server_timeout is how long the trainer waits for them.
-status=0
-srun --nodes 1 --ntasks 1 --nodelist "${nodes[0]}" --overlap \
+"${first[@]}" \
     accelerate launch --config_file examples/accelerate_configs/ddp.yaml --num_processes "$gpus" \
     -m pettingllms_trl.cli train --config "$config" \
-    --vllm_mode server --vllm_server_base_url "$urls" --vllm_server_timeout 1200 "$@" || status=$?
+    --vllm_mode server --vllm_server_base_url "$urls" --vllm_server_timeout 1200 "$@" &
+is_told=1
+while ((is_told)); do                   # SIGTERM interrupts wait
+    is_told=0 status=0
+    wait $! || status=$?
+done
 scancel "$SLURM_JOB_ID"                 # ends the servers
 exit $status

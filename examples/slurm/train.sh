@@ -8,7 +8,7 @@
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=64
 #SBATCH --time=24:00:00
-#SBATCH --signal=TERM@300               # the trainer then saves a checkpoint; go on with --resume_from_checkpoint true
+#SBATCH --signal=B:TERM@600             # the trainer then saves a checkpoint; go on with --resume_from_checkpoint true
 set -euo pipefail
 
 config=${1:?the configuration of the run is missing; expected examples/configs/gpus_2x8x80_L2_8B.yaml, say}
@@ -22,10 +22,19 @@ gpus=${SLURM_GPUS_ON_NODE:-8}
 HEAD_NODE=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export HEAD_NODE
 
+# To the trainers, not to accelerate launch, which would kill them after 30 seconds.
+trap 'is_told=1; srun --overlap --ntasks "$SLURM_NNODES" pkill -TERM -f "python[0-9.]* -u -m pettingllms_trl.cli" || true' TERM
+
 # Single quotes: SLURM_NODEID differs on each node.
 srun --kill-on-bad-exit=1 bash -c '
     exec accelerate launch --config_file "examples/accelerate_configs/$1" \
         --num_machines "$SLURM_NNODES" --num_processes "$((SLURM_NNODES * $2))" --machine_rank "$SLURM_NODEID" \
         --main_process_ip "$HEAD_NODE" --main_process_port 29500 \
         -m pettingllms_trl.cli train --config "$3" "${@:4}"
-' train "$sharding" "$gpus" "$config" "$@"
+' train "$sharding" "$gpus" "$config" "$@" &
+is_told=1
+while ((is_told)); do                   # SIGTERM interrupts wait
+    is_told=0 status=0
+    wait $! || status=$?
+done
+exit $status

@@ -35,8 +35,7 @@ def report(found: Estimate) -> str:
     most = "at most " if plan.sampler == "generate" else ""
     lines += [
         "",
-        f"Tokens a second, all GPUs ({PROMPT} tokens a prompt, {COMPLETION} a completion; assumptions, see "
-        "docs/recipes.md):",
+        f"Tokens a second, all GPUs ({PROMPT} tokens a prompt, {COMPLETION} a completion; assumptions, see docs/gpus.md):",
         f"  sampled, while all sequences are in play{most + format(found.sampled_rate, ',.0f'):>20}",
         f"  through the update, prompts included    {found.update_rate:>20,.0f}",
         f"  sampled and trained, one after the other{most + format(found.trained_rate, ',.0f'):>20}",

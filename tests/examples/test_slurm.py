@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,21 @@ else
     while [[ "$1" == --* ]]; do [[ "$1" == --nodelist ]] && node=$2; [[ "$1" == --overlap ]] && shift || shift 2; done
     NODE=$node exec "$@"
 fi""",
-    "accelerate": 'echo "${NODE:-node$SLURM_NODEID} accelerate $*" >> "$SAID"; exit "${STATUS:-0}"',
+    # Where a test says so, until the trainers are told to stop.
+    "accelerate": """
+echo "${NODE:-node$SLURM_NODEID} accelerate $*" >> "$SAID"
+until [[ -z "${STOPPED:-}" || -e "$STOPPED" ]]; do sleep 0.1; done
+exit "${STATUS:-0}\"""",
+    "pkill": 'echo "${NODE:-all} pkill $*" >> "$SAID"; touch "$STOPPED"',
     "vllm": 'echo "$NODE gpu $CUDA_VISIBLE_DEVICES vllm $*" >> "$SAID"',
     "scancel": 'sleep 1; echo "scancel $*" >> "$SAID"',
 }
 
 
-def run(tmp_path: Path, script: str, *arguments: str, **environment: str) -> tuple[int, list[str], str]:
-    """Exit status of a script, what the fakes were asked, and its errors."""
+def run(
+    tmp_path: Path, script: str, *arguments: str, is_ended: bool = False, **environment: str
+) -> tuple[int, list[str], str]:
+    """Exit status of a script, what the fakes were asked, and its errors. It may be ended while it trains, as by SLURM."""
     fakes = tmp_path / "bin"
     fakes.mkdir()
     for name, body in FAKES.items():
@@ -45,15 +53,19 @@ def run(tmp_path: Path, script: str, *arguments: str, **environment: str) -> tup
         "SLURM_JOB_ID": "7",
         "SAID": str(said),
     }
-    done = subprocess.run(
+    with subprocess.Popen(
         ["bash", str(SLURM / script), *arguments],
         env=os.environ | variables | environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=60,
-    )
-    return done.returncode, said.read_text().splitlines(), done.stderr
+    ) as process:
+        if is_ended:
+            while "accelerate" not in said.read_text():
+                time.sleep(0.05)
+            process.terminate()
+        _, errors = process.communicate(timeout=60)
+    return process.returncode, said.read_text().splitlines(), errors
 
 
 def test_every_node_launches_its_processes_of_one_run(tmp_path: Path) -> None:
@@ -82,6 +94,15 @@ def test_the_first_node_trains_and_each_gpu_of_the_others_serves(tmp_path: Path)
 def test_a_training_that_fails_ends_the_servers_and_the_job_fails(tmp_path: Path) -> None:
     status, said, _ = run(tmp_path, "servers.sh", "run.yaml", "model", STATUS="3")
     assert (status, said[-1]) == (3, "scancel 7")
+
+
+@pytest.mark.parametrize(("script", "where"), [("train.sh", "all"), ("servers.sh", "node1")])
+def test_a_job_that_ends_tells_the_trainers_and_waits_for_them(script: str, where: str, tmp_path: Path) -> None:
+    status, said, _ = run(tmp_path, script, "run.yaml", "model", is_ended=True, STOPPED=str(tmp_path / "stopped"))
+    (told,) = [line for line in said if "pkill" in line]
+    assert told == f"{where} pkill -TERM -f python[0-9.]* -u -m pettingllms_trl.cli"
+    assert status == 0  # of the trainers: 143 is that of a script that did not wait
+    assert said.index(told) > 0
 
 
 @pytest.mark.parametrize(("script", "given"), [("train.sh", []), ("servers.sh", []), ("servers.sh", ["run.yaml"])])
