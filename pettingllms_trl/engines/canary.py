@@ -255,10 +255,12 @@ class Canary:
         self, texts: Mapping[str, Sequence[int]], of_trainer: Mapping[str, Own], version: WeightsVersion, step: int
     ) -> dict[str, float]:
         differences = dict.fromkeys(texts, 0.0)
-        for name, ids in texts.items():
+        # All of them before any is found stale: processes that share an engine score together.
+        answers = {name: self._engines.score(name, ids) for name, ids in texts.items()}
+        for name in texts:
             self._compared[name] = version
             own = of_trainer[name]
-            for scored in self._engines.score(name, ids):
+            for scored in answers[name]:
                 found = self._compare(name, scored, own.before(len(scored.logprobs)), version)
                 differences[name] = max(differences[name], found.difference)
                 if found.is_stale:

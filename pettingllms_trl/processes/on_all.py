@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ def on_all(work: Callable[[], T]) -> list[T]:
     """Run work on each process and return all results, in the order of the processes. With one process, just run it.
 
     All processes must call it at the same point. The work must not wait for other processes where it may fail on one.
+    With several, its results are copies, its own included; one that cannot be pickled is a failure.
 
     Raises:
         RuntimeError: It failed on another process. Where it failed itself, it raises what it raised.
@@ -25,12 +27,12 @@ def on_all(work: Callable[[], T]) -> list[T]:
     state = PartialState()
     if state.num_processes == 1:
         return [work()]
-    result, error = None, None
+    packed, error = b"", None
     try:
-        result = work()
+        packed = pickle.dumps(work())  # here, since it may fail, too: an environment's outcome may be any object
     except Exception as failed:  # noqa: BLE001  # a third-party environment may raise anything; raised again below
         error = failed
-    reports = gather_object([(result, error and f"{type(error).__name__}: {error}")])
+    reports = gather_object([(packed, error and f"{type(error).__name__}: {error}")])
     if error is not None:
         raise error
     for process, (_, why) in enumerate(reports):
@@ -38,7 +40,7 @@ def on_all(work: Callable[[], T]) -> list[T]:
             raise RuntimeError(
                 f"process {process} of {state.num_processes} failed: {why}. What it said is in its log."
             )
-    return [result for result, _ in reports]
+    return [pickle.loads(packed) for packed, _ in reports]  # of this run's own processes
 
 
 def on_main(work: Callable[[], T], shared: Iterable[Any] = ()) -> T:
@@ -65,12 +67,17 @@ def on_main(work: Callable[[], T], shared: Iterable[Any] = ()) -> T:
 
 @contextmanager
 def entered_on_all(context: AbstractContextManager[T]) -> Iterator[T]:
-    """A context that every process enters and leaves; if one cannot, it raises on all.
+    """A context that every process enters and leaves; if one cannot, it raises on all, and those that have leave it.
 
     What the block raises, it must raise on all.
     """
     entered: list[T] = []
-    on_all(lambda: entered.append(context.__enter__()))
+    try:
+        on_all(lambda: entered.append(context.__enter__()))
+    except BaseException as error:
+        if entered:
+            context.__exit__(type(error), error, error.__traceback__)
+        raise
     try:
         yield entered[0]
     except BaseException as error:

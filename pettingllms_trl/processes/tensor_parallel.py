@@ -56,7 +56,8 @@ class TensorParallelGroup:
     def rollout(self) -> Iterator[None]:
         """Play inside the block; at its end the others take the leader's steps until it has finished, or failed.
 
-        A process that fails before it follows still does: the leader would wait for it in its next step.
+        A process that fails before it follows still does: the leader would wait for it in its next step. What fails in
+        a step does so on the leader, too, as a rule, and then the others hear of its end before they raise.
         """
         try:
             yield
@@ -64,9 +65,19 @@ class TensorParallelGroup:
             if self.is_leader:
                 self._broadcast(None)
             else:
-                while (step := self._broadcast(None)) is not None:
-                    engine, requests = step
+                self._follow()
+
+    def _follow(self) -> None:
+        failed: Exception | None = None
+        while (step := self._broadcast(None)) is not None:
+            engine, requests = step
+            if failed is None:
+                try:
                     self._engines[engine].follow(requests)
+                except Exception as error:  # noqa: BLE001  # raised again below
+                    failed = error
+        if failed is not None:
+            raise failed
 
 
 def leader_of(process: int, size: int) -> int:

@@ -216,6 +216,11 @@ def _passes(
     def tokens(rows: Sequence[int]) -> int:
         return cost(rows, sizes, is_shared=is_shared)
 
+    def fits(parts: Sequence[Sequence[int]]) -> bool:
+        """Of the rows of each process. Where passes are padded a padding row is as long as the others beside it."""
+        most = max(map(len, parts))
+        return all(tokens(rows) * (1 if is_shared else most / len(rows)) <= budget for rows in parts if rows)
+
     columns = [units[start : start + num_processes] for start in range(0, len(units), num_processes)]
     if is_shared and num_processes > 1:
         columns = [columns[i // 2] if i % 2 else columns[-1 - i // 2] for i in range(len(columns))]
@@ -229,7 +234,7 @@ def _passes(
             grown = list(passes[-1])
             for process, part in zip(sorted(range(num_processes), key=lambda p: tokens(grown[p])), parts, strict=True):
                 grown[process] = grown[process] + list(part)
-        if grown and all(tokens(rows) <= budget for rows in grown):
+        if grown and fits(grown):
             passes[-1] = grown
         else:
             passes.append([list(part) for part in parts])

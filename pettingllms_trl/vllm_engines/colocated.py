@@ -70,12 +70,14 @@ class ColocatedVllm(VllmEngine):
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: read by vLLM when the engine is made
         # As what it is to vLLM, a job done offline, it takes batches as large as the device is for.
         self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
-        if arguments.get("distributed_executor_backend") == "external_launcher":
+        in_one_process = arguments.get("distributed_executor_backend") != "external_launcher"
+        if not in_one_process:
             # At exit it would end process groups that the trainer may have ended before, with an error.
             self._engine.engine_core._finalizer.atexit = False
         self.max_model_len = self._engine.vllm_config.model_config.max_model_len
         self.can_load_base = arguments.get("quantization") is None
-        self._tensor_parallel: bool = self._engine.vllm_config.parallel_config.tensor_parallel_size > 1
+        size = self._engine.vllm_config.parallel_config.tensor_parallel_size
+        self._has_workers = in_one_process and size > 1
         self._loras: dict[str, LoRARequest] = {}
         self._adapter_ids = itertools.count(1)
         self._names = itertools.count()
@@ -101,7 +103,7 @@ class ColocatedVllm(VllmEngine):
     def _replace_model(self, name: str, state: NamedTensors, version: int) -> None:
         self._wake()
         # Adapters are forgotten over it, and read from their folders again when they are next asked for.
-        if self._tensor_parallel:  # its workers are processes of their own
+        if self._has_workers:  # processes of their own
             written = self._store.write_whole(name, version, state)
             self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(written.path)})
             self._store.remove(written)

@@ -60,9 +60,12 @@ class Engine:
 
     def __init__(self, arguments: dict[str, Any], said: list[str]) -> None:
         self.arguments, self.said, self.asleep = arguments, said, False
+        self.given: list[str] = []
         self.vllm_config = SimpleNamespace(
-            model_config=SimpleNamespace(max_model_len=64), parallel_config=SimpleNamespace(tensor_parallel_size=1)
+            model_config=SimpleNamespace(max_model_len=64),
+            parallel_config=SimpleNamespace(tensor_parallel_size=arguments.get("tensor_parallel_size", 1)),
         )
+        self.engine_core = SimpleNamespace(_finalizer=SimpleNamespace(atexit=True))
 
     def sleep(self, level: int) -> None:
         self.said.append(f"sleep {level}")
@@ -78,6 +81,7 @@ class Engine:
     def collective_rpc(self, method: str, kwargs: dict[str, Any]) -> None:
         assert not self.asleep, "weights are given to an engine that has none in its memory"
         self.said.append(method)
+        self.given = list(kwargs)
 
     def reset_prefix_cache(self) -> bool:
         return True
@@ -137,6 +141,18 @@ def test_an_engine_that_can_sleep_is_awake_in_rollouts_alone(
     with engine.rollout("first"):
         assert said == ["empty cache", "wake up"]  # what torch has kept of the update is free before vLLM allocates
     assert said[2:] == ["abort []", "sleep 1"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "given"),
+    [({"distributed_executor_backend": "external_launcher"}, "weights_iterator"), ({}, "weights_path")],
+)
+def test_an_engine_over_the_trainers_processes_takes_a_model_without_files(
+    backend: dict[str, str], given: str, colocated: ModuleType, tmp_path: Path
+) -> None:
+    engine = engine_of(colocated, tmp_path, model="m", tensor_parallel_size=2, **backend)
+    engine.load("base", [("weight", torch.zeros(2))], 1)
+    assert engine._engine.given == [given]  # each of the processes would write a copy of the whole model
 
 
 def test_weights_are_given_to_an_engine_that_is_awake(colocated: ModuleType, said: list[str], tmp_path: Path) -> None:

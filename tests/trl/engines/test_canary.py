@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 import torch
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
-from pettingllms_trl.engines.canary import Agreement, Own, begin, compare
-from pettingllms_trl.engines.weight_store import StaleWeights
+from pettingllms_trl.engines.canary import Agreement, Canary, Own, begin, compare
+from pettingllms_trl.engines.weight_store import StaleWeights, WeightsVersion
+from pettingllms_trl.records import Scored
 from shadow import shadowed
 from short_runs import adapter
 
@@ -125,6 +127,33 @@ def test_one_stale_step_is_found_in_float32_with_both_versions_named(
     ):
         trainer.train()
     assert trainer.state.global_step == 1
+
+
+def test_all_policies_are_scored_before_one_is_found_stale() -> None:
+    asked: list[str] = []
+
+    class Off:
+        served = ("opener", "closer")
+
+        def given(self, policy: str) -> int:
+            return 0
+
+        def score(self, policy: str, ids: Sequence[int]) -> list[Scored]:
+            asked.append(policy)
+            return [Scored("this process", policy, (-3.0,) * (len(ids) - 1))]
+
+    canary = Canary(
+        Off(),
+        {name: Policy(adapter=name) for name in Off.served},
+        tokenize=lambda name, text: range(9),
+        score=lambda name, ids: exactly(np.zeros(len(ids) - 1)),
+        action="stop",
+        every=1,
+        largest_at_start=0.5,
+    )
+    with pytest.raises(StaleWeights, match="those of policy 'opener'"):
+        canary.check(WeightsVersion(), 0)
+    assert asked == ["opener", "closer"]  # together with processes that share the engine, and may find none stale
 
 
 def test_with_warn_the_run_goes_on(model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

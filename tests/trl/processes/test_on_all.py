@@ -77,3 +77,38 @@ def test_a_context_is_left_with_what_its_block_raised() -> None:
     with pytest.raises(KeyError), entered_on_all(context()):
         raise KeyError("no board")
     assert seen == ["KeyError"]
+
+
+@FORKS
+def test_a_result_that_cannot_be_sent_on_one_raises_on_all(tmp_path: Path) -> None:
+    def made_on_1(process: int) -> None:
+        on_all(lambda: (lambda: 3) if process else 3)
+
+    first, second = in_two_processes(made_on_1, tmp_path)
+    assert "Can't pickle" in str(second)
+    assert "process 1 of 2 failed: " in str(first)
+
+
+@FORKS
+def test_where_a_context_cannot_be_entered_on_one_the_other_leaves_it(tmp_path: Path) -> None:
+    left: list[str] = []
+
+    @contextmanager
+    def context(process: int) -> Iterator[None]:
+        if process == 0:
+            raise RuntimeError("it does not wake")
+        try:
+            yield
+        finally:
+            left.append("left")
+
+    def enter(process: int) -> list[str]:
+        own = context(process)  # kept, so that nothing but leaving it ends it
+        try:
+            with entered_on_all(own):
+                pass
+        except RuntimeError:
+            return list(left)
+        return ["entered"]
+
+    assert in_two_processes(enter, tmp_path) == [[], ["left"]]

@@ -107,3 +107,16 @@ def test_a_process_that_does_not_play_sends_no_requests() -> None:
 def test_groups_are_consecutive_processes() -> None:
     assert [leader_of(process, 2) for process in range(6)] == [0, 0, 2, 2, 4, 4]
     assert [leader_of(process, 4) for process in range(8)] == [0] * 4 + [4] * 4
+
+
+def test_a_follower_whose_step_fails_hears_of_the_leaders_end_before_it_says_so() -> None:
+    class Fails:
+        def follow(self, requests: Sequence[VllmRequest]) -> None:
+            raise RuntimeError(f"no memory for {requests[0].ticket}")
+
+    sent = [(0, [asked(1)]), None]
+    group = TensorParallelGroup(size=2, is_leader=False, broadcast=lambda _: sent.pop(0))
+    group.add(Fails())
+    with pytest.raises(RuntimeError, match="no memory for 1"), group.rollout():
+        pass
+    assert not sent, "the leader, whose step failed, too, would wait for it"

@@ -62,6 +62,40 @@ def test_every_row_comes_once_and_every_pass_keeps_its_budget(
         assert all(any(hands) for hands in passes), "a pass without rows"
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.parametrize("num_processes", range(1, 9))
+def test_whatever_the_sizes_all_processes_have_equal_passes_within_the_budget_and_no_row_twice(
+    num_processes: int, is_shared: bool
+) -> None:
+    for seed in range(100):
+        draw = random.Random(f"{seed}/{num_processes}/{is_shared}")
+        number, budget, num_steps = draw.randint(1, 40), draw.choice([1, 60, 250, 10_000]), draw.randint(1, 5)
+        prompts = [draw.randint(1, 99) for _ in range(draw.randint(1, number))]
+        groups_of = [draw.randrange(len(prompts)) for _ in range(number)]
+        sizes = [Size(group, prompts[group], draw.randint(0, draw.choice([3, 99]))) for group in groups_of]
+        order = draw.sample(range(number), number)
+        left_out = {row for row in range(number) if draw.random() < 0.3} if is_shared else set[int]()
+        options = {"budget": budget, "is_shared": is_shared, "num_steps": num_steps, "left_out": left_out}
+        dealt = assign_by_tokens(sizes, order, num_processes=num_processes, **options)
+        alone = assign_by_tokens(sizes, order, **options)
+        assert dealt.passes is not None
+        assert sorted(r for p in range(num_processes) for r in dealt.rows_of(p) if r is not None) == [*range(number)]
+        for step, passes, (rows_alone,) in zip(dealt.rows, dealt.passes, alone.rows, strict=True):
+            assert len({len(rows) for rows in step}) == 1, "the processes have different numbers of rows"
+            assert {row for rows in step for row in rows} - {None} == {*rows_alone} - {None}
+            for rows in step:
+                places = iter(rows)
+                for size in passes:
+                    here = [next(places) for _ in range(size)]
+                    real = [row for row in here if row is not None]
+                    assert not left_out & {*real}
+                    tokens = cost(real, sizes, is_shared=is_shared)
+                    if not is_shared and real:  # a padding row is padded to the longest beside it
+                        tokens = tokens // len(real) * len(here)
+                    assert tokens <= budget or len(here) == 1 or (is_shared and len(real) == 1)
+                assert left_out.issuperset({*places} - {None})
+
+
 @pytest.mark.parametrize(
     ("num_processes", "expected"),
     [(1, [[[0, 1, 2, 3]], [[4, 5]], [[6, 7]]]), (2, [[[6], [7]], [[4, 5], [0, 1, 2, 3]]])],
@@ -158,3 +192,10 @@ def test_a_micro_step_has_the_same_rows_whatever_the_budget_and_the_processes(
         for num_processes in (1, 2, 3)
     }
     assert len(found) == 1
+
+
+def test_a_padding_row_is_as_long_as_those_beside_it() -> None:
+    sizes = [Size(g, *of_row) for g, of_row in enumerate([(50, 50), (90, 10), (50, 50), (10, 90), (55, 50)])]
+    dealt = assign_by_tokens(sizes, range(5), budget=400, is_shared=False, num_steps=1, num_processes=2)
+    # Three rows of 55 + 50 would fit on the first process; but then the second has two of 90 + 90 and one of padding.
+    assert passes_of(dealt) == [[[[0, 2], [1, 3]], [[4], []]]]
