@@ -20,19 +20,20 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import gather_object
 from torch import nn
 from torch.distributed.tensor import DTensor
 
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.processes.on_all import on_all, on_main
 from pettingllms_trl.records import Stateful
 
 
@@ -117,9 +118,7 @@ class Checkpointer:
             ValueError: There is no checkpoint.
             CorruptCheckpoint: The given checkpoint is damaged.
         """
-        found = [self._verified(resume_from_checkpoint) if self._args.process_index == 0 else None]
-        broadcast_object_list(found)
-        return found[0]
+        return on_main(lambda: self._verified(resume_from_checkpoint))
 
     def _verified(self, resume_from_checkpoint: str | bool | None) -> str | None:
         output_dir = Path(self._args.output_dir)
@@ -154,15 +153,16 @@ class Checkpointer:
         """A temporary folder into which all processes write a checkpoint; it is renamed once all of it is on disk."""
         about = {"step": step, "packages": {name: importlib.metadata.version(name) for name in _PACKAGES}}
         with ExitStack() as main:
-            shared = [main.enter_context(atomic.staged(final, about=about)) if self._args.should_save else final]
-            broadcast_object_list(shared)
-            self.staging = shared[0].parent
+            own: AbstractContextManager[Path]
+            own = atomic.staged(final, about=about) if self._args.should_save else nullcontext(final)
+            shared = on_all(lambda: main.enter_context(own))[0]
+            self.staging = shared.parent
             try:
-                yield shared[0]
+                yield shared
             finally:
                 self.staging = None
             self._accelerator.wait_for_everyone()  # before the main process counts the files
-        self._accelerator.wait_for_everyone()  # until the checkpoint has its final name
+            on_all(main.close)  # until the checkpoint has its final name
         self.saved_step = step
 
     def save_state(self, folder: Path, *, micro_step: int, generation: Any) -> None:
@@ -182,7 +182,7 @@ class Checkpointer:
             "generation": generation if micro_step else None,
             "parts": {name: dict(part.state_dict()) for name, part in self._parts.items()},
         }
-        torch.save(state, folder / self._file)
+        on_all(lambda: torch.save(state, folder / self._file))
 
     def check_finite(self, model: nn.Module, *, step: int) -> None:
         """Raise `FloatingPointError` if a trained weight is not finite."""

@@ -31,6 +31,7 @@ from pettingllms_trl.estimate.report import report
 from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
 from pettingllms_trl.policies.routing import Policy, Routing, route
+from pettingllms_trl.trainer.distributed import check_processes
 
 
 FLAG = "--estimate"
@@ -113,6 +114,7 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
         raise ValueError(f"optim is {optim!r}; expected one whose states are known: {', '.join(MOMENTS)}. Set it.")
     assert given.policies is not None
     routing = route(given.policies, agents_of(makers(given)), model=config.model_name_or_path)
+    check_processes(routing, args)
     sampler: Sampler = "generate"
     if args.use_vllm:
         sampler = "server" if args.vllm_mode == "server" else "colocate"

@@ -102,16 +102,19 @@ def training_state(held: Sequence[Weights], sharding: Sharding, num_gpus: int, *
     return TrainingState(weights=weights, gradients=gradients, optimizer=optimizer, buckets=buckets)
 
 
-def whole_weights(held: Sequence[Weights], sharding: Sharding) -> float:
+def whole_weights(held: Sequence[Weights], sharding: Sharding, *, width: int) -> float:
     """Bytes of weights that a GPU gathers to sample by itself, beyond its own share; 0 where they are whole anyway.
 
     Args:
         held: All parameters of the run.
         sharding: How they are divided.
+        width: Bytes of a number in a pass, which FSDP2 gathers weights in.
     """
     if sharding in ("ddp", "zero2"):
         return 0.0
-    return float(sum(w.parameters * (2 if sharding == "zero3" and w.is_trained else w.width) for w in held))
+    return float(
+        sum(w.parameters * (2 if sharding == "zero3" and w.is_trained else min(w.width, width)) for w in held)
+    )
 
 
 def all_reduced(trained: float, num_gpus: int, *, width: int = 4) -> float:

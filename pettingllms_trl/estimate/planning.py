@@ -264,7 +264,7 @@ def _of_sampling(plan: RunPlan, engines: Sequence[EnginePlan]) -> dict[str, floa
         cache = max(plan.sequences * plan.longest(m) * m.shape.kv_values * plan.sampling_width for m in plan.models)
         logits = max(2 * 4 * plan.sequences * model.shape.vocabulary for model in plan.models)
         held = [each for model in plan.models for each in model.weights()]
-        whole = whole_weights(held, plan.sharding) if plan.num_gpus > 1 else 0.0
+        whole = whole_weights(held, plan.sharding, width=plan.sampling_width) if plan.num_gpus > 1 else 0.0
         return {"weights gathered whole": whole, "logits": float(logits), "KV cache": float(cache)}
     # An engine is given one tensor at a time, of which the largest is the embeddings or the head.
     largest = max(4 * engine.model.shape.head for engine in engines) if plan.sharding in ("zero3", "fsdp2") else 0
@@ -351,7 +351,9 @@ def _too_short(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
         if engine.tokens >= engine.needed:
             continue
         token_bytes = engine.model.shape.kv_values * plan.sampling_width
-        missing = (engine.weights + ENGINE_OVERHEAD + engine.needed * token_bytes - engine.budget) / plan.gpu.memory
+        parallel = 1 if engine.model.on_server else plan.tensor_parallel
+        cache = engine.needed * token_bytes / parallel
+        missing = (engine.weights + ENGINE_OVERHEAD + cache - engine.budget) / plan.gpu.memory
         shorter = plan.longest(engine.model)
         cures = []
         if shorter < engine.needed:

@@ -64,6 +64,10 @@ from pettingllms_trl.update.step_guard import StepGuard
 from pettingllms_trl.update.token_budget import TokenBudget
 
 
+NUMBER = "__number__"
+"""Field of a stream's rows in evaluation by several processes."""
+
+
 class TRLHooks(GRPOTrainer):
     """See the head of this file."""
 
@@ -93,6 +97,7 @@ class TRLHooks(GRPOTrainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._logged_passes: list[ForwardMetrics] = []
         self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
+        self._evaluated: set[int | None] = set()  # numbers of the rows of a stream, in the evaluation in progress
         self._replayed: list[dict[str, Any]] = []  # the sequences that TRL scores now
         super().__init__(*args, **kwargs)
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
@@ -187,11 +192,28 @@ class TRLHooks(GRPOTrainer):
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
         """TRL's, with each row once: it repeats those of a stream here, and `prediction_step` plays each K times."""
+        rows = self.eval_dataset if eval_dataset is None else eval_dataset
+        rows = self.eval_dataset[rows] if isinstance(rows, str) else rows
+        self._evaluated.clear()
+        if isinstance(rows, IterableDataset) and self.accelerator.num_processes > 1:
+            eval_dataset = rows.map(numbered, with_indices=True)
         number, self.num_generations_eval = self.num_generations_eval, 1
         try:
             return super().get_eval_dataloader(eval_dataset)
         finally:
             self.num_generations_eval = number
+
+    def gather_eval_rows(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows of all processes. Of a set with a length accelerate leaves out those that it has repeated until
+        each process has as many; of a stream it does not know them, and they are left out by their numbers."""
+        gathered: list[Row] = self.accelerator.gather_for_metrics(rows, use_gather_object=True)
+        new: list[Row] = []
+        for row in gathered:
+            number = row.get(NUMBER)
+            if number is None or number not in self._evaluated:
+                new.append({name: value for name, value in row.items() if name != NUMBER})
+            self._evaluated.add(number)
+        return new
 
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler[Any]:
         return RepeatSampler(data_source=eval_dataset, mini_repeat_count=1, shuffle=False)
@@ -764,6 +786,11 @@ class TRLHooks(GRPOTrainer):
                     if isinstance(rows, Sized)
                 },
             )
+
+
+def numbered(row: Row, number: int) -> Row:
+    """A row of a stream that says which it is."""
+    return {**row, NUMBER: number}
 
 
 def replay(prompts: list[Any], trainer: TRLHooks) -> dict[str, Any]:

@@ -360,8 +360,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
         """Play the rows and log rewards and outcomes. A group-relative loss says nothing here; none is given."""
         if self.accelerator.num_processes > 1:
-            # accelerate repeats rows until each process has as many; in here it leaves them out.
-            inputs = self.accelerator.gather_for_metrics(inputs, use_gather_object=True)
+            inputs = self.gather_eval_rows(inputs)
         name = f"eval/{self.state.global_step}"
         with self.team.in_eval_mode():
             played = self.collector.play(inputs, num_episodes=self.num_generations_eval, name=name)

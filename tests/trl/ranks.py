@@ -221,6 +221,8 @@ def trained(
     layout, path = spec["layout"], spec["model"]
     seeds = [{"seed": seed} for seed in spec.get("seeds", range(12))]
     rows = IterableDataset.from_generator(lambda: iter(seeds)) if spec.get("stream") else Dataset.from_list(seeds)
+    few = [{"seed": seed} for seed in range(5)]
+    eval_rows = IterableDataset.from_generator(lambda: iter(few)) if spec.get("stream") else Dataset.from_list(few)
     args = MultiAgentGRPOConfig(
         **{
             "output_dir": str(out / spec["name"]),
@@ -249,7 +251,7 @@ def trained(
         ENVIRONMENTS[spec.get("env", "uneven")],
         args,
         rows,
-        Dataset.from_list([{"seed": seed} for seed in range(5)]),
+        eval_rows,
         policies=policies(layout, path),
         credit=spec.get("credit", "at_grpo"),
         filters=odd_ones if spec.get("filters") else None,

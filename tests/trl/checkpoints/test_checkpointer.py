@@ -12,17 +12,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
+from torch import distributed
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from mortal import equal, mortal, weights
-from pettingllms_trl.checkpoints import checkpointer
+from pettingllms_trl.checkpoints import atomic, checkpointer
 from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
 from pettingllms_trl.checkpoints.checkpointer import StopSignals
 from pettingllms_trl.credit import at_grpo
@@ -31,6 +33,7 @@ from pettingllms_trl.records import Candidate, Completion, Decision
 from pettingllms_trl.trainer.dataloading import EpochSampler
 from pettingllms_trl.update.step_guard import SkipRecord, describe_decisions, provenance
 from third_party import Relay
+from two_processes import FORKS, in_two_processes
 
 
 class Each(TrainerCallback):
@@ -580,3 +583,29 @@ def test_a_collapsed_run_says_so_once(model_path: str, tmp_path: Path) -> None:
     (said,) = [str(warning.message) for warning in caught if "generations in a row" in str(warning.message)]
     assert said.startswith("step 9: in 10 generations in a row all rewards of each group were equal, so nothing is")
     assert "learnt by opener_0 (-0.2 to -0.2 over all groups of the last), closer_0 (-0.2 to -0.2" in said
+
+
+# ---- Two processes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@FORKS
+def test_where_the_main_process_cannot_write_a_checkpoint_it_raises_on_both(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(atomic, {"before": "_temporary", "after": "_put"}[where], full)
+
+    def save(process: int) -> str:
+        args = SimpleNamespace(should_save=process == 0, process_index=process)
+        own = checkpointer.Checkpointer(args, SimpleNamespace(wait_for_everyone=distributed.barrier), {})  # type: ignore[arg-type]
+        with pytest.raises((OSError, RuntimeError)) as raised, own.staged(tmp_path / "run" / "checkpoint-1", step=1):
+            assert where == "after"
+        assert own.saved_step is None
+        return str(raised.value)
+
+    of_main, of_other = in_two_processes(save, tmp_path)
+    assert "No space left on device" in of_main
+    assert of_other.startswith("process 0 of 2 failed: OSError: ")

@@ -124,3 +124,11 @@ def test_a_mistake_is_said_before_anything_is_counted(
 ) -> None:
     assert cli.main(["train", "--estimate", *run(tmp_path, model_path, **more)]) == 2
     assert re.search(said, capsys.readouterr().err)
+
+
+def test_an_engine_over_more_gpus_than_divide_the_processes_is_refused_as_the_run_refuses_it(
+    tmp_path: Path, model_path: str
+) -> None:
+    options = run(tmp_path, model_path, num_gpus=8, use_vllm=True, vllm_mode="colocate", vllm_tensor_parallel_size=3)
+    with pytest.raises(ValueError, match="vllm_tensor_parallel_size=3 with 8 processes; expected a divisor"):
+        estimated(options)

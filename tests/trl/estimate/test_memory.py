@@ -86,9 +86,13 @@ def test_sgd_keeps_nothing_and_bfloat16_halves_all() -> None:
     assert training_state([half], "ddp", 1).total == 8 * MILLION
 
 
-@pytest.mark.parametrize(("sharding", "expected"), [("ddp", 0), ("zero2", 0), ("zero3", 2 + 2), ("fsdp2", 4 + 2)])
+@pytest.mark.parametrize(("sharding", "expected"), [("ddp", 0), ("zero2", 0), ("zero3", 2 + 2), ("fsdp2", 2 + 2)])
 def test_a_process_that_samples_by_itself_gathers_sharded_weights(sharding: Any, expected: int) -> None:
-    assert whole_weights([TRAINED, FROZEN], sharding) == expected * MILLION
+    assert whole_weights([TRAINED, FROZEN], sharding, width=2) == expected * MILLION
+
+
+def test_without_bf16_fsdp2_gathers_weights_as_they_are() -> None:
+    assert whole_weights([TRAINED, FROZEN], "fsdp2", width=4) == (4 + 2) * MILLION
 
 
 def test_traffic_is_that_of_rings() -> None:

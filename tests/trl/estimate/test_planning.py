@@ -81,6 +81,12 @@ def test_a_cache_without_room_for_a_sequence_is_refused_with_what_to_set() -> No
     assert "vllm_gpu_memory_utilization: 0.27" in said
 
 
+def test_of_an_engine_over_two_gpus_each_holds_half_of_the_longest_sequence() -> None:
+    # 0.12 of 80 GB are 9.6, less 8.1 and 1.5: nothing is left; of 20,000 tokens each holds 1.44 GB, 0.018 of a GPU.
+    (said,) = estimate(plan(utilization=0.12, max_model_length=20_000, tensor_parallel=2)).problems
+    assert "vllm_gpu_memory_utilization: 0.15" in said
+
+
 def test_what_is_too_large_names_each_single_change_that_makes_it_fit() -> None:
     found = estimate(plan(WHOLE, num_gpus=8, sampler="generate", sequences=16))
     # 8 B x 16 bytes, and 4 of DDP's buckets, do not fit. ZeRO-2: 16 + 112 / 8 + 12 + 8 = 50; ZeRO-3 and FSDP2: 36.

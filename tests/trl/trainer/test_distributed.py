@@ -18,6 +18,7 @@ from pettingllms_trl.processes.row_sharing import share_of
 from pettingllms_trl.rollout.play import Rollout, merge, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.trainer.distributed import average_gradients, check_processes, check_sharding
+from pettingllms_trl.trainer.hooks import TRLHooks, numbered
 from schedules import Patient, babble
 from third_party import Relay
 from two_processes import FORKS, in_two_processes
@@ -178,3 +179,13 @@ def test_a_rate_of_its_own_is_refused_where_deepspeed_makes_the_optimizer() -> N
 
 def test_one_process_is_let_through(tmp_path: Any) -> None:
     check_processes(route("lora", AGENTS), MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False))
+
+
+def test_a_streams_rows_are_evaluated_once_though_accelerate_repeats_them() -> None:
+    def gather(rows: list[dict[str, int]], use_gather_object: bool) -> list[dict[str, int]]:
+        return [*rows, *rows[:1]]  # the other process was given the first row again
+
+    hooks = SimpleNamespace(accelerator=SimpleNamespace(gather_for_metrics=gather), _evaluated=set())
+    first, last = ([numbered({"seed": 7}, number) for number in batch] for batch in ([1, 0], [2]))
+    evaluated = [TRLHooks.gather_eval_rows(hooks, rows) for rows in (first, last)]  # type: ignore[arg-type]
+    assert evaluated == [[{"seed": 7}] * 2, [{"seed": 7}]]

@@ -80,7 +80,7 @@ SAME = {
         "mixture", about={"shares_rows": True, "filters": True, "evaluate": True}, max_envs=1, max_resamples=2
     ),
     "one process is slow": spec("lora", about={"shares_rows": True, "slow": 1}, max_envs=1, batch_size=32),
-    "a stream": spec("shared", about={"stream": True, "seeds": [1, 2, 3]}),
+    "a stream": spec("shared", about={"stream": True, "seeds": [1, 2, 3], "evaluate": True}),
     "epochs": spec("lora", max_steps=9),
     "filters": spec("mixture", about={"filters": True}),
     "filters, other rows for what they drop": spec("lora", about={"filters": True}, max_resamples=2),
@@ -202,9 +202,10 @@ def test_a_slow_process_samples_less_where_rows_are_taken_one_by_one(ddp: Path) 
 
 
 @pytest.mark.slow
-def test_rows_that_only_even_the_last_batch_are_not_evaluated(ddp: Path) -> None:
+@pytest.mark.parametrize("name", ["L1", "a stream"])
+def test_rows_that_only_even_the_last_batch_are_not_evaluated(name: str, ddp: Path) -> None:
     # Five rows in batches of 8 for each of two processes: accelerate adds the first rows again.
-    evaluated = report(ddp, "L1")["log"][-1]
+    evaluated = report(ddp, name)["log"][-1]
     # Seeds 0 to 4 are of 1, 2, 3, 1, 2 turns for each of two.
     assert evaluated["eval_rollout/decisions"] == pytest.approx(2 * (1 + 2 + 3 + 1 + 2) / 5)
 
