@@ -31,14 +31,13 @@ import torch
 from datasets import Dataset
 from figures import Figure, write
 from flat_groups import Shape, compare_flat
+from prompt_ways import compare_ways, figures_of, speeds, ways
 from tokenizer_of_two import two_words
-from transformers import DynamicCache, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.update.packed_attention import attending, configs_of
-from pettingllms_trl.update.packing import pack
 
 
 GOALS: Mapping[Shape, tuple[float, float | None]] = {
@@ -307,102 +306,14 @@ def _numbers(shape: Shape) -> tuple[int, int, int]:
     return shape.prompt, shape.completion, shape.candidates
 
 
-# ---- Other ways to share a prompt, which were not taken -------------------------------------------------------------
-
-
-def with_cache(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
-    """The prompt's keys and values, kept in the graph and expanded over the candidates. Not with checkpoints, which
-    take no cache; one decision in two passes."""
-    cache = DynamicCache(config=model.config)
-    model.base_model(input_ids=ids[:1, : shape.prompt - 1], past_key_values=cache, use_cache=True)
-    for layer in cache.layers:
-        layer.keys = layer.keys.expand(shape.candidates, -1, -1, -1)
-        layer.values = layer.values.expand(shape.candidates, -1, -1, -1)
-    positions = torch.arange(shape.prompt - 1, ids.size(1) - 1, device=ids.device)[None].expand(shape.candidates, -1)
-    labels = ids[:, shape.prompt :].contiguous()
-    found = model(
-        input_ids=ids[:, shape.prompt - 1 : -1],
-        past_key_values=cache,
-        position_ids=positions,
-        shift_labels=labels,
-        fused_lm_head=True,
-    )
-    return found.log_probs
-
-
-def with_mask(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
-    """The packed row under a mask of all its tokens by all its tokens, which any model takes."""
-    packed = pack(ids, torch.ones_like(ids), shape.completion)
-    place = torch.arange(packed.ids.size(1), device=ids.device)
-    branch = (place - (shape.prompt - 1)).div(shape.completion, rounding_mode="floor")
-    seen = (place <= place[:, None]) & ((branch < 0) | (branch == branch[:, None]))
-    found = model(
-        input_ids=packed.ids,
-        position_ids=packed.positions,
-        attention_mask=seen[None, None],
-        shift_labels=packed.labels,
-        fused_lm_head=True,
-    )
-    return packed.of_completions(found.log_probs)
-
-
-def with_rows(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
-    """TRL's: a row for each candidate."""
-    labels = ids.clone()
-    labels[:, : shape.prompt] = -100
-    found = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=labels, fused_lm_head=True)
-    return found.log_probs[:, -shape.completion :]
-
-
-def with_layout(split: bool | None) -> Callable[[PreTrainedModel, torch.Tensor, Shape], torch.Tensor]:
-    """Ours, attention whole or split."""
-
-    def score(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
-        packed = pack(ids, torch.ones_like(ids), shape.completion, split=split)
-        found = model(
-            input_ids=packed.ids,
-            attention_mask=torch.ones_like(packed.ids),
-            position_ids=packed.positions,
-            shift_labels=packed.labels,
-            shared_prefix=packed.layout,
-            fused_lm_head=True,
-        )
-        return packed.of_completions(found.log_probs)
-
-    return score
-
-
-WAYS_DIFFER = {torch.float32: 1e-4, torch.bfloat16: 0.1}
-
-
-def compare_ways(setting: Setting, shape: Shape, rounds: int) -> dict[str, float]:
-    """How many times the speed of rows each way has: of log-probabilities, forward and backward."""
+def seconds_of_ways(setting: Setting, shape: Shape, rounds: int) -> dict[str, tuple[float, ...]]:
+    """Of each way to share a prompt. Flex attention on a GPU only: torch has no backward pass of it on a CPU."""
     with tempfile.TemporaryDirectory() as folder:
         _, model = of_ours(setting, folder)
     batch = make_batch(setting, shape)
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    ways = {"rows": with_rows, "whole": with_layout(False), "split": with_layout(True), "mask": with_mask}
-    if not setting.checkpointing:
-        ways["cache"] = with_cache
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    expected: list[torch.Tensor] = []
-    for _ in range(rounds + 1):
-        for name, score in ways.items():
-            model.zero_grad(set_to_none=False)
-            began = setting.now()
-            with attending(configs_of(model)) if name in ("whole", "split") else nullcontext():
-                score(model, ids, shape).sum().backward()
-            seconds[name].append(setting.now() - began)
-            found = [parameter.grad.clone() for parameter in model.parameters()]
-            expected = expected or found
-            if any(
-                (a - b).norm() > WAYS_DIFFER[setting.dtype] * b.norm() for a, b in zip(found, expected, strict=True)
-            ):
-                raise RuntimeError(f"{name} gives other gradients than rows; expected the same, or speed says nothing")
-    return {
-        name: statistics.median(a / b for a, b in zip(seconds["rows"][1:], own[1:], strict=True))
-        for name, own in seconds.items()
-    }
+    compared = ways(checkpointing=setting.checkpointing, has_flex=setting.device != "cpu")
+    return compare_ways(model, ids, shape, rounds=rounds, now=setting.now, compared=compared)
 
 
 def report(setting: Setting, found: dict[str, Any], goal: tuple[float, float | None] | None) -> bool:
@@ -425,7 +336,8 @@ def report(setting: Setting, found: dict[str, Any], goal: tuple[float, float | N
 def to_save(setting: Setting, found: dict[str, Any], goal: tuple[float, float | None] | None) -> list[Figure]:
     """A row's figures."""
     checkpointing = ", checkpointing" if setting.checkpointing else ""
-    where = f"{setting.model}, {str(setting.dtype).removeprefix('torch.')}, {setting.device}{checkpointing}"
+    attention = "" if setting.attention == "sdpa" else f", {setting.attention}"
+    where = f"{setting.model}, {str(setting.dtype).removeprefix('torch.')}, {setting.device}{checkpointing}{attention}"
     name, peer = f"{found['shape']}, {where}", "TRL GRPOTrainer"
     speed, memory = goal or (None, None)
     sides = found["seconds"]
@@ -472,12 +384,19 @@ def to_save(setting: Setting, found: dict[str, Any], goal: tuple[float, float | 
                 absent=_without_room(bytes_of),
             )
         )
-    return saved
+    return saved + (figures_of(found["ways"], name) if "ways" in found else [])
 
 
 def _without_room(measured: Mapping[str, Sequence[float]]) -> str:
     names = [{"trl": "TRL", "ours": "ours"}[which] for which, values in measured.items() if not values]
     return f"the GPU has no room for {' and '.join(names)}" if names else ""
+
+
+def compile_for_every_shape() -> None:
+    """Let torch compile flex attention as often as it needs, and raise an error instead of the slow way, which makes
+    all scores of a layer, once it has compiled too often."""
+    torch._dynamo.config.recompile_limit = 64
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -486,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", choices=MODELS, default="25M")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--attention", default="sdpa", help="TRL's: sdpa, flash_attention_2, ...")
+    parser.add_argument("--attention", default="sdpa", help="TRL's: sdpa, flex_attention, ...")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing, in both")
     parser.add_argument("--shapes", nargs="+", type=Shape.parse, default=list(GOALS), metavar="PxCxK")
     parser.add_argument("--rounds", type=int, default=5)
@@ -497,8 +416,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--peak", choices=("trl", "ours"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
+    if given.attention == "flex_attention" and given.device == "cpu":
+        parser.error(
+            "--attention flex_attention on a CPU, where torch has no backward pass of it; expected --device cuda"
+        )
     if given.device == "cpu":
         torch.set_num_threads(1)
+    else:
+        compile_for_every_shape()
     setting = Setting(given.model, given.device, getattr(torch, given.dtype), given.checkpointing, given.attention)
     if given.peak:
         print(peak(setting, given.shapes[0], given.peak))
@@ -523,8 +448,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         goal = GOALS.get(shape) if has_goal else None
         all_met &= report(setting, found, goal)
         if given.ways:
-            found["ways"] = compare_ways(setting, shape, given.rounds)
-            print("    " + ", ".join(f"{name} {ratio:.2f}x" for name, ratio in found["ways"].items()), flush=True)
+            found["ways"] = seconds_of_ways(setting, shape, given.rounds)
+            print("    " + ", ".join(f"{n} {ratio:.2f}x" for n, ratio in speeds(found["ways"]).items()), flush=True)
         figures += to_save(setting, found, goal)
     write(given.json, figures)
     if given.strict and not all_met:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,16 @@ import pytest
 bench_update = pytest.importorskip("bench_update")
 torch = pytest.importorskip("torch")
 
+import prompt_ways  # noqa: E402
+
+import flex_on_cpu  # noqa: E402
+from pettingllms_trl.update.packed_attention import attend  # noqa: E402
+from pettingllms_trl.update.packing import pack  # noqa: E402
+
 
 TINY = {
     "vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
-    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
 }  # fmt: skip
 
 
@@ -29,12 +37,12 @@ def setting(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_work_is_counted_by_tokens_and_by_pairs_of_a_query_and_a_key(setting: Any) -> None:
-    # A layer has 16 x 8 x 2 x (2 + 1) + 3 x 16 x 32 = 2,304 weights, and the head 16 x 50. Of P=10, C=4, K=3, rows
+    # A layer has 16 x 16 x 2 x (2 + 1) + 3 x 16 x 32 = 3,072 weights, and the head 16 x 50. Of P=10, C=4, K=3, rows
     # have 42 tokens and 3 x 14^2 / 2 = 294 pairs; shared, 22 tokens and 50 + 3 x (40 + 8) = 194.
     shape = bench_update.Shape.parse("10x4x3")
     head = 3 * 2 * 50 * 16 * 12
-    assert bench_update.flops(setting, shape, is_shared=False) == 3 * 2 * (2 * 2304 * 42 + 4 * 2 * 8 * 294) + head
-    assert bench_update.flops(setting, shape, is_shared=True) == 3 * 2 * (2 * 2304 * 22 + 4 * 2 * 8 * 194) + head
+    assert bench_update.flops(setting, shape, is_shared=False) == 3 * 2 * (2 * 3072 * 42 + 4 * 2 * 16 * 294) + head
+    assert bench_update.flops(setting, shape, is_shared=True) == 3 * 2 * (2 * 3072 * 22 + 4 * 2 * 16 * 194) + head
 
 
 def test_both_trainers_have_the_same_gradients(setting: Any) -> None:
@@ -53,9 +61,91 @@ def test_flat_groups_are_left_out_with_the_same_gradients(
 
 
 def test_every_way_to_share_a_prompt_gives_the_same_gradients(setting: Any) -> None:
-    ways = bench_update.compare_ways(setting, bench_update.Shape(24, 5, 3), rounds=1)
-    assert set(ways) == {"rows", "whole", "split", "mask", "cache"}
-    assert ways["rows"] == 1.0
+    seconds = bench_update.seconds_of_ways(setting, bench_update.Shape(24, 5, 3), rounds=1)
+    assert set(seconds) == {"rows", "whole", "split", "mask", "cache"}  # no flex attention on a CPU
+    assert prompt_ways.speeds(seconds)["rows"] == 1.0
+
+
+def test_flex_attention_of_trl_has_the_same_gradients(setting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = flex_on_cpu.allow(monkeypatch)
+    with_flex = dataclasses.replace(setting, attention="flex_attention")
+    found = bench_update.compare(with_flex, bench_update.Shape(24, 5, 3), rounds=1)
+    assert found["gradient_error"] < 1e-5
+    assert calls.count(24 + 5) >= 2 * 2  # both rounds of TRL's, in both layers
+    assert (
+        bench_update.to_save(with_flex, found, None)[0].name
+        == "update, P=24 C=5 K=3, tiny, float32, cpu, flex_attention"
+    )
+
+
+def test_flex_attention_is_refused_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench_update.main(["--attention", "flex_attention"])
+    assert "torch has no backward pass of it; expected --device cuda" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+def test_flex_attention_over_the_packed_row_finds_what_ours_finds(split: bool) -> None:
+    shape = bench_update.Shape(24, 5, 3)
+    ids = torch.arange(2, 26).repeat(3, 1)
+    ids = torch.cat([ids, torch.arange(26, 41).view(3, 5)], dim=1)
+    layout = pack(ids, torch.ones_like(ids), 5, split=split).layout
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, heads, 23 + 15, 16, generator=generator) for heads in (4, 2, 2))
+    mask = prompt_ways.block_mask(shape, ids.device)
+    found, _ = prompt_ways.attend_by_blocks(torch.nn.Identity(), query, key, value, mask, scaling=0.3)
+    expected, _ = attend(torch.nn.Identity(), query, key, value, None, scaling=0.3, shared_prefix=layout)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    alone, _ = prompt_ways.attend_by_blocks(
+        torch.nn.Identity(), query, key, value, prompt_ways.block_mask(bench_update.Shape(1, 38, 1), ids.device)
+    )
+    assert (alone - expected).abs().max() > 1e-2
+
+
+@pytest.mark.slow  # torch compiles it: a minute
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_flex_attention_compiled_finds_what_it_finds_as_it_is() -> None:
+    shape = bench_update.Shape(24, 5, 3)
+    query, key, value = (torch.randn(1, heads, 38, 16) for heads in (4, 2, 2))
+    mask = prompt_ways.block_mask(shape, torch.device("cpu"))
+    with torch.no_grad():
+        found = prompt_ways._compiled()(query, key, value, block_mask=mask, scale=None, enable_gqa=True)
+    expected, _ = prompt_ways.attend_by_blocks(torch.nn.Identity(), query, key, value, mask)
+    torch.testing.assert_close(found.transpose(1, 2), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_position_sees_the_prompt_and_its_own_candidate() -> None:
+    place = torch.arange(1 + 2 * 2)  # a prompt of two, whose last token is in each branch, and two candidates of two
+    seen = prompt_ways.sees(bench_update.Shape(2, 2, 2), place[:, None], place)
+    assert seen.int().tolist() == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 0, 0, 1, 1]]
+
+
+def test_flex_attention_shares_a_prompt_with_the_same_gradients(setting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    flex_on_cpu.allow(monkeypatch)
+    monkeypatch.setattr(bench_update, "ways", lambda **given: prompt_ways.ways(**{**given, "has_flex": True}))
+    seconds = bench_update.seconds_of_ways(setting, bench_update.Shape(24, 5, 3), rounds=2)
+    assert len(seconds["flex"]) == 2
+    saved = prompt_ways.figures_of(seconds, "tiny")
+    assert [figure.name for figure in saved][-1] == "prompts shared by flex, tiny"
+    assert saved[-1].peer == seconds["rows"]
+
+
+def test_a_way_for_which_there_is_no_room_is_left_out_and_a_wrong_one_is_an_error(setting: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _, model = bench_update.of_ours(setting, folder)
+    shape, ids = bench_update.Shape(3, 2, 2), torch.tensor([[2, 3, 4, 5, 6], [2, 3, 4, 7, 8]])
+
+    def compared(way: Any) -> Any:
+        both = {"rows": prompt_ways.with_rows, "other": way}
+        return prompt_ways.compare_ways(model, ids, shape, rounds=1, now=setting.now, compared=both)
+
+    seconds = compared(lambda *_: out_of_memory(None))
+    assert (len(seconds["rows"]), seconds["other"]) == (1, ())
+    assert math.isnan(prompt_ways.speeds(seconds)["other"])
+    assert [figure.absent for figure in prompt_ways.figures_of(seconds, "tiny")] == ["the GPU has no room for other"]
+    with pytest.raises(RuntimeError, match="other gives other gradients than rows"):
+        compared(lambda *given: 2 * prompt_ways.with_rows(*given))
 
 
 # ---- On a GPU, by a fake of its clock and memory --------------------------------------------------------------------
