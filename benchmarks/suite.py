@@ -4,6 +4,7 @@
     make bench ARGS="--only envs,update"     # some
     make bench-gpu                           # what a GPU changes, on one
     python benchmarks/suite.py --list        # what there is, and how long it takes
+    python benchmarks/suite.py --gpu --dry-run    # each command and what it needs, without a GPU
 
 Each benchmark is a process of its own, and a command of its own that can be run without this (README.md). Its figures
 are saved in results/MACHINE-COMMIT.json with every round, versions and load, and compared with the newest file of a
@@ -17,8 +18,10 @@ import argparse
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -51,6 +54,7 @@ class Suite:
         peers: Runs in the peers' environment, not in ours.
         needs: Module without which there is nothing to run.
         gpu: Runs on a GPU, and with `--gpu` alone.
+        compiles: Compiles kernels, for which Triton needs a C compiler and Python's headers.
         plots: Draws NAME.png beside what is saved.
     """
 
@@ -62,6 +66,7 @@ class Suite:
     peers: bool = False
     needs: str = ""
     gpu: bool = False
+    compiles: bool = False
     plots: bool = False
 
 
@@ -179,6 +184,46 @@ SUITES = (
         for size in ("0.6b", "1.7b")
         for flags in ((), ("--checkpointing",))
     ),
+    *(
+        Suite(
+            name=f"update_0.6b_flex{'_checkpointing' if flags else ''}",
+            what="the same of 0.6b, TRL's GRPOTrainer with transformers' flex_attention",
+            command=(
+                "bench_update.py",
+                *("--device", "cuda", "--dtype", "bfloat16", "--model", "qwen3-0.6b", "--memory", *flags),
+                *("--attention", "flex_attention", "--shapes", *GPU_SHAPES),
+            ),
+            minutes=5,
+            needs="trl",
+            gpu=True,
+            compiles=True,
+        )
+        for flags in ((), ("--checkpointing",))
+    ),
+    Suite(
+        name="ways_0.6b",
+        what="other ways to share a prompt, flex attention over the packed row among them",
+        command=(
+            "bench_update.py",
+            *("--device", "cuda", "--dtype", "bfloat16", "--model", "qwen3-0.6b", "--ways"),
+            *("--shapes", *GPU_SHAPES[:2]),
+        ),
+        minutes=3,
+        needs="trl",
+        gpu=True,
+        compiles=True,
+    ),
+    *(
+        Suite(
+            name=f"two_processes{'' if sampler == 'scripted' else '_generate'}",
+            what=f"two processes on one GPU beside one, 0.6B, {replies}",
+            command=("bench_two_processes.py", "--device", "cuda", "--size", "0.6B", "--sampler", sampler),
+            minutes=3,
+            needs="trl",
+            gpu=True,
+        )
+        for sampler, replies in (("scripted", "replies scripted: final weights"), ("generate", "transformers samples"))
+    ),
     Suite(
         name="step_gpu",
         what="what a training step spends outside the model, 0.6B in bf16",
@@ -216,10 +261,7 @@ def run(suite: Suite, reference: Path | None, plots: Path | None = None) -> Ran:
     if suite.plots and plots is not None:
         plots.mkdir(exist_ok=True)
         arguments += ["--plot", str(plots / f"{suite.name}.png")]
-    paths = [str(HERE.parent), str(HERE.parent / "examples/quickstart")]
-    environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    if suite.gpu:  # of several, transformers would take all into one model
-        environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **os.environ, **always(suite)}
     began, load, runs = time.perf_counter(), os.getloadavg()[0], []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(suite.repeats):
@@ -230,6 +272,57 @@ def run(suite: Suite, reference: Path | None, plots: Path | None = None) -> Ran:
                 return Ran(suite=suite, failed=f"{script} ended with status {status} before it had figures")
             runs.append(read(file))
     return Ran(suite=suite, figures=tuple(join(runs)), seconds=time.perf_counter() - began, load=load)
+
+
+def always(suite: Suite) -> dict[str, str]:
+    """Variables that a benchmark's process is given, whatever ours has."""
+    paths = os.pathsep.join([str(HERE.parent), str(HERE.parent / "examples/quickstart")])
+    if not suite.gpu:
+        return {"PYTHONPATH": paths}
+    # Of several, transformers would take all into one model.
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    return {"PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": first}
+
+
+def plan(suites: Sequence[Suite]) -> list[str]:
+    """What a run would do: each command, its minutes, and what must be there, whether it is or not."""
+    lines = []
+    for suite in suites:
+        times = f" x {suite.repeats}" if suite.repeats > 1 else ""
+        variables = " ".join(f"{name}={value}" for name, value in always(suite).items())
+        python = "the peers' python" if suite.peers else sys.executable
+        script, *arguments = suite.command
+        lines += [
+            f"{suite.name}: {suite.what}; some {suite.minutes:g} minutes",
+            f"  needs {'; '.join(needs(suite)) or 'nothing else'}",
+            f"  OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 {variables} {python} {HERE / script} {' '.join(arguments)}{times}",
+        ]
+    return lines
+
+
+def needs(suite: Suite) -> list[str]:
+    """What must be there for a benchmark, and whether it is here."""
+    found = ["the peers' environment, which a run makes"] if suite.peers else []
+    if suite.needs:
+        is_there = importlib.util.find_spec(suite.needs) is not None
+        found.append(f"{suite.needs} ({'installed' if is_there else f'MISSING: pip install .[{suite.needs}]'})")
+    if suite.gpu:
+        found.append(f"a GPU ({_gpu() or 'MISSING'})")
+    if suite.compiles:
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        header = Path(sysconfig.get_paths()["include"], "Python.h")
+        found.append(f"a C compiler ({compiler or 'MISSING'})")
+        found.append(f"Python's headers ({header.parent if header.exists() else 'MISSING: python3-dev'})")
+    return found
+
+
+def _gpu() -> str:
+    """The name of the GPU that torch finds, or ""."""
+    if importlib.util.find_spec("torch") is None:
+        return ""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
 
 
 def save(file: Path, ran: Sequence[Ran], here: Mapping[str, Any]) -> None:
@@ -301,6 +394,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="NAME,NAME", help="some of the benchmarks")
     parser.add_argument("--gpu", action="store_true", help="what a GPU changes, on the first of this machine")
     parser.add_argument("--list", action="store_true", help="print what there is, and end")
+    parser.add_argument("--dry-run", action="store_true", help="print each command and what it needs, and end")
     parser.add_argument("--reference", type=Path, metavar="DIR", help="checkout of the reference (.bench/PettingLLMs)")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="saved figures (%(default)s)")
     parser.add_argument("--dry", action="store_true", help="compare, and save nothing")
@@ -313,15 +407,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for suite in suites if given.list else ():
         print(f"{suite.name:28}{suite.minutes:5.1f} min  {suite.what}")
     print(f"{len(suites)} benchmarks, some {minutes:.0f} minutes on a quiet core", flush=True)
-    if given.list:
+    if given.dry_run:
+        print(*plan(suites), sep="\n")
+    if given.list or given.dry_run:
         return 0
-    gpu_name = ""
-    if given.gpu:
-        import torch
-
-        if not torch.cuda.is_available():
-            parser.error("--gpu, and torch finds no GPU here; leave it out, or install a torch with CUDA")
-        gpu_name = torch.cuda.get_device_name()
+    gpu_name = _gpu() if given.gpu else ""
+    if given.gpu and not gpu_name:
+        parser.error(
+            "--gpu, and torch finds no GPU here; leave it out, install a torch with CUDA, or add --dry-run to see "
+            "what would run"
+        )
     reference = given.reference or (REFERENCE if REFERENCE.exists() else None)
     here = machine() | ({"gpu": gpu_name} if gpu_name else {})
     file = given.results / f"{kind(gpu_name)}-{_short(here['commit'])}.json"

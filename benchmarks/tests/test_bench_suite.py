@@ -133,7 +133,8 @@ def test_every_benchmark_exists_takes_json_and_has_a_name_of_its_own() -> None:
 def test_some_are_chosen_by_name_and_those_for_a_gpu_only_with_one() -> None:
     assert [each.name for each in chosen("update, envs", gpu=False)] == ["envs", "update"]
     assert not any(each.gpu for each in chosen("", gpu=False))
-    assert [each.command[0] for each in chosen("", gpu=True)] == ["bench_update.py"] * 4 + ["bench_step.py"]
+    scripts = ["bench_update.py"] * 7 + ["bench_two_processes.py"] * 2 + ["bench_step.py"]
+    assert [each.command[0] for each in chosen("", gpu=True)] == scripts
     with pytest.raises(ValueError, match="'chess'; expected some of envs, "):
         chosen("envs,chess", gpu=False)
 
@@ -256,6 +257,35 @@ def test_the_list_says_what_there_is_and_a_gpu_that_is_not_there_is_an_error(
         assert "torch finds no GPU here" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--only", "chess"])
+
+
+def test_a_dry_run_prints_every_command_and_what_it_needs_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "run", None)
+    monkeypatch.setattr(suite, "_gpu", lambda: "")
+    monkeypatch.setattr(suite.shutil, "which", lambda name: "/usr/bin/gcc" if name == "gcc" else None)
+    monkeypatch.setattr(suite.sysconfig, "get_paths", lambda: {"include": "/nowhere"})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
+    assert main(["--gpu", "--dry-run"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    fitting = chosen("", gpu=True)
+    assert first.startswith(f"{len(fitting)} benchmarks, some {sum(each.minutes for each in fitting):.0f} minutes")
+    assert len(lines) == 3 * len(fitting)
+    for each, about, needed, command in zip(fitting, lines[::3], lines[1::3], lines[2::3], strict=True):
+        assert about == f"{each.name}: {each.what}; some {each.minutes:g} minutes"
+        assert "a GPU (MISSING)" in needed
+        assert ("a C compiler (/usr/bin/gcc); Python's headers (MISSING: python3-dev)" in needed) == each.compiles
+        assert command.endswith(f" {suite.sys.executable} {suite.HERE / ' '.join(each.command)}")
+        assert " CUDA_VISIBLE_DEVICES=3 " in command
+    assert main(["--dry-run", "--only", "envs"]) == 0
+    assert "needs the peers' environment, which a run makes\n" in capsys.readouterr().out
+
+
+def test_what_is_not_installed_is_said_with_what_installs_it() -> None:
+    missing = Suite(name="m", what="", command=("m.py",), minutes=0, needs="no_such_module")
+    assert suite.needs(missing) == ["no_such_module (MISSING: pip install .[no_such_module])"]
+    assert suite.plan([missing])[1] == "  needs no_such_module (MISSING: pip install .[no_such_module])"
 
 
 # ---- Where it runs --------------------------------------------------------------------------------------------------
