@@ -275,8 +275,10 @@ def run(suite: Suite, reference: Path | None, plots: Path | None = None) -> Ran:
 
 
 def always(suite: Suite) -> dict[str, str]:
-    """Variables that a benchmark's process is given, whatever ours has."""
-    paths = os.pathsep.join([str(HERE.parent), str(HERE.parent / "examples/quickstart")])
+    """Variables that a benchmark's process is given, whatever ours has; of our modules it has the path, too, unless it
+    runs in the peers' environment."""
+    own = [] if suite.peers else [os.environ.get("PYTHONPATH", "")]
+    paths = os.pathsep.join(filter(None, [str(HERE.parent), str(HERE.parent / "examples/quickstart"), *own]))
     if not suite.gpu:
         return {"PYTHONPATH": paths}
     # Of several, transformers would take all into one model.

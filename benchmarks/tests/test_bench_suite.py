@@ -282,6 +282,16 @@ def test_a_dry_run_prints_every_command_and_what_it_needs_without_a_gpu(
     assert "needs the peers' environment, which a run makes\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("runs_peers", [False, True])
+def test_modules_that_ours_finds_by_its_path_are_found_by_a_benchmark_but_not_by_peers(
+    runs_peers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/carried")
+    path = suite.always(Suite(name="s", what="", command=("s.py",), minutes=0, peers=runs_peers))["PYTHONPATH"]
+    assert path.startswith(str(suite.HERE.parent))
+    assert path.endswith(":/carried") == (not runs_peers)
+
+
 def test_what_is_not_installed_is_said_with_what_installs_it() -> None:
     missing = Suite(name="m", what="", command=("m.py",), minutes=0, needs="no_such_module")
     assert suite.needs(missing) == ["no_such_module (MISSING: pip install .[no_such_module])"]
