@@ -121,8 +121,12 @@ def test_a_position_sees_the_prompt_and_its_own_candidate() -> None:
     assert seen.int().tolist() == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 0, 0, 1, 1]]
 
 
-def test_flex_attention_shares_a_prompt_with_the_same_gradients(setting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("dtype", "checkpointing"), [("float32", False), ("float32", True), ("bfloat16", True)])
+def test_flex_attention_shares_a_prompt_with_the_same_gradients(
+    dtype: str, checkpointing: bool, setting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flex_on_cpu.allow(monkeypatch)
+    setting = dataclasses.replace(setting, dtype=getattr(torch, dtype), checkpointing=checkpointing)
     monkeypatch.setattr(bench_update, "ways", lambda **given: prompt_ways.ways(**{**given, "has_flex": True}))
     seconds = bench_update.seconds_of_ways(setting, bench_update.Shape(24, 5, 3), rounds=2)
     assert len(seconds["flex"]) == 2

@@ -1,4 +1,4 @@
-"""GPUs by name: memory, bandwidth and operations a second, as their makers publish them."""
+"""GPUs by name: memory, bandwidth and operations a second, as their makers publish them (confirmed in docs/gpus.md)."""
 
 from __future__ import annotations
 
