@@ -1,4 +1,4 @@
-"""GPUs by name: memory, bandwidth and operations a second, as their makers publish them (confirmed in docs/gpus.md)."""
+"""GPUs by name: memory, bandwidth and operations a second, as their makers publish them (docs/gpus.md: confirmed)."""
 
 from __future__ import annotations
 
