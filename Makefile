@@ -52,7 +52,7 @@ test-trl-next: ## run the tests beside TRL with its newest release, in an enviro
 bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)
 
-bench-gpu: $(INSTALLED) ## the same for what a GPU changes, on one, a quarter of an hour
+bench-gpu: $(INSTALLED) ## the same for what a GPU changes, on one, half an hour (ARGS=--dry-run: what it would run)
 	@$(BIN)/python benchmarks/suite.py --gpu $(ARGS)
 
 lint: $(INSTALLED) ## check style, format and types

@@ -118,7 +118,9 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
     sampler: Sampler = "generate"
     if args.use_vllm:
         sampler = "server" if args.vllm_mode == "server" else "colocate"
-    rows = max(-(-args.generation_batch_size // args.num_generations // args.num_gpus), 1)
+    tensor_parallel = args.vllm_tensor_parallel_size if sampler == "colocate" and args.num_gpus > 1 else 1
+    num_players = args.num_gpus // tensor_parallel
+    rows = max(-(-args.generation_batch_size // args.num_generations // num_players), 1)
     return RunPlan(
         gpu=find_gpu(args.gpu),
         num_gpus=args.num_gpus,
@@ -128,7 +130,7 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
         sampler=sampler,
         utilization=args.vllm_gpu_memory_utilization,
         sleeps=args.vllm_enable_sleep_mode,
-        tensor_parallel=args.vllm_tensor_parallel_size,
+        tensor_parallel=tensor_parallel,
         max_model_length=args.vllm_max_model_length,
         num_candidates=args.num_generations,
         sequences=_sequences(args, rows),
@@ -140,7 +142,7 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
 
 
 def _sequences(args: EstimatedConfig, rows: int) -> int:
-    """Most sequences in play on a process: K for each environment, of `sampling="parallel"` one."""
+    """Most sequences in play on a process or group: K for each environment, of `sampling="parallel"` one."""
     if args.sampling == "parallel":
         return min(args.max_envs or rows * args.num_generations, rows * args.num_generations)
     return min(args.max_envs or rows, rows) * args.num_generations

@@ -106,10 +106,10 @@ class RunPlan:
         sampler: What samples, unless a model is on a server.
         utilization: `vllm_gpu_memory_utilization`.
         sleeps: Whether vLLM gives its memory back during the update.
-        tensor_parallel: GPUs that an engine is divided over.
+        tensor_parallel: Trainer processes that an engine of theirs is divided over; a divisor of their number.
         max_model_length: Longest sequence that vLLM is to hold; `None`: the model's context.
         num_candidates: K.
-        sequences: Most sequences in play on each process.
+        sequences: Most sequences in play on each process, or on each group that an engine is divided over.
         prompt, completion: Tokens of a prompt, and most of a completion.
         rows: Sequences of a pass of the update.
         sampling_width: Bytes of a number in sampling: 2 with `bf16` or `fp16`, else 4.
@@ -131,6 +131,15 @@ class RunPlan:
     completion: int
     rows: int
     sampling_width: int
+
+    @property
+    def num_players(self) -> int:
+        """Processes, or groups of them, that play instances of their own."""
+        return self.num_gpus // self.tensor_parallel
+
+    def limit(self, model: ModelPlan) -> int:
+        """Most tokens of a sequence that vLLM takes."""
+        return self.max_model_length or model.shape.context
 
     def longest(self, model: ModelPlan) -> int:
         """Most tokens of a sequence of a model."""
@@ -236,7 +245,7 @@ def _without_remedies(plan: RunPlan) -> Estimate:
         sampled_rate=_sampled_rate(plan, engines),
         update_rate=plan.num_gpus * update_rate(plan.gpu, max(m.shape.parameters for m in _trained(plan))),
         network=_network(plan),
-        problems=(*_too_large(plan, in_update, in_rollout), *_too_short(plan, engines)),
+        problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(plan, engines)),
     )
 
 
@@ -297,14 +306,17 @@ def _engines(plan: RunPlan) -> list[EnginePlan]:
                 weights=weights,
                 cache=cache,
                 tokens=blocks_of_cache(cache * parallel, token_bytes),
-                needed=plan.max_model_length or model.shape.context,
+                needed=plan.limit(model),
             )
         )
     return found
 
 
 def _sampled_rate(plan: RunPlan, engines: Sequence[EnginePlan]) -> float:
-    """Several models on one GPU take their decoding steps one after another, each with its share of the sequences."""
+    """Several models on one GPU take their decoding steps one after another, each with its share of the sequences.
+
+    What GPUs of a divided engine send each other in each layer is left out.
+    """
     in_play = plan.sequences
     for engine in engines:
         in_play = min(in_play, max(engine.tokens // (PROMPT + COMPLETION), 1) * len(engines))
@@ -312,14 +324,14 @@ def _sampled_rate(plan: RunPlan, engines: Sequence[EnginePlan]) -> float:
     seconds = sum(
         decoding_step(
             plan.gpu,
-            model.shape.parameters,
-            model.shape.kv_values * plan.sampling_width,
+            model.shape.parameters / plan.tensor_parallel,
+            model.shape.kv_values * plan.sampling_width / plan.tensor_parallel,
             sequences=each,
             context=CONTEXT,
         )
         for model in plan.models
     )
-    return plan.num_gpus * each * len(plan.models) / seconds
+    return plan.num_players * each * len(plan.models) / seconds
 
 
 def _network(plan: RunPlan) -> float:
@@ -344,6 +356,23 @@ def _too_large(plan: RunPlan, update: Mapping[str, float], rollout: Mapping[str,
     return found
 
 
+def _too_long(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
+    """Lengths that vLLM refuses when it starts, or when it is given a prompt."""
+    found = []
+    for model in (engine.model for engine in engines if not engine.model.on_server):
+        if plan.limit(model) > model.shape.context:
+            found.append(
+                f"vllm_max_model_length is {plan.max_model_length:,}, but {model.name} takes {model.shape.context:,} "
+                "tokens at most; vLLM does not start. Set no more."
+            )
+        if plan.prompt >= plan.limit(model):
+            found.append(
+                f"a prompt of {plan.prompt:,} tokens leaves {model.name} no room for a completion: both together are "
+                f"{plan.limit(model):,} tokens at most. Set vllm_max_model_length to more than the longest prompt."
+            )
+    return found
+
+
 def _too_short(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
     """What vLLM refuses when it starts: a cache that does not hold one sequence of the longest allowed length."""
     found = []
@@ -356,11 +385,15 @@ def _too_short(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
         missing = (engine.weights + ENGINE_OVERHEAD + cache - engine.budget) / plan.gpu.memory
         shorter = plan.longest(engine.model)
         cures = []
-        if shorter < engine.needed:
+        if engine.tokens >= shorter:
             cures.append(f"vllm_max_model_length: {shorter}, the longest sequence of this run")
         if not engine.model.on_server and plan.utilization + missing < 1:
             cures.append(f"vllm_gpu_memory_utilization: {plan.utilization + missing + 0.01:.2f}")
-        cures.append("more GPUs for the engine (vllm serve --tensor-parallel-size)")
+        cures.append(
+            "more GPUs for the engine (vllm serve --tensor-parallel-size)"
+            if engine.model.on_server
+            else f"vllm_tensor_parallel_size: {2 * parallel}, on as many GPUs or more"
+        )
         found.append(
             f"vLLM's KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
             f"{engine.tokens:,} tokens; it does not start with less than one sequence of {engine.needed:,}. Set "
@@ -386,6 +419,8 @@ def _remedies(plan: RunPlan) -> str:
         changes.append(("a smaller max_envs", fewer))
     if plan.sampler == "colocate" and not plan.sleeps and len(plan.models) == 1:
         changes.append(("vllm_enable_sleep_mode: true", replace(plan, sleeps=True)))
+    if plan.sampler == "colocate":
+        changes += _other_engines(plan)
     if plan.sampler != "server":
         served = tuple(replace(model, on_server=True) for model in plan.models)
         changes.append(("vllm_mode: server, on other GPUs", replace(plan, sampler="server", models=served)))
@@ -404,5 +439,28 @@ def _remedies(plan: RunPlan) -> str:
     ][:1]
     fits = [what for what, changed in changes if not _without_remedies(changed).problems]
     if not fits:
-        return "No single change makes it fit: use adapters (policies: lora), a smaller model, or more GPUs."
+        adapters = "adapters (policies: lora), " if any(model.is_trained for model in plan.models) else ""
+        return (
+            f"Nothing that was tried makes it fit: use shorter completions, {adapters}a smaller model, or more GPUs."
+        )
     return f"It fits with {', or '.join(fits)}."
+
+
+def _other_engines(plan: RunPlan) -> list[tuple[str, RunPlan]]:
+    """A smaller share of the memory for engines, and engines over more GPUs, with weights sharded in the update."""
+    found = []
+    excess = (_without_remedies(plan).peak - plan.gpu.memory) / plan.gpu.memory
+    smaller = round(plan.utilization - excess - 0.01, 2)
+    if not plan.sleeps and 0 < smaller < plan.utilization:
+        found.append((f"vllm_gpu_memory_utilization: {smaller:.2f}", replace(plan, utilization=smaller)))
+    for size in (2, 4, 8):
+        if size <= plan.tensor_parallel or plan.num_gpus % size:
+            continue
+        option = f"vllm_tensor_parallel_size: {size}"
+        divided = replace(plan, tensor_parallel=size, sequences=plan.sequences * size // plan.tensor_parallel)
+        found.append((option, divided))
+        if plan.sharding not in ("zero3", "fsdp2"):
+            found.append((f"{option} and zero3.yaml (--sharding zero3)", replace(divided, sharding="zero3")))
+        if not _without_remedies(found[-1][1]).problems:  # fewer GPUs for an engine are more engines
+            break
+    return found

@@ -9,6 +9,7 @@ from pettingllms_trl.estimate.speed import COMPLETION, PROMPT
 def report(found: Estimate) -> str:
     """Memory by phase, then speed, as lines for a terminal."""
     plan = found.plan
+    of_several = f"group of {plan.tensor_parallel} processes" if plan.tensor_parallel > 1 else ""
     lines = [
         f"Computed, not measured: {plan.num_gpus} x {plan.gpu.name} of {_gb(plan.gpu.memory)} GB, {plan.sharding}.",
         *(_model_line(model) for model in plan.models),
@@ -24,18 +25,30 @@ def report(found: Estimate) -> str:
     lines += [
         "",
         f"A pass of the update: {plan.rows} sequences of {plan.prompt:,} + {plan.completion:,} tokens at most.",
-        f"A rollout: {plan.sequences} sequences in play on each process at most.",
+        f"A rollout: {plan.sequences} sequences in play on each {of_several or 'process'} at most.",
     ]
     for engine in found.engines:
-        where = "on a server (a GPU of its own)" if engine.model.on_server else "in each process"
+        here = f"over each {of_several}" if of_several else "in each process"
+        where = (
+            "on a server (a GPU of its own; speeds are as if each process had one)" if engine.model.on_server else here
+        )
         lines.append(
             f"vLLM {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
             f"{_gb(max(engine.cache, 0))} GB of KV cache for {engine.tokens:,} tokens."
         )
+        room = plan.limit(engine.model) - plan.prompt
+        if not engine.model.on_server and 0 < room < plan.completion:
+            lines.append(
+                f"After a prompt of {plan.prompt:,} tokens a completion is cut at {room:,}, where "
+                f"{plan.limit(engine.model):,} are reached (vllm_max_model_length)."
+            )
+    if found.problems:
+        return "\n".join(lines)
     most = "at most " if plan.sampler == "generate" else ""
     lines += [
         "",
-        f"Tokens a second, all GPUs ({PROMPT} tokens a prompt, {COMPLETION} a completion; assumptions, see docs/gpus.md):",
+        f"Tokens a second, all GPUs ({PROMPT} tokens a prompt, {COMPLETION} a completion; without the network; see "
+        "docs/gpus.md for what is assumed):",
         f"  sampled, while all sequences are in play{most + format(found.sampled_rate, ',.0f'):>20}",
         f"  through the update, prompts included    {found.update_rate:>20,.0f}",
         f"  sampled and trained, one after the other{most + format(found.trained_rate, ',.0f'):>20}",

@@ -37,7 +37,7 @@ exit "${STATUS:-0}\"""",
 def run(
     tmp_path: Path, script: str, *arguments: str, is_ended: bool = False, **environment: str
 ) -> tuple[int, list[str], str]:
-    """Exit status of a script, what the fakes were asked, and its errors. It may be ended while it trains, as by SLURM."""
+    """Exit status of a script, what the fakes were asked, and its errors. It may be ended while it trains."""
     fakes = tmp_path / "bin"
     fakes.mkdir()
     for name, body in FAKES.items():

@@ -10,8 +10,9 @@ import pytest
 from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.estimate.gpus import GPUS
 from pettingllms_trl.estimate.planning import ModelPlan, RunPlan, estimate
+from pettingllms_trl.estimate.report import report
 from pettingllms_trl.estimate.shapes import Shape
-from pettingllms_trl.estimate.speed import LARGE, SMALL, decoding_step, update_rate
+from pettingllms_trl.estimate.speed import CONTEXT, LARGE, SMALL, decoding_step, update_rate
 
 
 H100 = GPUS["h100"]
@@ -85,6 +86,47 @@ def test_of_an_engine_over_two_gpus_each_holds_half_of_the_longest_sequence() ->
     # 0.12 of 80 GB are 9.6, less 8.1 and 1.5: nothing is left; of 20,000 tokens each holds 1.44 GB, 0.018 of a GPU.
     (said,) = estimate(plan(utilization=0.12, max_model_length=20_000, tensor_parallel=2)).problems
     assert "vllm_gpu_memory_utilization: 0.15" in said
+
+
+def test_groups_that_divide_an_engine_are_as_many_players() -> None:
+    four = plan(num_gpus=8, tensor_parallel=4, sequences=512)
+    assert four.num_players == 2
+    # A step of 256 sequences of a fourth of the model, by each of the two groups.
+    step = decoding_step(H100, SHAPE.parameters / 4, SHAPE.kv_values * 2 / 4, sequences=256, context=CONTEXT)
+    assert estimate(four).sampled_rate == pytest.approx(2 * 256 / step)
+    assert "A rollout: 512 sequences in play on each group of 4 processes at most." in report(estimate(four))
+
+
+def test_an_engine_over_several_gpus_is_proposed_where_it_makes_a_model_fit() -> None:
+    large = replace(ADAPTERS, shape=replace(SHAPE, parameters=40_000_000_000))
+    found = estimate(plan(large, num_gpus=8))
+    # 80 GB of weights. ZeRO-3 leaves 10 of them in the update; into vLLM's 40 GB a fourth of them fits, half does not.
+    assert "vllm_tensor_parallel_size: 4 and zero3.yaml (--sharding zero3)" in found.problems[-1]
+    assert "size: 2" not in found.problems[-1]
+    assert "size: 8" not in found.problems[-1]  # one engine where two are possible
+    alone = estimate(plan(large)).problems[-1]
+    assert alone.startswith("Nothing that was tried makes it fit: use shorter completions, a smaller model")
+
+
+def test_a_smaller_share_for_the_engine_is_proposed_where_it_makes_a_run_fit() -> None:
+    # 16 + 1.6 + 8 + 12 GB in the update, and 72 of vLLM: 29.6 too many, or 0.37.
+    assert "vllm_gpu_memory_utilization: 0.52" in estimate(plan(utilization=0.9)).problems[-1]
+
+
+def test_lengths_that_vllm_refuses_are_refused_and_those_that_it_cuts_are_named() -> None:
+    (said,) = estimate(plan(prompt=4096)).problems
+    assert "a prompt of 4,096 tokens leaves 8B no room for a completion: both together are 4,096" in said
+    assert "is 50,000, but 8B takes 40,000 tokens at most" in estimate(plan(max_model_length=50_000)).problems[0]
+    cut = report(estimate(plan(prompt=1000)))
+    assert "After a prompt of 1,000 tokens a completion is cut at 3,096, where 4,096 are reached" in cut
+    assert "is cut" not in report(estimate(plan()))
+
+
+def test_an_engine_that_does_not_start_has_no_speed() -> None:
+    assert "Tokens a second" in report(estimate(plan()))
+    small = estimate(plan(utilization=0.2))
+    assert "Tokens a second" not in report(small)
+    assert "vllm_max_model_length" not in small.problems[0].partition("Set ")[2]  # no length fits into an empty cache
 
 
 def test_what_is_too_large_names_each_single_change_that_makes_it_fit() -> None:
