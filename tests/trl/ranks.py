@@ -132,7 +132,7 @@ def go_wrong(trainer: MultiAgentGRPOTrainer, how: str) -> None:
     """Break, on purpose, what makes two processes with an engine each train as one."""
     process = trainer.accelerator.process_index
     for served in trainer.engines.engine_set._served:
-        if how == "the process in the seed":
+        if how == "the process in the seed" and process == 1:  # as in seed + process, which leaves process 0's alone
             begin = served.engine._params.begin
             served.engine._params.begin = lambda name, begin=begin: begin(f"{name}/{process}")
         elif how == "an adapter stays behind" and process == 1:
