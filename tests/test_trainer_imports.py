@@ -25,7 +25,7 @@ ALLOWED = {
     "vllm_engines": DATA | {"processes", "engines.batched", "engines.router", "engines.weight_store"},
     "sft": DATA | {"policies"},
     "update": DATA | {"policies"},
-    "checkpoints": DATA | {"policies"},
+    "checkpoints": DATA | {"policies", "processes"},
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
     "estimate": set(),  # arithmetic on a model's configuration, for the command and for the benchmarks
