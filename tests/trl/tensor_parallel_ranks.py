@@ -94,9 +94,9 @@ def asked(made: tuple[Any, Any], model: Any) -> dict[str, Any]:
     engine, group = made
     if hasattr(model, "peft_config"):
         for name in ("opener", "closer"):
-            engine.load(name, get_peft_model_state_dict(model, adapter_name=name), 1)
+            engine.load(name, get_peft_model_state_dict(model, adapter_name=name).items(), 1)
     else:
-        engine.load("team", model.state_dict(), 1)
+        engine.load("team", model.state_dict().items(), 1)
     answers: dict[int, Any] = {}
     with engine.rollout("test"):
         policy = "opener" if hasattr(model, "peft_config") else "team"
