@@ -8,7 +8,7 @@ stopped where twice the GPUs train less than 1.5 times the tokens a second.
 
 Then what can be done about waiting for the slowest GPU: `updates`, the rows of several optimizer steps in one
 generation (`steps_per_generation`), and `max_envs`, rows taken from a common counter where not all are in play at
-once; and what a rollout takes at least, whoever plays what: its longest instance alone on a GPU.
+once; and what a rollout takes at least, however rows are shared: its longest instance alone on a GPU.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     def test_a_tiny_model_trains_in_it(tmp_path):
         train_briefly(my_game_v0.env, tmp_path)
 
-`python -m pettingllms_trl.testing FOLDER` leaves such a model in a folder, for trying commands with it.
+`python -m pettingllms_trl.testing FOLDER` saves such a model in a folder, for trying commands with it.
 
 The model has random weights and writes nothing that makes sense, so its replies are replaced by samples of the agents'
 action spaces and by the oracle's. The run shows that prompts are rendered, episodes are branched, rewards arrive and
@@ -145,7 +145,7 @@ def save_tiny_model(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Leave a tiny model in a folder. Its heads are of 64, the smallest that vLLM computes on a CPU."""
+    """Save a tiny model in a folder. Its attention heads have 64 dimensions, the fewest that vLLM takes on a CPU."""
     parser = argparse.ArgumentParser(description="Make a tiny model with random weights, for trying commands.")
     parser.add_argument("folder", type=Path, help="where to, such as outputs/tiny")
     folder = parser.parse_args(argv).folder

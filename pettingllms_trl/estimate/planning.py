@@ -42,6 +42,12 @@ HEADROOM = 0.1
 """Share of a GPU's memory for CUDA's context, NCCL and a fragmented allocator: assumed."""
 ENGINE_OVERHEAD = 1.5e9
 """Bytes that vLLM takes of its share beside weights and cache: CUDA graphs, a batch of 4,096 tokens. Assumed."""
+_OPTIMIZER: Mapping[Sharding, str] = {
+    "ddp": "optimizer states",
+    "fsdp2": "optimizer states",
+    "zero2": "optimizer states, float32 weights",  # DeepSpeed's optimizer has them; a pass has them in bfloat16
+    "zero3": "optimizer states, float32 weights",
+}
 SERVER_UTILIZATION = 0.9
 """Share of its GPU that `vllm serve` takes."""
 
@@ -225,7 +231,7 @@ def _without_remedies(plan: RunPlan) -> Estimate:
     stays = {
         "weights": state.weights,
         "gradients": state.gradients,
-        "optimizer states": state.optimizer,
+        _OPTIMIZER[plan.sharding]: state.optimizer,
         "buckets of DDP": state.buckets,
         "CUDA, NCCL, fragments (assumed)": HEADROOM * plan.gpu.memory,
     }

@@ -90,7 +90,7 @@ class RowSharing:
             elif self._store is None or at_once is None or self._num_processes * at_once >= num_rows:
                 yield share_of(num_rows, self._num_processes, self._process)
             else:
-                if self._process == 0:  # whoever is in this rollout has left the one before
+                if self._process == 0:  # a process in this rollout has left the one before
                     self._store.delete_key(str(self._num_rollouts - 1))
                 with self._counted(self._store, str(self._num_rollouts), num_rows, at_once) as rows:
                     yield rows

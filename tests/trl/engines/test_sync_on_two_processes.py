@@ -145,6 +145,19 @@ def own(policy: str, ids: Sequence[int]) -> Own:
     return Own(exact, exact)
 
 
+def canary_of(engines: Any) -> Canary:
+    policies = {policy.name: policy for policy in POLICIES}
+    return Canary(
+        engines,
+        policies,
+        tokenize=lambda name, text: [1, 2, 3],
+        score=own,
+        action="stop",
+        every=1,
+        largest_at_start=0.1,
+    )
+
+
 @pytest.mark.parametrize(
     ("of_1", "error", "message"),
     [
@@ -158,17 +171,7 @@ def test_a_stale_or_broken_engine_on_one_process_stops_both_and_nobody_waits_in_
 ) -> None:
     def check(process: int) -> None:
         engines: Any = Scores(**of_1) if process == 1 else Scores(off=0.0, fails=False)
-        policies = {policy.name: policy for policy in POLICIES}
-        canary = Canary(
-            engines,
-            policies,
-            tokenize=lambda name, text: [1, 2, 3],
-            score=own,
-            action="stop",
-            every=1,
-            largest_at_start=0.1,
-        )
-        canary.check(WeightsVersion(), step=4)
+        canary_of(engines).check(WeightsVersion(), step=4)
 
     first, second = in_two_processes(check, tmp_path)
     assert isinstance(second, error)
@@ -185,17 +188,7 @@ def test_of_several_engines_the_largest_difference_is_reported_on_all(
         engines: Any = Scores(off=0.01 * (process + 1), fails=False)
         if process == 1 and not compares_on_1:  # as with servers, which the main process compares
             engines.score = lambda policy, ids: ()
-        policies = {policy.name: policy for policy in POLICIES}
-        canary = Canary(
-            engines,
-            policies,
-            tokenize=lambda name, text: [1, 2, 3],
-            score=own,
-            action="stop",
-            every=1,
-            largest_at_start=0.1,
-        )
-        return canary.check(WeightsVersion(), step=0)
+        return canary_of(engines).check(WeightsVersion(), step=0)
 
     for differences in in_two_processes(check, tmp_path):
         assert differences == {"opener": pytest.approx(expected), "closer": pytest.approx(expected)}

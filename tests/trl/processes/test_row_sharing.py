@@ -118,7 +118,7 @@ def test_each_row_is_taken_once_in_whatever_order_processes_ask(
         assert sorted(taken) == list(range(num_rows))
 
 
-def test_processes_begin_with_the_same_number_and_whoever_has_room_goes_on() -> None:
+def test_processes_begin_with_the_same_number_and_those_with_room_go_on() -> None:
     store = HashStore()
     first, second = RowSharing(2, 0, store), RowSharing(2, 1, store)
     with first.rows(8, 2) as of_first, second.rows(8, 2) as of_second:

@@ -121,7 +121,7 @@ def test_processes_have_alike_much_to_do() -> None:
     sizes = [Size(g, 10 * (g + 1), 10) for g in range(8)]
     dealt = assign_by_tokens(sizes, range(8), budget=1000, is_shared=True, num_steps=1, num_processes=2)
     ((hands,),) = passes_of(dealt)
-    # The two longest, the two shortest, and so on inwards; the longer of two to whoever has less.
+    # The two longest, the two shortest, and so on inwards; the longer of two to the process with fewer tokens.
     assert hands == [[7, 0, 5, 2], [6, 1, 4, 3]]
     assert [cost(rows, sizes, is_shared=True) for rows in hands] == [216, 216]
 
