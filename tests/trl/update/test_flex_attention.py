@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from test_packed_logprobs import together
 from torch import nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.integrations import flex_attention as transformers_flex
@@ -76,8 +75,15 @@ def of_rows(model: nn.Module) -> dict[str, torch.Tensor]:
 def of_packed(model: nn.Module, *, split: bool) -> dict[str, torch.Tensor]:
     packed = pack(*batch(), 7, split=split)
     with attending(configs_of(model)):
-        logprobs, _ = together(model, packed)
-        return gradients(model, logprobs)
+        found = model(
+            input_ids=packed.ids,
+            attention_mask=torch.ones_like(packed.ids),
+            position_ids=packed.positions,
+            shift_labels=packed.labels,
+            shared_prefix=packed.layout,
+            fused_lm_head=True,
+        )
+        return gradients(model, packed.of_completions(found.log_probs))
 
 
 def gradients(model: nn.Module, scores: torch.Tensor) -> dict[str, torch.Tensor]:
