@@ -213,6 +213,26 @@ def scoring(model: Any, accelerator: Accelerator) -> Iterator[None]:
         yield
 
 
+def check_is_loaded(model: Any, accelerator: Accelerator) -> None:
+    """Check that the weights are there. All processes raise, or none.
+
+    With `fsdp_cpu_ram_efficient_loading` transformers reads them on the main process alone; the others have
+    uninitialized memory until training or evaluation wraps the model, which sends them the weights.
+
+    Raises:
+        RuntimeError: They are not, on every process.
+    """
+    if accelerator.distributed_type != DistributedType.FSDP or accelerator.num_processes == 1:
+        return
+    if not accelerator.state.fsdp_plugin.cpu_ram_efficient_loading:
+        return
+    if not any(isinstance(module, FSDPModule) for module in model.modules()):
+        raise RuntimeError(
+            "play() before train() or evaluate(), with fsdp_cpu_ram_efficient_loading: true, expected after one of "
+            "them: until then only the main process has the weights. Call it later, or set it to false."
+        )
+
+
 @contextmanager
 def _unsharded(model: Any) -> Iterator[None]:
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]

@@ -48,7 +48,7 @@ from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_checks import Env
 from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation
-from pettingllms_trl.trainer.distributed import check_sharding
+from pettingllms_trl.trainer.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.trainer.setup import Setup, check_unsupported
 from pettingllms_trl.update.builder import BatchBuilder
@@ -314,7 +314,11 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
         Returns:
             Episodes, in the order of the rows.
+
+        Raises:
+            RuntimeError: With FSDP, before training or evaluation has given all processes the weights.
         """
+        check_is_loaded(self.model_wrapped, self.accelerator)
         with self.team.in_eval_mode():
             return self.collector.play(rows, num_episodes=num_episodes, name=name, max_envs=max_envs).episodes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from pettingllms_trl.policies.routing import route
 from pettingllms_trl.processes.row_sharing import share_of
 from pettingllms_trl.rollout.play import Rollout, merge, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
-from pettingllms_trl.trainer.distributed import average_gradients, check_processes, check_sharding
+from pettingllms_trl.trainer.distributed import average_gradients, check_is_loaded, check_processes, check_sharding
 from pettingllms_trl.trainer.hooks import TRLHooks, numbered
 from schedules import Patient, babble
 from third_party import Relay
@@ -189,3 +190,17 @@ def test_a_streams_rows_are_evaluated_once_though_accelerate_repeats_them() -> N
     first, last = ([numbered({"seed": 7}, number) for number in batch] for batch in ([1, 0], [2]))
     evaluated = [TRLHooks.gather_eval_rows(hooks, rows) for rows in (first, last)]  # type: ignore[arg-type]
     assert evaluated == [[{"seed": 7}] * 2, [{"seed": 7}]]
+
+
+@pytest.mark.parametrize(
+    ("is_efficient", "num_processes", "is_refused"), [(True, 2, True), (False, 2, False), (True, 1, False)]
+)
+def test_a_model_whose_weights_only_the_main_process_has_read_is_refused(
+    is_efficient: bool, num_processes: int, is_refused: bool
+) -> None:
+    plugin = SimpleNamespace(cpu_ram_efficient_loading=is_efficient)
+    accelerator: Any = SimpleNamespace(
+        state=SimpleNamespace(fsdp_plugin=plugin), num_processes=num_processes, distributed_type=DistributedType.FSDP
+    )
+    with pytest.raises(RuntimeError, match="only the main process has the weights") if is_refused else nullcontext():
+        check_is_loaded(torch.nn.Linear(1, 1), accelerator)
