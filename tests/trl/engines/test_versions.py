@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from datasets import Dataset
 from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import Qwen3ForCausalLM
@@ -51,13 +52,24 @@ def test_the_best_checkpoint_loaded_after_the_last_step_is_what_is_evaluated_and
     assert trainer.state.global_step == 2
     trainer.evaluate()
     trainer.play(ROW)
-    assert list(engine.stale) == ["3/0", "3/eval/1", "3/1", "3/eval/2", "3/play"]
+    assert list(engine.stale) == ["3/0", "3/eval/1/0", "3/1", "3/eval/2/0", "3/play"]
     assert set(engine.stale.values()) == {0.0}
     if policies == "shared":
         best, last = (load_file(tmp_path / f"checkpoint-{step}" / "model.safetensors") for step in (1, 2))
         own = engine.model.state_dict()
         assert all(torch.equal(own[name], tensor) for name, tensor in best.items())
         assert any(not torch.equal(own[name], tensor) for name, tensor in last.items())
+
+
+def test_each_batch_of_an_evaluation_has_random_numbers_of_its_own(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their seeds follow from the rollout's name and the place in it. Three rows, two at once."""
+    trainer, (engine,) = shadowed(monkeypatch, model_path, tmp_path, per_device_eval_batch_size=2)
+    rows = Dataset.from_dict({"seed": [1, 2, 3]})
+    for _ in range(2):
+        trainer.evaluate(rows)
+        assert list(engine.stale) == ["3/eval/0/0", "3/eval/0/2"]
 
 
 def test_a_second_training_begins_with_the_weights_that_the_first_one_left(
