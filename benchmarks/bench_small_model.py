@@ -3,7 +3,7 @@
     PYTHONPATH=. python benchmarks/bench_small_model.py models/smollm2-135m --warm outputs/warm \
         --trained outputs/archives_L2_135M --json benchmarks/results/smollm2_135m_archives.json
 
-Success on the first instances of the split `test`, greedily, by arms that differ in the adapter of a role or in the
+Success on the first instances of a split, greedily, by arms that differ in the adapter of a role or in the
 workflow:
 
 | | |
@@ -15,6 +15,9 @@ workflow:
 | `swapped` | each role has the adapter of another |
 | `cut` | the trained team, and no message arrives (where the environment has this form) |
 
+Arms of the same instances are compared in pairs with the arm `warm`. What is chosen (the learning rate, say) is chosen
+by `--split validation`.
+
 All episodes are played in step, and the prompts of an agent, which begin alike, have that beginning read once.
 """
 
@@ -25,6 +28,7 @@ import itertools
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +41,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 import pettingllms_envs
-from pettingllms_envs.evaluation.statistics import wilson
+from pettingllms_envs.evaluation.statistics import paired_interval, wilson
 from pettingllms_trl.records import role_of
 
 
@@ -135,11 +139,13 @@ def shared_length(prompts: Sequence[Sequence[int]]) -> int:
     return min(sum(1 for _ in alike), min(map(len, prompts)) - 1)
 
 
-def play(make_env: Callable[[], Any], seeds: Sequence[int], reply: Reply) -> list[dict[str, Any]]:
-    """The outcomes of the episodes of the split `test`, played in step; `reply` gets the prompts of one agent."""
+def play(
+    make_env: Callable[[], Any], seeds: Sequence[int], reply: Reply, *, split: str = "test"
+) -> list[dict[str, Any]]:
+    """The outcomes of the episodes of a split, played in step; `reply` gets the prompts of one agent."""
     envs = [make_env() for _ in seeds]
     for env, seed in zip(envs, seeds, strict=True):
-        env.reset(seed=seed, options={"split": "test"})
+        env.reset(seed=seed, options={"split": split})
     outcomes: list[dict[str, Any]] = [{} for _ in seeds]
     while waiting := [i for i, env in enumerate(envs) if _is_waiting(env)]:
         agent = envs[waiting[0]].agent_selection  # only the prompts of one agent begin with the same rules
@@ -162,6 +168,7 @@ def figures(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "episodes": len(outcomes),
         "success": successes / len(outcomes),
+        "solved": "".join("1" if outcome["success"] else "0" for outcome in outcomes),
         "interval": [round(end, 4) for end in wilson(successes, len(outcomes))],
         "means": {name: sum(float(outcome[name]) for outcome in outcomes) / len(outcomes) for name in names},
     }
@@ -192,8 +199,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trained", type=Path, help="folder of `pettingllms train`")
     parser.add_argument("--arms", nargs="+", help="some of the arms; all by default")
     parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--split", default="test")
     parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--json", type=Path, help="file to which the arms are added")
+    parser.add_argument("--json", type=Path, help="file to which the arms are added, of the same split")
     options = parser.parse_args(arguments)
     config = yaml.safe_load(options.config.read_text("utf-8"))
     env = environment(config, None)()
@@ -209,12 +217,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lambda role, seen, arm=arm: [
                 text for part in _batches(seen) for text in player.reply(arm.adapters[role], part)
             ],
+            split=options.split,
         )
         found = {**figures(outcomes), "cpu_seconds": round(time.process_time() - start, 1)}
         print(name, json.dumps(found), flush=True)
         if options.json is not None:
             saved = json.loads(options.json.read_text()) if options.json.exists() else {"arms": {}}
-            saved |= {"machine": machine(), "config": config}
+            saved |= {"machine": machine(), "config": config, "split": options.split}
             if options.trained is not None:
                 saved["training"] = steps_of(options.trained)
             saved["arms"][name] = found
@@ -226,12 +235,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def results(saved: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Rows of the table: success with its interval beside the proven bound, where the environment has one."""
-    yield "", "success", "found", "told", "a lone agent at most"
+    yield "", "success", "more than warm", "found", "told", "a lone agent at most"
+    before = saved["arms"].get(WARM, {}).get("solved")
     for name, found in saved["arms"].items():
         low, high = found["interval"]
         means = found["means"]
         shares = (f"{means[key]:.1%}" if key in means else "" for key in ("found", "told", "lone_bound"))
-        yield name, f"{found['success']:.1%} ({low:.1%} to {high:.1%})", *shares
+        more = "" if name == WARM or before is None else _paired(found["solved"], before)
+        yield name, f"{found['success']:.1%} ({low:.1%} to {high:.1%})", more, *shares
+
+
+def _paired(solved: str, before: str) -> str:
+    """Points by which the first is above the second with a 95% interval, on the instances that both have played."""
+    pairs = Counter(zip(solved, before, strict=False))
+    low, high = paired_interval(pairs["1", "1"], pairs["1", "0"], pairs["0", "1"], pairs["0", "0"])
+    difference = (pairs["1", "0"] - pairs["0", "1"]) / pairs.total()
+    return f"{100 * difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
 def _batches(seen: Sequence[Any], size: int = 100) -> Iterator[Sequence[Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from bench_small_model import MAX_NEW_TOKENS, Arm, Player, arms, figures, play, shared_length
+from bench_small_model import MAX_NEW_TOKENS, Arm, Player, arms, figures, play, results, shared_length
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -50,6 +50,16 @@ def test_an_oracle_that_is_played_in_step_is_always_right():
     found = figures(play(made, range(3), reply))
     assert (found["success"], found["means"]["told"]) == (1.0, 1.0)
     assert found["means"]["lone_bound"] == 1 / 8
+
+
+def test_arms_are_compared_with_the_warm_one_on_the_instances_that_both_have_played():
+    """The first example of Newcombe (1998), and 10 instances more that only the warm arm has played."""
+    both, warm, trained, neither = 20, 2, 12, 16
+    arm = {"interval": (0.0, 1.0), "means": {}, "success": 0.0}
+    before = "1" * (both + warm) + "0" * (trained + neither) + "1" * 10
+    after = "1" * both + "0" * warm + "1" * trained + "0" * neither
+    _, *rows = results({"arms": {"warm": {**arm, "solved": before}, "trained": {**arm, "solved": after}}})
+    assert [row[2] for row in rows] == ["", "+20.0 (+5.6 to +32.9)"]
 
 
 @pytest.mark.parametrize("folder", ["", "warm"])
