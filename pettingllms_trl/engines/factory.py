@@ -15,6 +15,7 @@ The cost is memory for the weights, which is divided by model size.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -59,6 +60,13 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
     groups = _groups(routing)
     _check_urls(groups, args)
     here = [group for group in groups if not _urls(group, args)]
+    if not here and args.vllm_tensor_parallel_size > 1:
+        size = args.vllm_tensor_parallel_size
+        warnings.warn(
+            f"vllm_tensor_parallel_size={size} has no effect, as all engines are on servers; expected "
+            f"`vllm serve --tensor-parallel-size {size}` where they are started. Leave it out here.",
+            stacklevel=2,
+        )
     if args.vllm_weight_transfer == "nccl":
         _check_nccl(args, are_servers=len(here) < len(groups))
     if args.vllm_enable_sleep_mode and len(here) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from peft import LoraConfig
 from transformers import Qwen3ForCausalLM
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.factory import _shares
-from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.engines.factory import _shares, check_served
+from pettingllms_trl.policies.routing import Policy, route
 from third_party import Relay
 
 
@@ -73,6 +74,30 @@ def test_engines_that_cannot_be_had_are_refused_before_any_model_is_loaded(
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: name)
     with pytest.raises(ValueError, match=message):
         team(str(tmp_path / "no model"), tmp_path, policies=policies, **options)
+
+
+@pytest.mark.parametrize(
+    ("urls", "warned"),
+    [(None, True), ({"opener": "http://a", "closer": "http://a"}, True), ({"opener": "http://a"}, False)],
+)
+def test_a_tensor_parallel_size_that_no_engine_of_the_trainers_has_is_warned_of(
+    urls: dict[str, str] | None, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With full models of which one is on a server, the other has an engine here."""
+    monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: name)
+    args = MultiAgentGRPOConfig(
+        use_cpu=True,
+        bf16=False,
+        use_vllm=True,
+        vllm_mode="colocate" if urls else "server",
+        vllm_server_urls=urls,
+        vllm_tensor_parallel_size=2,
+    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        check_served(route("lora" if warned else "full", ("opener_0", "closer_0"), model="m"), args)
+    texts = [str(each.message) for each in seen]
+    assert any("vllm serve --tensor-parallel-size 2" in text for text in texts) == warned
 
 
 @pytest.mark.parametrize(
