@@ -30,11 +30,12 @@ from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 from transformers import set_seed
 
-from pettingllms_envs.studies.results import Fidelity
+from pettingllms_envs.studies.results import Fidelity, digest_of
 from pettingllms_trl.records import Decision, Row
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.play import EnvironmentSource, RolloutOptions
 from pettingllms_trl.study.cells import open_trainer
+from pettingllms_trl.study.known_returns import KnownReturns, Returns, file_name
 from pettingllms_trl.study.plan import Run
 from pettingllms_trl.study.rank_correlation import correlations
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
@@ -77,9 +78,10 @@ class State:
     replies: tuple[str, ...]
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> str:
         """Equal for states from which the same agent's returns have the same distribution."""
-        return self.judged.instance, self.judged.decision.agent, self.replies
+        row = repr(sorted(self.judged.row.items()))
+        return digest_of({"row": row, "agent": self.judged.decision.agent, "replies": self.replies})
 
 
 def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
@@ -87,7 +89,7 @@ def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
 
     Args:
         run: Its configuration.
-        folder: Of the run.
+        folder: Of the run. Its environment's folder gets a file of returns, see `KnownReturns`.
         prepared: What `{folder}` in the configuration stands for.
 
     Raises:
@@ -98,7 +100,8 @@ def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
         _check(trainer)
         set_seed(run.cell.seed)
         judged, tokens, num_episodes = judged_decisions(trainer, options["decisions"], seed=run.cell.seed)
-        estimates, more = counterfactual(trainer, judged, options["continuations"])
+        known = KnownReturns(folder.parents[1] / file_name(run.config))
+        estimates, more = counterfactual(trainer, judged, options["continuations"], known)
     advantages = np.concatenate([each.advantages for each in judged])
     instances = np.concatenate([[each.instance] * len(each.advantages) for each in judged])
     return Fidelity(
@@ -207,23 +210,27 @@ class ReplayedEnv(BaseWrapper):
             self.step(reply)
 
 
-def counterfactual(trainer: MultiAgentGRPOTrainer, judged: Sequence[Judged], number: int) -> tuple[Floats, int]:
+def counterfactual(
+    trainer: MultiAgentGRPOTrainer, judged: Sequence[Judged], number: int, known: KnownReturns
+) -> tuple[Floats, int]:
     """Two independent estimates of each candidate's counterfactual advantage.
 
     Args:
         trainer: Whose current policies play.
         judged: The decisions.
         number: Continuations in an estimate.
+        known: Returns that need not be played for; what is played is added.
 
     Returns:
-        The estimates (2, candidates of all decisions), and the tokens that they took.
+        The estimates (2, candidates of all decisions), and the tokens that they took, known ones included.
     """
-    states: dict[tuple[Any, ...], State] = {}  # equal replies lead to one state, which is played from once
+    states: dict[str, State] = {}  # equal replies lead to one state, which is played from once
     for each in judged:
         for state in _states_of(each):
             states.setdefault(state.key, state)
-    returns, tokens = _returns(trainer, list(states.values()), 2 * number)
-    means = dict(zip(states, returns.reshape(len(states), 2, number).mean(axis=2), strict=True))  # (2,) of each
+    _play(trainer, list(states.values()), 2 * number, known)
+    returns = {key: found for key in states if (found := known.get(key)) is not None}
+    means = {key: np.reshape(found.values, (2, number)).mean(axis=1) for key, found in returns.items()}  # (2,) of each
     parts = []
     for each in judged:
         values = np.stack([means[state.key] for state in _states_of(each)], axis=1)  # (2, K), or (2, 1 + 1)
@@ -231,7 +238,7 @@ def counterfactual(trainer: MultiAgentGRPOTrainer, judged: Sequence[Judged], num
         after = values[:, : len(rewards)] + rewards
         baseline = after.mean(axis=1) if len(rewards) > 1 else values[:, -1]
         parts.append(after - baseline[:, None])
-    return np.concatenate(parts, axis=1), tokens
+    return np.concatenate(parts, axis=1), sum(found.tokens for found in returns.values())
 
 
 def _states_of(judged: Judged) -> list[State]:
@@ -240,11 +247,12 @@ def _states_of(judged: Judged) -> list[State]:
     return [State(judged=judged, replies=(*judged.prefix, *text)) for text in (*texts, *[()] * (len(texts) == 1))]
 
 
-def _returns(trainer: MultiAgentGRPOTrainer, states: Sequence[State], number: int) -> tuple[Floats, int]:
-    """The acting agent's returns of `number` episodes from each state (S, n), and the tokens that were generated."""
+def _play(trainer: MultiAgentGRPOTrainer, states: Sequence[State], number: int, known: KnownReturns) -> None:
+    """Add the acting agent's returns of `number` episodes from each state that is not known."""
     source = trainer.collector.source
     assert isinstance(source, EnvironmentSource)
     makers = source.make_env if isinstance(source.make_env, Mapping) else {"": source.make_env}
+    states = [state for state in states if known.get(state.key) is None]
     prefixes = [state.replies for state in states]
     made = {name: partial(_replayed, make, prefixes) for name, make in makers.items()}
     replayed = dataclasses.replace(
@@ -253,19 +261,21 @@ def _returns(trainer: MultiAgentGRPOTrainer, states: Sequence[State], number: in
         pool={name: [] for name in made},
     )
     options = RolloutOptions(sampling="parallel", num_candidates=number, max_envs=MAX_ENVS)
-    returns = np.zeros((len(states), number))
-    tokens = 0
     for first in range(0, len(states), ROWS_AT_ONCE):
         part = states[first : first + ROWS_AT_ONCE]
         rows = [{**state.judged.row, PREFIX: first + i} for i, state in enumerate(part)]
-        name = f"fidelity/continuations/{first}"
+        name = f"fidelity/continuations/{part[0].key}"
         with trainer.sampling(name) as engine:
             rollout = replayed.play(rows, engine, options, seed=name)
-        tokens += rollout.num_sampled_tokens
+        values = np.zeros((len(part), number))
+        tokens = [0] * len(part)
         for episode in rollout.episodes:
             agent = part[episode.instance].judged.decision.agent
-            returns[first + episode.instance, episode.episode] = episode.returns.get(agent, 0.0)
-    return returns, tokens
+            values[episode.instance, episode.episode] = episode.returns.get(agent, 0.0)
+            completions = (c.completion for decision in episode.decisions for c in decision.candidates)
+            tokens[episode.instance] += sum(len(completion.ids) for completion in completions)
+        returns = [Returns(tuple(map(float, row)), count) for row, count in zip(values, tokens, strict=True)]
+        known.add([state.key for state in part], returns)
 
 
 def _replayed(make: MakeEnv, prefixes: Sequence[Sequence[str]]) -> AECEnv:

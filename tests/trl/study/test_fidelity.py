@@ -17,6 +17,7 @@ from pettingllms_trl.study.fidelity import (
     counterfactual,
     judged_decisions,
 )
+from pettingllms_trl.study.known_returns import KnownReturns
 from pettingllms_trl.study.rank_correlation import correlations, rank_correlation
 from short_runs import settings
 from third_party import Relay, letters
@@ -85,7 +86,7 @@ def fidelity_of(model: str, path: Path, credit: Any, sampling: str = "tree") -> 
     with trainer.team.in_eval_mode():
         judged, tokens, _ = judged_decisions(trainer, 6, seed=0)
         openers = [each for each in judged if each.decision.agent == "opener_0"]
-        estimates, more = counterfactual(trainer, openers, 2)
+        estimates, more = counterfactual(trainer, openers, 2, KnownReturns(path / "returns.jsonl"))
     assert tokens > 0
     assert more > 0
     advantages = np.concatenate([each.advantages for each in openers])
