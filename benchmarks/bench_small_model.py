@@ -1,4 +1,4 @@
-"""What reinforcement learning taught a pretrained model of 135M parameters, after its warm-up: docs/recipes.md.
+"""What reinforcement learning taught a pretrained model of 135M parameters, after its warm-up: docs/small_model.md.
 
     PYTHONPATH=. python benchmarks/bench_small_model.py models/smollm2-135m --warm outputs/warm \
         --trained outputs/archives_L2_135M --json benchmarks/results/smollm2_135m_archives.json

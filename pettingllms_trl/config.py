@@ -265,6 +265,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
+        resume: Any = self.resume_from_checkpoint
+        if str(resume).lower() in ("true", "false"):  # a text on the command line, where it may also be a path
+            self.resume_from_checkpoint: Any = str(resume).lower() == "true"
         if self.num_generations < 2:
             raise ValueError(
                 f"num_generations={self.num_generations}: a candidate is judged against its siblings, so at least 2 "

@@ -181,25 +181,25 @@ CPU_LOOKING: Lines = (
     ('save_strategy: "no"', ""),
 )
 SMALL_INSTANCES: Lines = (
-    ("train_seeds: [0, 20]", "20 rollouts of an instance, none twice; on a GPU, [0, 6400]"),
+    ("train_seeds: [0, 80]", "20 rollouts of 4 instances, none twice; on a GPU, [0, 6400]"),
     ("train_split: train", ""),
 )
 SMALL_SAMPLING: Lines = (
     ("sampling: tree", ""),
-    (f"num_generations: {NUM_GENERATIONS}", "K"),
+    ("num_generations: 8", "K"),
     ("temperature: 1.0", ""),
     ("top_p: 1.0", ""),
     ("max_completion_length: 16", "a reply is one line"),
 )
 SMALL_UPDATE: Lines = (
     ("credit: at_grpo", ""),
-    ("learning_rate: 2.0e-4", "not tuned"),
+    ("learning_rate: 1.0e-4", "not tuned"),
     ("lr_scheduler_type: constant", ""),
     ("beta: 0.0", "no KL term"),
     ("epsilon: 0.2", "clip range"),
-    ("generation_batch_size: 4", "an instance x K, at each of its decisions; on a GPU: 128"),
-    ("per_device_train_batch_size: 4", "the longest sequences that a forward pass has room for"),
-    ("gradient_accumulation_steps: 1", "an update a rollout"),
+    ("generation_batch_size: 32", "4 instances x K, at each of their decisions; on a GPU: 128"),
+    ("per_device_train_batch_size: 8", "the longest sequences that a forward pass has room for"),
+    ("gradient_accumulation_steps: 4", "an update a rollout"),
     ("max_steps: 20", ""),
     ("gradient_checkpointing: false", "the activations of so small a model fit"),
     ("bf16: true", ""),
@@ -211,7 +211,7 @@ SMALL_LOOKING: Lines = (
     ("save_steps: 10", ""),
 )
 PAPERS = "AT-GRPO as in arXiv:2510.11062."
-AFTER_WARM_UP = "AT-GRPO after a warm-up by `pettingllms sft`: docs/recipes.md."
+AFTER_WARM_UP = "AT-GRPO after a warm-up by `pettingllms sft`: docs/small_model.md."
 COUNTERFACTUAL = "AT-GRPO with counterfactual credit."
 TURNS: Lines = (("alternate_every: 10", "rollouts that one role learns from while the other is frozen"),)
 

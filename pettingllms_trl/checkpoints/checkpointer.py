@@ -41,12 +41,16 @@ class StopSignals:
     """A context manager that records the first SIGTERM or SIGINT and restores the previous handlers for the second.
 
     It does nothing outside the main thread, where Python allows no handlers, and for signals that are ignored.
+
+    Args:
+        then: What follows the end of the step, for the message.
     """
 
     GRACE_SECONDS = 1.0
     """Seconds within which a repeated signal is ignored: a launcher may forward one that the whole group received."""
 
-    def __init__(self) -> None:
+    def __init__(self, then: str = "saves and stops") -> None:
+        self._then = then
         self.received: str | None = None
         self._at = -math.inf
         self._before: dict[int, Any] = {}
@@ -67,7 +71,7 @@ class StopSignals:
         if self.received is None:
             self.received, self._at = signal.Signals(number).name, time.monotonic()
             # Past Python's buffers, which the signal may have interrupted.
-            os.write(2, f"\n{self.received}: ends this step, saves and stops; once more to stop at once\n".encode())
+            os.write(2, f"\n{self.received}: ends this step, {self._then}; once more to stop at once\n".encode())
         elif time.monotonic() - self._at > self.GRACE_SECONDS:
             self.__exit__()
             signal.raise_signal(number)
@@ -101,7 +105,8 @@ class Checkpointer:
     def running(self) -> Iterator[None]:
         """Catch signals during a call of `train()`."""
         self.saved_step = self.stopped_by = None
-        with StopSignals() as self._signals:
+        then = "stops without saving (save_strategy is no)" if self._args.save_strategy == "no" else "saves and stops"
+        with StopSignals(then) as self._signals:
             yield
 
     def received_signal(self) -> str | None:
@@ -115,7 +120,7 @@ class Checkpointer:
         """The verified checkpoint to resume from, the same on all processes; `None` for a new run.
 
         Raises:
-            ValueError: There is no checkpoint.
+            ValueError: There is no checkpoint, or it is not a folder.
             CorruptCheckpoint: The given checkpoint is damaged.
         """
         return on_main(lambda: self._verified(resume_from_checkpoint))
@@ -140,6 +145,12 @@ class Checkpointer:
                     stacklevel=2,
                 )
             return None
+        if not Path(resume_from_checkpoint).is_dir():
+            there = ", ".join(path.name for path in atomic.checkpoints(output_dir)) or "none"
+            raise ValueError(
+                f"resume_from_checkpoint is {resume_from_checkpoint!r}; expected the folder of a checkpoint, or True "
+                f"for the newest of {output_dir}, which has {there}."
+            )
         try:
             atomic.verify(Path(resume_from_checkpoint))
         except atomic.NoManifest as error:

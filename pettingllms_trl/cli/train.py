@@ -206,12 +206,17 @@ def _rows(given: TrainArguments, purpose: str) -> Rows | None:
 
 
 def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> None:
-    """Train, save, evaluate, push, and finish the trackers. A run stopped by a signal only has its checkpoint."""
+    """Train, save, evaluate, push, and finish the trackers. A run stopped by a signal has at most its checkpoint."""
     trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
     if trainer.stopped_by is not None:
-        step = trainer.state.global_step
+        is_saved = trainer.checkpointer.saved_step == trainer.state.global_step
         trainer.accelerator.print(
-            f"Stopped by {trainer.stopped_by} at step {step}. Go on with resume_from_checkpoint: true."
+            f"Stopped by {trainer.stopped_by} at step {trainer.state.global_step}. "
+            + (
+                "Go on with resume_from_checkpoint: true."
+                if is_saved
+                else "Nothing was saved, as save_strategy is no."
+            )
         )
         trainer.accelerator.end_training()
         return

@@ -159,6 +159,14 @@ def test_true_resumes_from_the_newest_checkpoint_and_a_flipped_bit_from_the_one_
     assert checkpoints_in(tmp_path) == ["checkpoint-1", "checkpoint-2", "checkpoint-2.corrupt", "checkpoint-3"]
 
 
+def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(model_path: str, tmp_path: Path) -> None:
+    whole = mortal(model_path, tmp_path, steps=1)
+    whole.train()
+    missing = str(tmp_path / "checkpoint-7")
+    with pytest.raises(ValueError, match=r"is '.*checkpoint-7'; expected the folder .* which has checkpoint-1\."):
+        mortal(model_path, tmp_path).train(resume_from_checkpoint=missing)
+
+
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-10] ^= 16

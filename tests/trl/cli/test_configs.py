@@ -162,9 +162,9 @@ def test_the_small_models_configuration_makes_a_trainer_of_twenty_steps_on_fresh
     trainer = make_trainer(given, *others)
     assert [policy.name for policy in trainer.routing.trained] == roles.split()
     args = trainer.args
-    assert (args.max_steps, args.num_generations, args.gradient_accumulation_steps) == (20, 4, 1)
-    # 20 steps of 4 sequences for each decision are 20 instances x 4 candidates, so no instance is seen twice.
-    assert len(trainer.train_dataset) * args.num_generations == args.max_steps * args.generation_batch_size == 80
+    assert (args.max_steps, args.num_generations, args.gradient_accumulation_steps) == (20, 8, 4)
+    # 20 steps of 32 sequences for each decision are 80 instances x 8 candidates, so no instance is seen twice.
+    assert len(trainer.train_dataset) * args.num_generations == args.max_steps * args.generation_batch_size == 640
 
 
 @pytest.mark.parametrize("file", GRID, ids=lambda file: file.stem)

@@ -611,5 +611,31 @@ def test_a_run_that_a_signal_stops_leaves_a_checkpoint_and_neither_saves_nor_eva
     trainer = make_trainer(*parse("--config", str(file)))
     trainer.add_callback(Stop())
     run(trainer)
-    assert "Stopped by SIGTERM at step 1." in capsys.readouterr().out
+    assert "Stopped by SIGTERM at step 1. Go on with resume_from_checkpoint: true." in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "checkpoint-1"}
+
+    resumed = make_trainer(*parse("--config", str(file), "--resume_from_checkpoint", "true"))
+    run(resumed)
+    assert [log["step"] for log in resumed.state.log_history if "loss" in log] == [1, 2, 3]
+
+
+def test_a_run_without_checkpoints_says_so_when_a_signal_stops_it(
+    model_path: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, model_name_or_path=model_path, output_dir=str(tmp_path / "out"), save_strategy="no")
+    trainer = make_trainer(*parse("--config", str(file)))
+    trainer.add_callback(Stop())
+    run(trainer)
+    said = capfd.readouterr()
+    assert "Stopped by SIGTERM at step 1. Nothing was saved, as save_strategy is no." in said.out
+    assert "SIGTERM: ends this step, stops without saving (save_strategy is no); once more" in said.err
+
+
+@pytest.mark.parametrize(
+    ("given", "read"), [("true", True), ("False", False), ("runs/checkpoint-2", "runs/checkpoint-2")]
+)
+def test_true_and_false_resume_from_the_command_line_as_from_a_file(
+    given: str, read: bool | str, tmp_path: Path
+) -> None:
+    _, _, args, _ = parse("--config", str(written(tmp_path)), "--resume_from_checkpoint", given)
+    assert args.resume_from_checkpoint == read
