@@ -12,11 +12,13 @@ name and a new path.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -77,8 +79,30 @@ class AdapterVersion:
     path: Path
 
 
+PREFIX = "adapters-"
+
+
+def _remove(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
+def _remove_abandoned(root: Path) -> None:
+    """Remove the stores of processes that have ended without removing them; a live one holds its folder's lock."""
+    for folder in root.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # locked, or removed meanwhile
+            lock = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
 class WeightStore:
     """A folder of adapter versions, removed when the store is closed or garbage-collected, or the process ends.
+
+    That of a process that was killed is removed by the next store in the same place, which may be memory (`/dev/shm`).
 
     Args:
         root: Folder in which the store creates its own, with a unique name.
@@ -86,9 +110,14 @@ class WeightStore:
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
-        self.folder = Path(tempfile.mkdtemp(prefix="adapters-", dir=root))
-        self.folder.chmod(0o755)  # a server may run as somebody else
-        self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        _remove_abandoned(root)
+        draft = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=root))
+        draft.chmod(0o755)  # a server may run as somebody else
+        lock = os.open(draft, os.O_RDONLY)
+        with suppress(OSError):  # on a file system without locks nothing is ever taken for abandoned
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.folder = draft.rename(root / draft.name.removeprefix("."))  # visible once it is locked
+        self.close = weakref.finalize(self, _remove, self.folder, lock)
 
     def write(self, policy: str, number: int, config: PeftConfig, state: Mapping[str, Tensor]) -> AdapterVersion:
         """Write a new version of a policy's adapter.

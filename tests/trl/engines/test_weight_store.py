@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +86,17 @@ def test_stores_in_one_place_keep_apart_and_leave_nothing_behind(tmp_path: Path)
     assert [p.name for p in (tmp_path / "run").iterdir()] == [other.folder.name]
     del other
     assert not list((tmp_path / "run").iterdir())
+
+
+def test_what_a_killed_process_has_left_is_removed_by_the_next_store_and_a_live_one_is_kept(tmp_path: Path) -> None:
+    head = "import os, sys; from pathlib import Path; from pettingllms_trl.engines.weight_store import WeightStore; "
+    made = "store = WeightStore(Path(sys.argv[1])); (store.folder / 'a').mkdir(); os.kill(os.getpid(), 9)"
+    alive = WeightStore(tmp_path)
+    assert subprocess.run([sys.executable, "-c", head + made, tmp_path], check=False).returncode == -9
+    assert len(list(tmp_path.iterdir())) == 2
+    (tmp_path / "checkpoint-1").mkdir()
+    following = WeightStore(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {alive.folder.name, following.folder.name, "checkpoint-1"}
 
 
 @pytest.mark.parametrize(
