@@ -70,14 +70,13 @@ class ColocatedVllm(VllmEngine):
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: read by vLLM when the engine is made
         # As what it is to vLLM, a job done offline, it takes batches as large as the device is for.
         self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
-        in_one_process = arguments.get("distributed_executor_backend") != "external_launcher"
-        if not in_one_process:
+        size = self._engine.vllm_config.parallel_config.tensor_parallel_size
+        self._has_workers = size > 1 and arguments.get("distributed_executor_backend") != "external_launcher"
+        if not self._has_workers:
             # At exit it would end process groups that the trainer may have ended before, with an error.
             self._engine.engine_core._finalizer.atexit = False
         self.max_model_len = self._engine.vllm_config.model_config.max_model_len
         self.can_load_base = arguments.get("quantization") is None
-        size = self._engine.vllm_config.parallel_config.tensor_parallel_size
-        self._has_workers = in_one_process and size > 1
         self._loras: dict[str, LoRARequest] = {}
         self._adapter_ids = itertools.count(1)
         self._names = itertools.count()

@@ -144,6 +144,17 @@ def test_an_engine_that_can_sleep_is_awake_in_rollouts_alone(
 
 
 @pytest.mark.parametrize(
+    ("size", "backend", "ended"), [(1, "uni", False), (2, "external_launcher", False), (2, "mp", True)]
+)
+def test_vllm_ends_at_exit_what_is_a_process_of_its_own_but_no_process_group_that_the_trainer_has_ended(
+    size: int, backend: str, ended: bool, colocated: ModuleType, tmp_path: Path
+) -> None:
+    arguments = {"tensor_parallel_size": size, "distributed_executor_backend": backend}
+    engine = engine_of(colocated, tmp_path, model="m", **arguments)
+    assert engine._engine.engine_core._finalizer.atexit == ended
+
+
+@pytest.mark.parametrize(
     ("backend", "given"),
     [({"distributed_executor_backend": "external_launcher"}, "weights_iterator"), ({}, "weights_path")],
 )
