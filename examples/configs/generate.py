@@ -197,7 +197,7 @@ SMALL_UPDATE: Lines = (
     ("lr_scheduler_type: constant", ""),
     ("beta: 0.0", "no KL term"),
     ("epsilon: 0.2", "clip range"),
-    ("generation_batch_size: 32", "4 instances x K, at each of their decisions; on a GPU: 128"),
+    ("generation_batch_size: 32", "4 instances x K, at each of their decisions; on a GPU: 256"),
     ("per_device_train_batch_size: 8", "the longest sequences that a forward pass has room for"),
     ("gradient_accumulation_steps: 4", "an update a rollout"),
     ("max_steps: 20", ""),
