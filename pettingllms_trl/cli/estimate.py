@@ -19,22 +19,21 @@ from peft import PeftConfig
 from transformers import AutoConfig, PretrainedConfig
 from trl import ModelConfig, ScriptArguments
 
-from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli import arguments, train
 from pettingllms_trl.cli.datasets import agents_of, makers
 from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.estimate.activations import PassBytes, pass_bytes
 from pettingllms_trl.estimate.gpus import GPUS, find_gpu
 from pettingllms_trl.estimate.memory import MOMENTS, SHARDINGS, find_sharding
-from pettingllms_trl.estimate.planning import NO_PASS, Estimate, ModelPlan, RunPlan, Sampler, estimate
+from pettingllms_trl.estimate.planning import Estimate
+from pettingllms_trl.estimate.remedies import advise
 from pettingllms_trl.estimate.report import report
+from pettingllms_trl.estimate.runs import ModelPlan, Passes, RunPlan, Sampler
 from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
 from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.trainer.distributed import check_processes
-
-
-FLAG = "--estimate"
 
 
 @dataclass
@@ -43,6 +42,8 @@ class EstimatedConfig(MultiAgentGRPOConfig):
     The configuration of a run on GPUs that are not here.
 
     Args:
+        estimate (`bool`, *optional*, defaults to `False`):
+            Print the estimate instead of training.
         gpu (`str`, *optional*, defaults to `"h100"`):
             Which GPU: a100 and h100 (80 GB), h200, l40s or rtx4090.
         num_gpus (`int`, *optional*, defaults to `1`):
@@ -53,10 +54,15 @@ class EstimatedConfig(MultiAgentGRPOConfig):
             Tokens of the longest prompt.
     """
 
-    gpu: str = field(default="h100", metadata={"help": f"Which GPU: {', '.join(GPUS)}."})
-    num_gpus: int = field(default=1, metadata={"help": "Trainer processes, one for each GPU."})
-    sharding: str = field(default="ddp", metadata={"help": f"How they share weights: {', '.join(SHARDINGS)}."})
-    prompt_tokens: int = field(default=PROMPT, metadata={"help": "Tokens of the longest prompt."})
+    estimate: bool = field(
+        default=False, metadata={"help": "Print what the run would take of GPUs that are not here, and train nothing."}
+    )
+    gpu: str = field(default="h100", metadata={"help": f"With --estimate: which GPU, {', '.join(GPUS)}."})
+    num_gpus: int = field(default=1, metadata={"help": "With --estimate: trainer processes, one for each GPU."})
+    sharding: str = field(
+        default="ddp", metadata={"help": f"With --estimate: how they share weights, {', '.join(SHARDINGS)}."}
+    )
+    prompt_tokens: int = field(default=PROMPT, metadata={"help": "With --estimate: tokens of the longest prompt."})
 
     def __post_init__(self) -> None:
         for name in ("num_gpus", "prompt_tokens"):
@@ -64,7 +70,12 @@ class EstimatedConfig(MultiAgentGRPOConfig):
                 raise ValueError(f"{name}={getattr(self, name)}; expected 1 or more. Set --{name} 8, say.")
         find_gpu(self.gpu)
         find_sharding(self.sharding)
-        self.use_cpu = True  # transformers looks for a GPU that computes in bfloat16
+        if self.use_cpu:
+            raise ValueError(
+                "use_cpu is True, so the run would be on a CPU; expected one on GPUs, of which the estimate is. Add "
+                "--use_cpu false to see what it would take there, or leave --estimate out."
+            )
+        self.use_cpu: bool = True  # transformers looks for a GPU that computes in bfloat16
         super().__post_init__()
 
     @property
@@ -82,7 +93,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], None]:
     Raises:
         ValueError, TypeError, OSError: A user's mistake, or a run that does not fit: then the estimate was printed.
     """
-    found = estimated([each for each in argv if each != FLAG])
+    found = estimated(argv)
     if found.problems:
         print(report(found), end="\n\n", flush=True)  # noqa: T201  # what the command is for
         raise ValueError(" ".join(found.problems))
@@ -95,10 +106,10 @@ def prepare(argv: Sequence[str]) -> Callable[[], None]:
 
 def estimated(argv: Sequence[str]) -> Estimate:
     """The estimate of a run whose arguments these are. Raises as `prepare` does."""
-    given, _, args, config = arguments.parse(argv, KINDS, prog=f"pettingllms train {FLAG}", description=__doc__)
+    given, _, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=train.__doc__)
     arguments.check_model(config)
     arguments.import_packages(given.imports)
-    return estimate(plan_of(given, args, config))
+    return advise(plan_of(given, args, config))
 
 
 def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -> RunPlan:
@@ -119,8 +130,6 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
     if args.use_vllm:
         sampler = "server" if args.vllm_mode == "server" else "colocate"
     tensor_parallel = args.vllm_tensor_parallel_size if sampler == "colocate" and args.num_gpus > 1 else 1
-    num_players = args.num_gpus // tensor_parallel
-    rows = max(-(-args.generation_batch_size // args.num_generations // num_players), 1)
     return RunPlan(
         gpu=find_gpu(args.gpu),
         num_gpus=args.num_gpus,
@@ -132,20 +141,17 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
         sleeps=args.vllm_enable_sleep_mode,
         tensor_parallel=tensor_parallel,
         max_model_length=args.vllm_max_model_length,
+        generation_batch=args.generation_batch_size,
         num_candidates=args.num_generations,
-        sequences=_sequences(args, rows),
+        max_envs=args.max_envs,
+        is_parallel=args.sampling == "parallel",
         prompt=args.prompt_tokens,
         completion=args.max_completion_length or PROMPT,
         rows=args.per_device_train_batch_size,
+        accumulation=args.gradient_accumulation_steps,
+        num_iterations=args.num_iterations,
         sampling_width=2 if args.bf16 or args.fp16 else 4,
     )
-
-
-def _sequences(args: EstimatedConfig, rows: int) -> int:
-    """Most sequences in play on a process or group: K for each environment, of `sampling="parallel"` one."""
-    if args.sampling == "parallel":
-        return min(args.max_envs or rows * args.num_generations, rows * args.num_generations)
-    return min(args.max_envs or rows, rows) * args.num_generations
 
 
 def _models(
@@ -165,17 +171,17 @@ def _models(
             adapters = [group[0]]
         num_trained = sum(policy.is_trained for policy in adapters)
         is_trained = not adapters and group[0].is_trained
-        shape, update, width = count(source, bool(adapters))
+        shape, passes, width = count(source, bool(adapters))
         found.append(
             ModelPlan(
                 name=str(source) if group is standing else f"{source} of {group[0].name!r}",
                 shape=shape,
                 width=width,
                 is_trained=is_trained,
+                passes=passes,
                 num_adapters=num_trained,
                 num_frozen_adapters=len(adapters) - num_trained,
                 num_references=int(is_trained and _beta(group[0], args) > 0),
-                update=update if is_trained or num_trained else NO_PASS,
                 on_server=args.use_vllm and (args.vllm_mode == "server" or any(p.name in urls for p in group)),
             )
         )
@@ -186,27 +192,33 @@ def _models(
 
 def _counted(
     args: EstimatedConfig, config: ModelConfig, adapter: PeftConfig | None, source: str, has_adapter: bool
-) -> tuple[Shape, PassBytes, int]:
-    """A model's shape, what a pass of the update takes, and the bytes of a weight in the trainer."""
+) -> tuple[Shape, Passes, int]:
+    """A model's shape, what measures a pass of the update, and the bytes of a weight in the trainer."""
     peft_config = adapter if has_adapter else None
     own = {"revision": config.model_revision} if source == config.model_name_or_path else {}
-    model = AutoConfig.from_pretrained(source, trust_remote_code=args.trust_remote_code, **own)
+    try:
+        model = AutoConfig.from_pretrained(source, trust_remote_code=args.trust_remote_code, **own)
+    except OSError as error:
+        raise OSError(
+            f"the configuration of {source!r} cannot be loaded: {error} Without a network, give a folder that has the "
+            "model's config.json as model_name_or_path; the estimate reads nothing else."
+        ) from error
     dtype = _dtype(config, model)
-    update = pass_bytes(
-        model,
-        rows=args.per_device_train_batch_size,
-        length=min(args.prompt_tokens + (args.max_completion_length or PROMPT), _context(model)),
-        # DeepSpeed and FSDP2 pass weights that are in bfloat16 already; autocast copies them.
-        dtype=torch.bfloat16 if args.bf16 and args.sharding.lower() != "ddp" else dtype,
-        in_bfloat16=args.bf16,
-        checkpointing=args.gradient_checkpointing,
-        peft_config=peft_config,
-    )
-    return shape_of(model, peft_config), update, dtype.itemsize
 
+    @cache
+    def passes(rows: int, length: int, is_sharded: bool) -> PassBytes:
+        return pass_bytes(
+            model,
+            rows=rows,
+            length=length,
+            # DeepSpeed and FSDP2 pass weights that are in bfloat16 already; autocast copies them.
+            dtype=torch.bfloat16 if args.bf16 and is_sharded else dtype,
+            in_bfloat16=args.bf16,
+            checkpointing=args.gradient_checkpointing,
+            peft_config=peft_config,
+        )
 
-def _context(config: PretrainedConfig) -> int:
-    return int(config.get_text_config().max_position_embeddings)
+    return shape_of(model, peft_config), passes, dtype.itemsize
 
 
 def _beta(policy: Policy, args: EstimatedConfig) -> float:

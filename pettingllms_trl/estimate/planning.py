@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
 
-from pettingllms_trl.estimate.activations import PassBytes
-from pettingllms_trl.estimate.gpus import Gpu
 from pettingllms_trl.estimate.memory import (
-    SHARDINGS,
     Sharding,
     TrainingState,
-    Weights,
     all_reduced,
     blocks_of_cache,
     gathered_in_a_pass,
@@ -20,7 +15,7 @@ from pettingllms_trl.estimate.memory import (
     training_state,
     whole_weights,
 )
-from pettingllms_trl.estimate.shapes import Shape
+from pettingllms_trl.estimate.runs import ModelPlan, RunPlan
 from pettingllms_trl.estimate.speed import (
     BETWEEN,
     COMPLETION,
@@ -34,10 +29,6 @@ from pettingllms_trl.estimate.speed import (
 )
 
 
-Sampler: TypeAlias = Literal["generate", "colocate", "server"]
-
-NO_PASS = PassBytes(0, 0)
-"""Of a model of which nothing is trained."""
 HEADROOM = 0.1
 """Share of a GPU's memory for CUDA's context, NCCL and a fragmented allocator: assumed."""
 ENGINE_OVERHEAD = 1.5e9
@@ -50,106 +41,6 @@ _OPTIMIZER: Mapping[Sharding, str] = {
 }
 SERVER_UTILIZATION = 0.9
 """Share of its GPU that `vllm serve` takes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPlan:
-    """A model of the run, with the policies that use it.
-
-    Args:
-        name: Its id or path.
-        shape: Its counts.
-        width: Bytes of a weight in the trainer.
-        is_trained: Whether its own weights are trained.
-        num_adapters: Trained adapters on it.
-        num_frozen_adapters: Frozen ones.
-        num_references: Frozen copies of it for KL terms.
-        update: What a pass of the update takes through its layers; 0 if nothing of it is trained.
-        on_server: Whether a server samples for it.
-    """
-
-    name: str
-    shape: Shape
-    width: int
-    is_trained: bool
-    num_adapters: int = 0
-    num_frozen_adapters: int = 0
-    num_references: int = 0
-    update: PassBytes = NO_PASS
-    on_server: bool = False
-
-    def weights(self) -> tuple[Weights, ...]:
-        """What a trainer process holds of it; adapters are in float32."""
-        shape = self.shape
-        return (
-            Weights(parameters=shape.parameters, width=self.width, is_trained=self.is_trained),
-            Weights(parameters=shape.parameters * self.num_references, width=self.width, is_trained=False),
-            Weights(parameters=shape.adapter * self.num_adapters, width=4, is_trained=True),
-            Weights(parameters=shape.adapter * self.num_frozen_adapters, width=4, is_trained=False),
-        )
-
-    @property
-    def trained(self) -> int:
-        """Trained parameters."""
-        return sum(each.parameters for each in self.weights() if each.is_trained)
-
-    def sampling_weights(self, width: int) -> float:
-        """Bytes of an engine's weights: the model and all adapters."""
-        adapters = (self.num_adapters + self.num_frozen_adapters) * self.shape.adapter
-        return float(width * (self.shape.parameters + adapters))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """What a run is, as far as memory and speed depend on it.
-
-    Args:
-        gpu: Which GPU, all alike.
-        num_gpus: Trainer processes, one for each GPU; servers are on others.
-        sharding: How weights, gradients and optimizer states are divided over them.
-        moments: Numbers that the optimizer keeps for each parameter.
-        models: The models.
-        sampler: What samples, unless a model is on a server.
-        utilization: `vllm_gpu_memory_utilization`.
-        sleeps: Whether vLLM gives its memory back during the update.
-        tensor_parallel: Trainer processes that an engine of theirs is divided over; a divisor of their number.
-        max_model_length: Longest sequence that vLLM is to hold; `None`: the model's context.
-        num_candidates: K.
-        sequences: Most sequences in play on each process, or on each group that an engine is divided over.
-        prompt, completion: Tokens of a prompt, and most of a completion.
-        rows: Sequences of a pass of the update.
-        sampling_width: Bytes of a number in sampling: 2 with `bf16` or `fp16`, else 4.
-    """
-
-    gpu: Gpu
-    num_gpus: int
-    sharding: Sharding
-    moments: int
-    models: tuple[ModelPlan, ...]
-    sampler: Sampler
-    utilization: float
-    sleeps: bool
-    tensor_parallel: int
-    max_model_length: int | None
-    num_candidates: int
-    sequences: int
-    prompt: int
-    completion: int
-    rows: int
-    sampling_width: int
-
-    @property
-    def num_players(self) -> int:
-        """Processes, or groups of them, that play instances of their own."""
-        return self.num_gpus // self.tensor_parallel
-
-    def limit(self, model: ModelPlan) -> int:
-        """Most tokens of a sequence that vLLM takes."""
-        return self.max_model_length or model.shape.context
-
-    def longest(self, model: ModelPlan) -> int:
-        """Most tokens of a sequence of a model."""
-        return min(self.prompt + self.completion, model.shape.context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +78,8 @@ class Estimate:
             transformers' `generate`.
         update_rate: Tokens a second that go through the update on all GPUs, prompts included.
         network: Seconds for gradients (DDP: an update; ZeRO-3 and FSDP2: a pass).
-        problems: What does not fit, and what to change.
+        problems: What does not fit, and what to change, if `advise` made it.
+        notes: What fits and may not be meant.
     """
 
     plan: RunPlan
@@ -199,6 +91,7 @@ class Estimate:
     update_rate: float
     network: float
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def peak(self) -> float:
@@ -213,14 +106,7 @@ class Estimate:
 
 
 def estimate(plan: RunPlan) -> Estimate:
-    """Memory and speed of a run."""
-    found = _without_remedies(plan)
-    if not found.problems or found.peak <= plan.gpu.memory:
-        return found
-    return replace(found, problems=(*found.problems, _remedies(plan)))
-
-
-def _without_remedies(plan: RunPlan) -> Estimate:
+    """Memory and speed of a run, and what does not fit; `remedies.advise` adds what to change."""
     state = training_state(
         [each for model in plan.models for each in model.weights()],
         plan.sharding,
@@ -251,7 +137,7 @@ def _without_remedies(plan: RunPlan) -> Estimate:
         sampled_rate=_sampled_rate(plan, engines),
         update_rate=plan.num_gpus * update_rate(plan.gpu, max(m.shape.parameters for m in _trained(plan))),
         network=_network(plan),
-        problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(plan, engines)),
+        problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(engines)),
     )
 
 
@@ -263,14 +149,16 @@ def _of_pass(plan: RunPlan) -> dict[str, float]:
     """Of the policy whose pass takes most: the others have none at that time."""
     found = 0.0
     for model in _trained(plan):
+        longest = plan.longest(model)
+        update = model.passes(plan.rows, longest, plan.is_sharded)
         logits = logits_bytes(
-            plan.rows * plan.completion,
+            plan.rows * max(longest - plan.prompt, 0),
             model.shape.hidden,
             model.shape.vocabulary,
             width=plan.sampling_width,
             trained_head=model.shape.head if model.is_trained else 0,
         )
-        found = max(found, model.update.peak, model.update.kept + logits)
+        found = max(found, update.peak, update.kept + logits)
     return {"activations and logits": found}
 
 
@@ -363,110 +251,29 @@ def _too_large(plan: RunPlan, update: Mapping[str, float], rollout: Mapping[str,
 
 
 def _too_long(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
-    """Lengths that vLLM refuses when it starts, or when it is given a prompt."""
-    found = []
-    for model in (engine.model for engine in engines if not engine.model.on_server):
-        if plan.limit(model) > model.shape.context:
-            found.append(
-                f"vllm_max_model_length is {plan.max_model_length:,}, but {model.name} takes {model.shape.context:,} "
-                "tokens at most; vLLM does not start. Set no more."
-            )
-        if plan.prompt >= plan.limit(model):
-            found.append(
-                f"a prompt of {plan.prompt:,} tokens leaves {model.name} no room for a completion: both together are "
-                f"{plan.limit(model):,} tokens at most. Set vllm_max_model_length to more than the longest prompt."
-            )
+    """Lengths that vLLM refuses when it starts, or what samples when it is given a prompt."""
+    here = [engine.model for engine in engines if not engine.model.on_server]
+    found = [
+        f"vllm_max_model_length is {plan.max_model_length:,}, but {model.name} takes {model.shape.context:,} tokens "
+        "at most; vLLM does not start."
+        for model in here
+        if plan.max_model_length is not None and plan.max_model_length > model.shape.context
+    ]
+    found += [
+        f"a prompt of {plan.prompt:,} tokens leaves {model.name} no room for a completion: both together are "
+        f"{plan.limit(model):,} tokens at most."
+        for model in plan.models
+        if plan.prompt >= plan.limit(model)
+    ]
     return found
 
 
-def _too_short(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
+def _too_short(engines: Sequence[EnginePlan]) -> list[str]:
     """What vLLM refuses when it starts: a cache that does not hold one sequence of the longest allowed length."""
-    found = []
-    for engine in engines:
-        if engine.tokens >= engine.needed:
-            continue
-        token_bytes = engine.model.shape.kv_values * plan.sampling_width
-        parallel = 1 if engine.model.on_server else plan.tensor_parallel
-        cache = engine.needed * token_bytes / parallel
-        missing = (engine.weights + ENGINE_OVERHEAD + cache - engine.budget) / plan.gpu.memory
-        shorter = plan.longest(engine.model)
-        cures = []
-        if engine.tokens >= shorter:
-            cures.append(f"vllm_max_model_length: {shorter}, the longest sequence of this run")
-        if not engine.model.on_server and plan.utilization + missing < 1:
-            cures.append(f"vllm_gpu_memory_utilization: {plan.utilization + missing + 0.01:.2f}")
-        cures.append(
-            "more GPUs for the engine (vllm serve --tensor-parallel-size)"
-            if engine.model.on_server
-            else f"vllm_tensor_parallel_size: {2 * parallel}, on as many GPUs or more"
-        )
-        found.append(
-            f"vLLM's KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
-            f"{engine.tokens:,} tokens; it does not start with less than one sequence of {engine.needed:,}. Set "
-            f"{', or '.join(cures)}."
-        )
-    return found
-
-
-def _remedies(plan: RunPlan) -> str:
-    """Each single change that makes the run fit, by trying it."""
-    changes: list[tuple[str, RunPlan]] = []
-    if plan.num_gpus > 1:
-        changes += [
-            (f"examples/accelerate_configs/{sharding}.yaml (--sharding {sharding})", replace(plan, sharding=sharding))
-            for sharding in SHARDINGS
-            if sharding != plan.sharding
-        ]
-    if plan.rows > 1:
-        models = tuple(replace(m, update=m.update.of_rows(1, plan.rows)) for m in plan.models)
-        changes.append(("a smaller per_device_train_batch_size", replace(plan, rows=1, models=models)))
-    if plan.sampler == "generate":
-        fewer = replace(plan, sequences=plan.num_candidates)
-        changes.append(("a smaller max_envs", fewer))
-    if plan.sampler == "colocate" and not plan.sleeps and len(plan.models) == 1:
-        changes.append(("vllm_enable_sleep_mode: true", replace(plan, sleeps=True)))
-    if plan.sampler == "colocate":
-        changes += _other_engines(plan)
-    if plan.sampler != "server":
-        served = tuple(replace(model, on_server=True) for model in plan.models)
-        changes.append(("vllm_mode: server, on other GPUs", replace(plan, sampler="server", models=served)))
-    changes += [
-        (
-            f"{number} GPUs with zero3.yaml (--num_gpus {number} --sharding zero3)",
-            replace(
-                plan,
-                num_gpus=number,
-                sharding="zero3",
-                sequences=max(plan.sequences * plan.num_gpus // number, plan.num_candidates),
-            ),
-        )
-        for number in (8, 16, 32)
-        if number > plan.num_gpus
-    ][:1]
-    fits = [what for what, changed in changes if not _without_remedies(changed).problems]
-    if not fits:
-        adapters = "adapters (policies: lora), " if any(model.is_trained for model in plan.models) else ""
-        return (
-            f"Nothing that was tried makes it fit: use shorter completions, {adapters}a smaller model, or more GPUs."
-        )
-    return f"It fits with {', or '.join(fits)}."
-
-
-def _other_engines(plan: RunPlan) -> list[tuple[str, RunPlan]]:
-    """A smaller share of the memory for engines, and engines over more GPUs, with weights sharded in the update."""
-    found = []
-    excess = (_without_remedies(plan).peak - plan.gpu.memory) / plan.gpu.memory
-    smaller = round(plan.utilization - excess - 0.01, 2)
-    if not plan.sleeps and 0 < smaller < plan.utilization:
-        found.append((f"vllm_gpu_memory_utilization: {smaller:.2f}", replace(plan, utilization=smaller)))
-    for size in (2, 4, 8):
-        if size <= plan.tensor_parallel or plan.num_gpus % size:
-            continue
-        option = f"vllm_tensor_parallel_size: {size}"
-        divided = replace(plan, tensor_parallel=size, sequences=plan.sequences * size // plan.tensor_parallel)
-        found.append((option, divided))
-        if plan.sharding not in ("zero3", "fsdp2"):
-            found.append((f"{option} and zero3.yaml (--sharding zero3)", replace(divided, sharding="zero3")))
-        if not _without_remedies(found[-1][1]).problems:  # fewer GPUs for an engine are more engines
-            break
-    return found
+    return [
+        f"vLLM's KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
+        f"{engine.tokens:,} tokens; it does not start with less than one sequence of {engine.needed:,}"
+        f"{' (on a server of one GPU; more: vllm serve --tensor-parallel-size)' * engine.model.on_server}."
+        for engine in engines
+        if engine.tokens < engine.needed
+    ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pettingllms_trl.estimate.planning import Estimate, ModelPlan
+from pettingllms_trl.estimate.planning import Estimate
+from pettingllms_trl.estimate.runs import ModelPlan, RunPlan
 from pettingllms_trl.estimate.speed import COMPLETION, PROMPT
 
 
@@ -12,6 +13,7 @@ def report(found: Estimate) -> str:
     of_several = f"group of {plan.tensor_parallel} processes" if plan.tensor_parallel > 1 else ""
     lines = [
         f"Computed, not measured: {plan.num_gpus} x {plan.gpu.name} of {_gb(plan.gpu.memory)} GB, {plan.sharding}.",
+        *(["For 1 GPU; give --num_gpus (and --sharding) for several."] if plan.num_gpus == 1 else []),
         *(_model_line(model) for model in plan.models),
         "",
         f"{'GB on each GPU of the trainer':<38}{'update':>9}{'rollout':>9}",
@@ -24,7 +26,8 @@ def report(found: Estimate) -> str:
     lines.append(f"  {'together':<36}{_gb(totals[0]):>9}{_gb(totals[1]):>9}")
     lines += [
         "",
-        f"A pass of the update: {plan.rows} sequences of {plan.prompt:,} + {plan.completion:,} tokens at most.",
+        _batches(plan),
+        f"A pass of the update: {plan.rows} sequences of {_longest(plan)} tokens at most.",
         f"A rollout: {plan.sequences} sequences in play on each {of_several or 'process'} at most.",
     ]
     for engine in found.engines:
@@ -36,12 +39,7 @@ def report(found: Estimate) -> str:
             f"vLLM {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
             f"{_gb(max(engine.cache, 0))} GB of KV cache for {engine.tokens:,} tokens."
         )
-        room = plan.limit(engine.model) - plan.prompt
-        if not engine.model.on_server and 0 < room < plan.completion:
-            lines.append(
-                f"After a prompt of {plan.prompt:,} tokens a completion is cut at {room:,}, where "
-                f"{plan.limit(engine.model):,} are reached (vllm_max_model_length)."
-            )
+    lines += found.notes
     if found.problems:
         return "\n".join(lines)
     most = "at most " if plan.sampler == "generate" else ""
@@ -62,6 +60,23 @@ def report(found: Estimate) -> str:
 def _gb(size: float) -> str:
     """Gigabytes of 1e9 bytes, with more digits where there is little."""
     return f"{size / 1e9:.1f}" if size >= 1e8 or size == 0 else f"{size / 1e9:.2g}"
+
+
+def _batches(plan: RunPlan) -> str:
+    """The sizes that change with the number of GPUs, by the options that they follow from."""
+    several = f" x {plan.num_iterations} (num_iterations)" if plan.num_iterations > 1 else ""
+    return (
+        f"Mini-batch: {plan.rows} (per_device_train_batch_size) x {plan.accumulation} (gradient_accumulation_steps) x "
+        f"{plan.num_gpus} GPU{'s' * (plan.num_gpus > 1)} = {plan.mini_batch} sequences.\n"
+        f"Updates for each rollout: {plan.generation_batch} (generation_batch_size){several} / {plan.mini_batch} = "
+        f"{plan.num_updates:.3g}."
+    )
+
+
+def _longest(plan: RunPlan) -> str:
+    longest = max(plan.longest(model) for model in plan.models if model.trained)
+    prompt = min(plan.prompt, longest)
+    return f"{prompt:,} + {longest - prompt:,}"
 
 
 def _model_line(model: ModelPlan) -> str:

@@ -206,7 +206,8 @@ def test_a_configuration_for_gpus_shares_its_batch_out_over_their_processes(
 
 
 def test_the_configuration_without_a_gpu_is_for_two_processes(model_path: str) -> None:
-    plan = estimate.estimated(["--config", str(NO_GPU), "--model_name_or_path", model_path, "--num_gpus", "2"]).plan
+    on_gpus = ["--use_cpu", "false", "--model_name_or_path", model_path, "--num_gpus", "2"]
+    plan = estimate.estimated(["--config", str(NO_GPU), *on_gpus]).plan
     assert (plan.sequences, plan.sampler, plan.sampling_width) == (2 * 4, "colocate", 4)
 
 

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from pettingllms_trl.cli import __main__ as cli
+from pettingllms_trl.cli import estimate
 from pettingllms_trl.cli.estimate import estimated
+from pettingllms_trl.estimate.activations import PassBytes
 
 
 RUN = {
@@ -114,6 +117,7 @@ def test_what_samples_is_read_from_the_options_of_vllm(tmp_path: Path, model_pat
         ({"sharding": "zero1"}, "sharding='zero1'; expected one of ddp, zero2, zero3, fsdp2.*'zero"),
         ({"num_gpus": 0}, "num_gpus=0; expected 1 or more"),
         ({"optim": "adafactor"}, "optim is 'adafactor'; expected one whose states are known: adamw_torch"),
+        ({"use_cpu": True}, "use_cpu is True.*expected one on GPUs.*--use_cpu false"),
         ({"load_in_4bit": True}, "load_in_4bit or load_in_8bit is set"),
         ({"policies": {"drafter": {"trainable": False}, "planner": {"trainable": False}}}, "no policy is trained"),
         ({"num_gpu": 8}, "num_gpu.*num_gpus"),
@@ -124,6 +128,49 @@ def test_a_mistake_is_said_before_anything_is_counted(
 ) -> None:
     assert cli.main(["train", "--estimate", *run(tmp_path, model_path, **more)]) == 2
     assert re.search(said, capsys.readouterr().err)
+
+
+def test_without_a_network_it_is_said_which_folder_to_give(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError("We couldn't connect to 'https://huggingface.co'.")
+
+    monkeypatch.setattr(estimate.AutoConfig, "from_pretrained", refuse)
+    assert cli.main(["train", "--estimate", *run(tmp_path, "team/model")]) == 2
+    said = capsys.readouterr().err
+    assert "the configuration of 'team/model' cannot be loaded: We couldn't connect to" in said
+    assert "give a folder that has the model's config.json as model_name_or_path" in said
+
+
+def test_help_shows_the_options_of_the_estimate_and_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        cli.main(["train", "--help"])
+    assert done.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("usage: pettingllms train [-h]")
+    for option, default in {"gpu": "h100", "num_gpus": "1", "sharding": "ddp", "prompt_tokens": "500"}.items():
+        assert re.search(rf"  ?--{option} {option.upper()}.*? With --estimate: [^()]*\(default: {default}\)", shown)
+    assert "--estimate [ESTIMATE]" in shown
+
+
+def test_an_update_is_measured_as_its_sharding_passes_weights(
+    tmp_path: Path, model_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int, torch.dtype]] = []
+
+    def pass_bytes(_: Any, *, rows: int, length: int, dtype: torch.dtype, **__: Any) -> PassBytes:
+        asked.append((rows, length, dtype))
+        return PassBytes(0, 0)
+
+    monkeypatch.setattr(estimate, "pass_bytes", pass_bytes)
+    options = {"dtype": "float32", "use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": 50}
+    for sharding in ("ddp", "zero3"):
+        estimated(run(tmp_path, model_path, num_gpus=2, sharding=sharding, **options))
+    # Prompts of 40 and completions of 24 tokens are cut at 50.
+    assert asked[0] == (4, 50, torch.float32)
+    assert (4, 50, torch.bfloat16) in asked
+    assert {length for _, length, _ in asked} <= {50, *range(51, 65)}  # what else is asked for: longer ones that fit
 
 
 def test_an_engine_over_more_gpus_than_divide_the_processes_is_refused_as_the_run_refuses_it(
