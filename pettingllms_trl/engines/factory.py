@@ -30,7 +30,7 @@ from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
-from pettingllms_trl.engines.batched import BatchedEngine
+from pettingllms_trl.engines.batched import BatchedEngine, context_of
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
 from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion, check_one_version
@@ -280,14 +280,15 @@ def _colocated(
     memory_share: float,
     options: Mapping[str, Any],
 ) -> PolicyEngine:
-    from pettingllms_trl.vllm_engines.colocated import ColocatedVllm, engine_arguments  # takes seconds to import
-
     name = get_config_model_id(weights.config)
     if not name:
         raise ValueError(
             f"use_vllm=True with a model of {group.name} that was not loaded from a folder or the Hub; vLLM loads it "
             "itself from there. Save it (model.save_pretrained) and give the folder."
         )
+    _check_max_length(args.vllm_max_model_length, context_of(weights.config.get_text_config()), name)
+    from pettingllms_trl.vllm_engines.colocated import ColocatedVllm, engine_arguments  # takes seconds to import
+
     dtype = "auto" if args.bf16 or args.fp16 else "float32"
     quantization = {"quantization": "bitsandbytes"} if _in_4_bit(weights) else {}
     arguments = {"model": name, "dtype": dtype, **engine_arguments(args, memory_share=memory_share), **quantization}
@@ -296,6 +297,14 @@ def _colocated(
     from pettingllms_trl.vllm_engines.tensor_parallel import TensorParallelVllm
 
     return TensorParallelVllm(arguments, group=tensor_parallel, **options)
+
+
+def _check_max_length(given: int | None, context: int | None, name: str) -> None:
+    if given is not None and context is not None and given > context:
+        raise ValueError(
+            f"vllm_max_model_length is {given:,}, but {name} takes {context:,} tokens at most; vLLM does not start. "
+            f"Set {context} or less."
+        )
 
 
 def _in_4_bit(weights: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import Qwen3ForCausalLM
+from transformers import AutoConfig, Qwen3ForCausalLM
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.factory import _shares, check_served
@@ -118,6 +119,19 @@ def test_continuous_batching_that_would_go_wrong_without_a_word_is_refused(
 
 def test_engines_share_memory_by_the_size_of_their_models() -> None:
     assert [*_shares([torch.nn.Linear(3, 4, bias=False), torch.nn.Linear(4, 9, bias=False)])] == [0.25, 0.75]
+
+
+def test_a_length_that_the_model_does_not_take_is_refused_before_vllm_starts(
+    base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: name)
+    monkeypatch.setitem(sys.modules, "vllm", None)  # importing it is an error
+    context = AutoConfig.from_pretrained(base_path).max_position_embeddings
+    said = rf"vllm_max_model_length is 100,000, but {base_path} takes {context:,} tokens at most; .* Set {context} or"
+    with pytest.raises(ValueError, match=said):
+        team(base_path, tmp_path, vllm_max_model_length=100_000)
+    with pytest.raises(ImportError, match="vllm"):
+        team(base_path, tmp_path, vllm_max_model_length=context)
 
 
 def test_a_loss_that_cannot_be_corrected_for_the_sampler_is_refused(tmp_path: Path) -> None:
