@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Sequence
 from functools import partial
@@ -12,6 +13,7 @@ import pettingzoo
 import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
+from transformers import Qwen3Config
 
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.cli import arguments, estimate
@@ -223,6 +225,34 @@ def test_a_configuration_for_gpus_fits_them(name: str, tmp_path: Path) -> None:
     line = next(line for line in page.splitlines() if line.startswith("| `" + name))
     update, rollout = (sum(phase.values()) / 1e9 for phase in (found.update, found.rollout))
     assert f"| {update:.1f} | {rollout:.1f} | {found.engines[0].tokens:,} | {found.trained_rate:,.0f} |" in line
+    recipes = (EXAMPLES.parent / "docs" / "recipes.md").read_text("utf-8")
+    shown = next(line for line in recipes.splitlines() if "through the 8B" in line).partition("through the 8B")[2]
+    assert f"{found.update['activations and logits'] / 1e9:.1f}" in re.findall(r"\d+\.\d", shown)
+
+
+@pytest.mark.slow
+def test_a_model_for_several_gpus_is_proposed_the_command_of_the_page(tmp_path: Path) -> None:
+    Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=5120,
+        intermediate_size=25_600,
+        num_hidden_layers=64,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=40_960,
+        tie_word_embeddings=False,
+    ).save_pretrained(tmp_path)
+    model = ["--model_name_or_path", str(tmp_path)]
+    alone = estimate.estimated(["--config", str(CONFIGS / "gpus_1x80_L2_8B.yaml"), *model])
+    proposed = "8 GPUs with zero3.yaml and vllm_tensor_parallel_size: 4 (--num_gpus 8 --sharding zero3)"
+    assert alone.problems[-1] == f"It fits with {proposed}."
+    options = ["--num_gpus", "8", "--sharding", "zero3", "--vllm_tensor_parallel_size", "4"]
+    found = estimate.estimated(["--config", str(CONFIGS / "gpus_8x80_L2_8B.yaml"), *model, *options])
+    update, rollout = (sum(phase.values()) / 1e9 for phase in (found.update, found.rollout))
+    page = (EXAMPLES.parent / "docs" / "gpus.md").read_text("utf-8")
+    assert f"{update:.1f} GB in an update and {rollout:.1f} in a rollout" in page
+    assert f"each engine's cache holds {found.engines[0].tokens:,} tokens" in page
 
 
 def test_the_recipes_show_the_tables_that_the_arithmetic_gives() -> None:
