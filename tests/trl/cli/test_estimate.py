@@ -170,7 +170,7 @@ def test_an_update_is_measured_as_its_sharding_passes_weights(
     # Prompts of 40 and completions of 24 tokens are cut at 50.
     assert asked[0] == (4, 50, torch.float32)
     assert (4, 50, torch.bfloat16) in asked
-    assert {length for _, length, _ in asked} <= {50, *range(51, 65)}  # what else is asked for: longer ones that fit
+    assert max(length for _, length, _ in asked) <= 64  # longer ones are tried, too, as vllm_max_model_length
 
 
 def test_an_engine_over_more_gpus_than_divide_the_processes_is_refused_as_the_run_refuses_it(
