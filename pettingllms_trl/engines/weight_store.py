@@ -79,7 +79,7 @@ class AdapterVersion:
     path: Path
 
 
-PREFIX = "adapters-"
+PREFIX, LOCK = "adapters-", ".store.lock"
 
 
 def _remove(folder: Path, lock: int) -> None:
@@ -88,10 +88,14 @@ def _remove(folder: Path, lock: int) -> None:
 
 
 def _remove_abandoned(root: Path) -> None:
-    """Remove the stores of processes that have ended without removing them; a live one holds its folder's lock."""
-    for folder in root.glob(f"{PREFIX}*"):
+    """Remove the stores of processes that have ended without removing them; a live one holds its folder's lock.
+
+    Other folders, such as a user's copy of adapters, have no lock.
+    """
+    for path in root.glob(f"{PREFIX}*/{LOCK}"):
+        folder = path.parent
         with suppress(OSError):  # locked, or removed meanwhile
-            lock = os.open(folder, os.O_RDONLY)
+            lock = os.open(path, os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -113,7 +117,7 @@ class WeightStore:
         _remove_abandoned(root)
         draft = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=root))
         draft.chmod(0o755)  # a server may run as somebody else
-        lock = os.open(draft, os.O_RDONLY)
+        lock = os.open(draft / LOCK, os.O_RDWR | os.O_CREAT)
         with suppress(OSError):  # on a file system without locks nothing is ever taken for abandoned
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.folder = draft.rename(root / draft.name.removeprefix("."))  # visible once it is locked

@@ -94,9 +94,9 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next_store_and_a_live_
     alive = WeightStore(tmp_path)
     assert subprocess.run([sys.executable, "-c", head + made, tmp_path], check=False).returncode == -9
     assert len(list(tmp_path.iterdir())) == 2
-    (tmp_path / "checkpoint-1").mkdir()
+    (tmp_path / "adapters-of_mine").mkdir()
     following = WeightStore(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {alive.folder.name, following.folder.name, "checkpoint-1"}
+    assert {path.name for path in tmp_path.iterdir()} == {alive.folder.name, following.folder.name, "adapters-of_mine"}
 
 
 @pytest.mark.parametrize(
