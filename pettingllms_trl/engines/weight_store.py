@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -79,7 +80,8 @@ class AdapterVersion:
     path: Path
 
 
-PREFIX, LOCK = "adapters-", ".store.lock"
+PREFIX = "adapters-"
+_STORE, _VERSION = re.compile(rf"{PREFIX}\w{{8}}"), re.compile(r".+-(v\d+|zero)")
 
 
 def _remove(folder: Path, lock: int) -> None:
@@ -90,12 +92,15 @@ def _remove(folder: Path, lock: int) -> None:
 def _remove_abandoned(root: Path) -> None:
     """Remove the stores of processes that have ended without removing them; a live one holds its folder's lock.
 
-    Other folders, such as a user's copy of adapters, have no lock.
+    A folder with anything but versions in it is somebody else's.
     """
-    for path in root.glob(f"{PREFIX}*/{LOCK}"):
-        folder = path.parent
+    for folder in root.glob(f"{PREFIX}*"):
         with suppress(OSError):  # locked, or removed meanwhile
-            lock = os.open(path, os.O_RDWR)
+            if not _STORE.fullmatch(folder.name) or not all(
+                _VERSION.fullmatch(path.name) for path in folder.iterdir()
+            ):
+                continue
+            lock = os.open(folder, os.O_RDONLY)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +122,7 @@ class WeightStore:
         _remove_abandoned(root)
         draft = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=root))
         draft.chmod(0o755)  # a server may run as somebody else
-        lock = os.open(draft / LOCK, os.O_RDWR | os.O_CREAT)
+        lock = os.open(draft, os.O_RDONLY)
         with suppress(OSError):  # on a file system without locks nothing is ever taken for abandoned
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.folder = draft.rename(root / draft.name.removeprefix("."))  # visible once it is locked

@@ -90,13 +90,15 @@ def test_stores_in_one_place_keep_apart_and_leave_nothing_behind(tmp_path: Path)
 
 def test_what_a_killed_process_has_left_is_removed_by_the_next_store_and_a_live_one_is_kept(tmp_path: Path) -> None:
     head = "import os, sys; from pathlib import Path; from pettingllms_trl.engines.weight_store import WeightStore; "
-    made = "store = WeightStore(Path(sys.argv[1])); (store.folder / 'a').mkdir(); os.kill(os.getpid(), 9)"
+    made = "store = WeightStore(Path(sys.argv[1])); (store.folder / 'opener-v1').mkdir(); os.kill(os.getpid(), 9)"
     alive = WeightStore(tmp_path)
     assert subprocess.run([sys.executable, "-c", head + made, tmp_path], check=False).returncode == -9
     assert len(list(tmp_path.iterdir())) == 2
-    (tmp_path / "adapters-of_mine").mkdir()
+    own = [tmp_path / "adapters-final", tmp_path / "adapters-backup_1"]  # a name of another length, and of the same
+    for folder in own:
+        (folder / "opener").mkdir(parents=True)
     following = WeightStore(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {alive.folder.name, following.folder.name, "adapters-of_mine"}
+    assert {*tmp_path.iterdir()} == {alive.folder, following.folder, *own}
 
 
 @pytest.mark.parametrize(
