@@ -30,6 +30,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import nn
 from torch.distributed.tensor import DTensor
+from transformers.trainer import TRAINER_STATE_NAME
 
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.config import MultiAgentGRPOConfig
@@ -116,6 +117,24 @@ class Checkpointer:
         self.stopped_by = next((signal for signal in received if signal is not None), None)
         return self.stopped_by
 
+    def check_resume(self, resume_from_checkpoint: str | bool | None) -> None:
+        """Raise `ValueError` where there is no such checkpoint; none is read."""
+        output_dir = Path(self._args.output_dir)
+        there = [path.name for path in atomic.checkpoints(output_dir)]
+        if resume_from_checkpoint is True and not any(output_dir.glob("checkpoint-*")):  # damaged ones included
+            raise self._has_none()
+        if isinstance(resume_from_checkpoint, str) and not Path(resume_from_checkpoint, TRAINER_STATE_NAME).is_file():
+            raise ValueError(
+                f"resume_from_checkpoint is {resume_from_checkpoint!r}; expected the folder of a checkpoint, or True "
+                f"for the newest of {output_dir}, which has {', '.join(there) or 'none'}."
+            )
+
+    def _has_none(self) -> ValueError:
+        return ValueError(
+            f"resume_from_checkpoint=True, but {self._args.output_dir} has no checkpoint. Set output_dir to that of "
+            "the run to go on with, or leave resume_from_checkpoint out to start a new run."
+        )
+
     def verified(self, resume_from_checkpoint: str | bool | None) -> str | None:
         """The verified checkpoint to resume from, the same on all processes; `None` for a new run.
 
@@ -130,11 +149,9 @@ class Checkpointer:
         if resume_from_checkpoint is True:
             newest = atomic.newest(output_dir)
             if newest is None:
-                raise ValueError(
-                    f"resume_from_checkpoint=True, but {output_dir} has no checkpoint. Set output_dir to that of the "
-                    "run to go on with, or leave resume_from_checkpoint out to start a new run."
-                )
+                raise self._has_none()
             return str(newest)
+        self.check_resume(resume_from_checkpoint)
         atomic.sweep(output_dir)
         if not resume_from_checkpoint:
             if present := atomic.checkpoints(output_dir):
@@ -145,12 +162,6 @@ class Checkpointer:
                     stacklevel=2,
                 )
             return None
-        if not Path(resume_from_checkpoint).is_dir():
-            there = ", ".join(path.name for path in atomic.checkpoints(output_dir)) or "none"
-            raise ValueError(
-                f"resume_from_checkpoint is {resume_from_checkpoint!r}; expected the folder of a checkpoint, or True "
-                f"for the newest of {output_dir}, which has {there}."
-            )
         try:
             atomic.verify(Path(resume_from_checkpoint))
         except atomic.NoManifest as error:

@@ -106,6 +106,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], None]:
     """
     given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=__doc__)
     trainer = make_trainer(given, data, args, config)
+    trainer.checkpointer.check_resume(args.resume_from_checkpoint)
     return partial(run, trainer, dataset_name=data.dataset_name)
 
 
@@ -208,8 +209,8 @@ def _rows(given: TrainArguments, purpose: str) -> Rows | None:
 def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> None:
     """Train, save, evaluate, push, and finish the trackers. A run stopped by a signal has at most its checkpoint."""
     trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
-    if trainer.stopped_by is not None:
-        is_saved = trainer.checkpointer.saved_step == trainer.state.global_step
+    is_saved = trainer.checkpointer.saved_step == trainer.state.global_step
+    if trainer.stopped_by is not None and (is_saved or trainer.state.global_step < trainer.state.max_steps):
         trainer.accelerator.print(
             f"Stopped by {trainer.stopped_by} at step {trainer.state.global_step}. "
             + (
@@ -222,7 +223,7 @@ def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> N
         return
     trainer.save_model(trainer.args.output_dir)
     trainer.accelerator.print(f"Saved in {trainer.args.output_dir}.")
-    if trainer.eval_dataset is not None:
+    if trainer.eval_dataset is not None and trainer.stopped_by is None:
         metrics = trainer.evaluate()
         trainer.log_metrics("eval", metrics)
         trainer.save_metrics("eval", metrics)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import re
 import shutil
 import tempfile
@@ -80,8 +81,8 @@ class AdapterVersion:
     path: Path
 
 
-PREFIX = "adapters-"
-_STORE, _VERSION = re.compile(rf"{PREFIX}\w{{8}}"), re.compile(r".+-(v\d+|zero)")
+PREFIX = f"adapters-{platform.node()}-"  # a lock may be known on its own machine alone
+_STORE, _VERSION = re.compile(rf"{re.escape(PREFIX)}\w{{8}}"), re.compile(r".+-(v\d+|zero)")
 
 
 def _remove(folder: Path, lock: int) -> None:
@@ -100,7 +101,7 @@ def _remove_abandoned(root: Path) -> None:
                 _VERSION.fullmatch(path.name) for path in folder.iterdir()
             ):
                 continue
-            lock = os.open(folder, os.O_RDONLY)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)

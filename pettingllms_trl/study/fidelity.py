@@ -89,8 +89,9 @@ def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
 
     Args:
         run: Its configuration.
-        folder: Of the run. Its environment's folder gets a file of returns, see `KnownReturns`.
-        prepared: What `{folder}` in the configuration stands for.
+        folder: Of the run.
+        prepared: What `{folder}` in the configuration stands for. It gets a file of returns, see `KnownReturns`; if
+            there is none, the folder of the environment's runs does.
 
     Raises:
         ValueError: Continuations cannot be replayed with this configuration.
@@ -100,7 +101,7 @@ def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
         _check(trainer)
         set_seed(run.cell.seed)
         judged, tokens, num_episodes = judged_decisions(trainer, options["decisions"], seed=run.cell.seed)
-        known = KnownReturns(folder.parents[1] / file_name(run.config))
+        known = KnownReturns((prepared or folder.parents[1]) / file_name(run.config))
         estimates, more = counterfactual(trainer, judged, options["continuations"], known)
     advantages = np.concatenate([each.advantages for each in judged])
     instances = np.concatenate([[each.instance] * len(each.advantages) for each in judged])

@@ -98,7 +98,7 @@ class TRLHooks(GRPOTrainer):
         self._logged_passes: list[ForwardMetrics] = []
         self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
         self._evaluated: set[int | None] = set()  # numbers of the rows of a stream, in the evaluation in progress
-        self.eval_rows_played = 0  # rows of all processes, in the evaluation in progress
+        self.evaluation, self.eval_rows_played = "eval", 0  # the one in progress, and its rows of all processes
         self._replayed: list[dict[str, Any]] = []  # the sequences that TRL scores now
         super().__init__(*args, **kwargs)
         self.rollout_func = replay  # set here, since TRL warns of an experiment when it is given to __init__
@@ -196,7 +196,6 @@ class TRLHooks(GRPOTrainer):
         rows = self.eval_dataset if eval_dataset is None else eval_dataset
         rows = self.eval_dataset[rows] if isinstance(rows, str) else rows
         self._evaluated.clear()
-        self.eval_rows_played = 0
         if isinstance(rows, IterableDataset) and self.accelerator.num_processes > 1:
             eval_dataset = rows.map(numbered, with_indices=True)
         number, self.num_generations_eval = self.num_generations_eval, 1
@@ -204,6 +203,11 @@ class TRLHooks(GRPOTrainer):
             return super().get_eval_dataloader(eval_dataset)
         finally:
             self.num_generations_eval = number
+
+    def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
+        """Transformers', of one data set: `eval`, `eval_NAME` of several, or `test` in `predict`."""
+        self.evaluation, self.eval_rows_played = metric_key_prefix, 0
+        return super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
 
     def gather_eval_rows(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of all processes. Of a set with a length accelerate leaves out those that it has repeated until

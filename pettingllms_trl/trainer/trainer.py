@@ -365,7 +365,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
         """Play the rows and log rewards and outcomes. A group-relative loss says nothing here; none is given."""
         if self.accelerator.num_processes > 1:
             inputs = self.gather_eval_rows(inputs)
-        name = f"eval/{self.state.global_step}/{self.eval_rows_played}"  # each batch has random numbers of its own
+        # Each data set and batch has random numbers of its own.
+        name = f"{self.evaluation}/{self.state.global_step}/{self.eval_rows_played}"
         self.eval_rows_played += len(inputs)
         with self.team.in_eval_mode():
             played = self.collector.play(inputs, num_episodes=self.num_generations_eval, name=name)

@@ -622,13 +622,35 @@ def test_a_run_that_a_signal_stops_leaves_a_checkpoint_and_neither_saves_nor_eva
 def test_a_run_without_checkpoints_says_so_when_a_signal_stops_it(
     model_path: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    file = written(tmp_path, model_name_or_path=model_path, output_dir=str(tmp_path / "out"), save_strategy="no")
+    options = {"max_steps": 2, "save_strategy": "no"}
+    file = written(tmp_path, model_name_or_path=model_path, output_dir=str(tmp_path / "out"), **options)
     trainer = make_trainer(*parse("--config", str(file)))
     trainer.add_callback(Stop())
     run(trainer)
     said = capfd.readouterr()
     assert "Stopped by SIGTERM at step 1. Nothing was saved, as save_strategy is no." in said.out
     assert "SIGTERM: ends this step, stops without saving (save_strategy is no); once more" in said.err
+
+
+def test_a_signal_in_the_last_step_of_a_run_without_checkpoints_costs_nothing_but_the_evaluation(
+    model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"max_steps": 1, "save_strategy": "no", "eval_seeds": [100, 102]}
+    file = written(tmp_path, model_name_or_path=model_path, output_dir=str(tmp_path / "out"), **options)
+    trainer = make_trainer(*parse("--config", str(file)))
+    trainer.add_callback(Stop())
+    run(trainer)
+    assert "Saved in" in capsys.readouterr().out
+    assert not [log for log in trainer.state.log_history if "eval_reward" in log]
+
+
+@pytest.mark.parametrize("given", ["true", "no_such_folder"])
+def test_a_checkpoint_that_does_not_exist_is_a_line_of_the_command(
+    given: str, model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, model_name_or_path=model_path, output_dir=str(tmp_path / "out"))
+    assert cli.train(["--config", str(file), "--resume_from_checkpoint", given]) == 2
+    assert "error: resume_from_checkpoint" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

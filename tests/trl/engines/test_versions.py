@@ -64,12 +64,16 @@ def test_the_best_checkpoint_loaded_after_the_last_step_is_what_is_evaluated_and
 def test_each_batch_of_an_evaluation_has_random_numbers_of_its_own(
     model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their seeds follow from the rollout's name and the place in it. Three rows, two at once."""
+    """Their seeds follow from the rollout's name and the place in it. Three rows, two at once, of two data sets."""
     trainer, (engine,) = shadowed(monkeypatch, model_path, tmp_path, per_device_eval_batch_size=2)
     rows = Dataset.from_dict({"seed": [1, 2, 3]})
     for _ in range(2):
-        trainer.evaluate(rows)
-        assert list(engine.stale) == ["3/eval/0/0", "3/eval/0/2"]
+        trainer.evaluate({"a": rows, "b": rows})
+        assert list(engine.stale) == ["3/eval_a/0/0", "3/eval_a/0/2", "3/eval_b/0/0", "3/eval_b/0/2"]
+    engine.stale.clear()
+    for _ in range(2):
+        trainer.predict(rows)
+        assert list(engine.stale) == ["3/test/0/0", "3/test/0/2"]
 
 
 def test_a_second_training_begins_with_the_weights_that_the_first_one_left(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import weakref
@@ -94,7 +95,7 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next_store_and_a_live_
     alive = WeightStore(tmp_path)
     assert subprocess.run([sys.executable, "-c", head + made, tmp_path], check=False).returncode == -9
     assert len(list(tmp_path.iterdir())) == 2
-    own = [tmp_path / "adapters-final", tmp_path / "adapters-backup_1"]  # a name of another length, and of the same
+    own = [tmp_path / "adapters-final", tmp_path / f"adapters-{platform.node()}-backup_1"]
     for folder in own:
         (folder / "opener").mkdir(parents=True)
     following = WeightStore(tmp_path)

@@ -76,6 +76,9 @@ HOOKS = {  # of the transformers trainer, not overridden by TRL
     "_push_from_checkpoint": ["self", "checkpoint_folder"],
     "_save": ["self", "output_dir=", "state_dict="],
     "_get_output_dir": ["self", "trial"],
+    "evaluation_loop": [
+        *("self", "dataloader", "description", "prediction_loss_only=", "ignore_keys=", "metric_key_prefix="),
+    ],
     "_get_grad_norm": ["self", "model", "grad_norm="],
     "_run_epoch": [
         *("self", "model", "epoch", "train_dataloader", "steps_in_epoch", "num_update_steps_per_epoch", "trial"),
