@@ -199,12 +199,22 @@ def _on_servers(plan: RunPlan) -> list[str]:
 
 
 def _on_more_gpus(plan: RunPlan) -> list[str]:
-    """The smallest number of GPUs, with weights sharded, and engines over as many as is fastest."""
+    """The smallest number of GPUs, with weights sharded, and engines over as many as is fastest.
+
+    Rollouts and updates stay as large as they are: what is not given would grow with the number of GPUs.
+    """
     for number in (number for number in MORE_GPUS if number > plan.num_gpus):
-        more = replace(plan, num_gpus=number, sharding="zero3")
-        alone = (f"{number} GPUs with zero3.yaml (--num_gpus {number} --sharding zero3)", more)
+        if plan.generation_batch % (number * plan.rows):
+            continue  # TRL refuses it
+        accumulation = max(plan.accumulation * plan.num_gpus // number, 1)
+        more = replace(plan, num_gpus=number, sharding="zero3", accumulation=accumulation)
+        options = (
+            f"--num_gpus {number} --sharding zero3 --generation_batch_size {plan.generation_batch} "
+            f"--gradient_accumulation_steps {accumulation}"
+        )
+        alone = (f"{number} GPUs with zero3.yaml ({options})", more)
         divided = [
-            (f"{number} GPUs with zero3.yaml and {what} (--num_gpus {number} --sharding zero3)", changed)
+            (f"{number} GPUs with zero3.yaml and {what} ({options})", changed)
             for what, changed in _divided_engines(more)
         ]
         if fits := _fastest([alone, *divided]):

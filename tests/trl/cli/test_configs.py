@@ -245,7 +245,8 @@ def test_a_model_for_several_gpus_is_proposed_the_command_of_the_page(tmp_path: 
     ).save_pretrained(tmp_path)
     model = ["--model_name_or_path", str(tmp_path)]
     alone = estimate.estimated(["--config", str(CONFIGS / "gpus_1x80_L2_8B.yaml"), *model])
-    proposed = "8 GPUs with zero3.yaml and vllm_tensor_parallel_size: 4 (--num_gpus 8 --sharding zero3)"
+    options = "--num_gpus 8 --sharding zero3 --generation_batch_size 128 --gradient_accumulation_steps 2"
+    proposed = f"8 GPUs with zero3.yaml and vllm_tensor_parallel_size: 4 ({options})"
     assert alone.problems[-1] == f"It fits with {proposed}."
     options = ["--num_gpus", "8", "--sharding", "zero3", "--vllm_tensor_parallel_size", "4"]
     found = estimate.estimated(["--config", str(CONFIGS / "gpus_8x80_L2_8B.yaml"), *model, *options])

@@ -118,7 +118,9 @@ def test_an_engine_over_several_gpus_is_proposed_where_it_makes_a_model_fit() ->
     found = advise(plan(LARGE_ADAPTERS, num_gpus=8, generation_batch=1024))
     assert found.problems[-1] == f"It fits with {cure}."
     alone = advise(plan(LARGE_ADAPTERS, generation_batch=1024))
-    cure = "8 GPUs with zero3.yaml and vllm_tensor_parallel_size: 4 (--num_gpus 8 --sharding zero3)"
+    # Rollouts stay at 1,024 sequences, and updates at 64: 4 x 16 on one GPU, 8 x 4 x 2 on eight.
+    options = "--num_gpus 8 --sharding zero3 --generation_batch_size 1024 --gradient_accumulation_steps 2"
+    cure = f"8 GPUs with zero3.yaml and vllm_tensor_parallel_size: 4 ({options})"
     assert alone.problems[-1] == f"It fits with {cure}."
 
 
@@ -241,7 +243,14 @@ def test_what_is_too_large_names_each_single_change_that_makes_it_fit() -> None:
     for sharding in ("zero2", "zero3", "fsdp2"):
         assert f"{sharding}.yaml" in found.problems[-1]
     alone = advise(plan(WHOLE, sampler="generate"))
-    assert alone.problems[-1] == "It fits with 8 GPUs with zero3.yaml (--num_gpus 8 --sharding zero3)."
+    options = "--num_gpus 8 --sharding zero3 --generation_batch_size 128 --gradient_accumulation_steps 2"
+    assert alone.problems[-1] == f"It fits with 8 GPUs with zero3.yaml ({options})."
+
+
+def test_more_gpus_are_proposed_only_where_the_rollout_can_be_shared_out() -> None:
+    # 96 sequences: 8 GPUs with 8 each are a step of 64, which does not divide them; 8 x 12 do.
+    assert "8 GPUs" not in advise(plan(WHOLE, sampler="generate", generation_batch=96, rows=8)).problems[-1]
+    assert "8 GPUs" in advise(plan(WHOLE, sampler="generate", generation_batch=96, rows=12)).problems[-1]
 
 
 def test_a_model_on_a_server_takes_nothing_of_the_trainers_gpus() -> None:
