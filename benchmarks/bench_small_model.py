@@ -46,6 +46,7 @@ from pettingllms_trl.records import role_of
 
 
 MAX_NEW_TOKENS = 16
+LOGGED = ("step", "reward", "frac_reward_zero_std", "step_time")
 WARM, TRAINED, BARE = "warm", "trained", ""
 
 Reply = Callable[[str, Sequence[Any]], list[str]]
@@ -181,12 +182,12 @@ def environment(config: Mapping[str, Any], workflow: str | None) -> Callable[[],
 
 
 def steps_of(folder: Path) -> dict[str, Any]:
-    """Seconds and rewards of the training steps, from the `trainer_state.json` of the newest checkpoint."""
+    """`LOGGED` of the training steps, from the `trainer_state.json` of the newest checkpoint."""
     (*_, newest) = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
     log = [line for line in json.loads((newest / "trainer_state.json").read_text())["log_history"] if "loss" in line]
     return {
         "steps": len(log),
-        "logged": [{name: line[name] for name in ("step", "reward", "step_time") if name in line} for line in log],
+        "logged": [{name: line[name] for name in LOGGED if name in line} for line in log],
     }
 
 
