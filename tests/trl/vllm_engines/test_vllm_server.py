@@ -411,7 +411,7 @@ def test_a_training_on_a_real_server_is_up_to_date_in_every_step_and_stops_where
 
     def late(policy: str, state: Any, version: int) -> None:
         kept.setdefault(policy, {name: tensor.clone() for name, tensor in dict(state).items()})
-        load(policy, kept[policy], version)
+        load(policy, kept[policy].items(), version)
 
     served.engine.load = late
     with pytest.raises(StaleWeights, match=f"policy '({'|'.join(policies)})'"):
