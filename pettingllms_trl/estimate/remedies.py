@@ -199,9 +199,10 @@ def _on_servers(plan: RunPlan) -> list[str]:
 
 
 def _on_more_gpus(plan: RunPlan) -> list[str]:
-    """The smallest number of GPUs, with weights sharded, and engines over as many as is fastest.
+    """The smallest number of GPUs on which the run fits under ZeRO-3, with the fastest tensor-parallel size.
 
-    Rollouts and updates stay as large as they are: what is not given would grow with the number of GPUs.
+    The sequences of a rollout stay as many as they are, and those of an update where the accumulation steps can be
+    divided: options that are left out would grow with the number of GPUs.
     """
     for number in (number for number in MORE_GPUS if number > plan.num_gpus):
         if plan.generation_batch % (number * plan.rows):
