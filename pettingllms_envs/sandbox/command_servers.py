@@ -50,7 +50,7 @@ class CommandServers:
         """Test the plan with native commands, unless that is done.
 
         Raises:
-            SandboxUnavailable: It does not contain them.
+            SandboxUnavailable: It does not contain them, or the machine is too busy to tell.
         """
         with self._testing:
             if self._plan is None:
@@ -103,6 +103,11 @@ def _test(plan: Plan, scratch: int) -> None:
             slot.stop()
     except (NotStarted, Died, ValueError) as error:
         failed = [str(error)]
+    except selftest.Undecided as error:
+        raise SandboxUnavailable(
+            f"it cannot be told whether native commands are contained here ({plan.level}): {error};"
+            " expected the self-test to end in its time. Try again when this machine is less busy."
+        ) from error
     if failed:
         raise SandboxUnavailable(
             f"native commands cannot be contained here ({plan.level}): {'; '.join(failed)}. Use another machine or"

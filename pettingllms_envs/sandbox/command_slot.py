@@ -49,6 +49,8 @@ class CommandSlot(Slot):
             answer = self._exchange(request.job, partial(_write_files, request=request), fds)
             _, results, errors, _ = fds
             record = Record._make(wire.RECORD.unpack_from(answer))
+            if record.kind in (wire.FAULT, wire.UNCLEARED):  # its scratch directory may not be empty
+                self.stop()
             sizes = [size for (size,) in wire.SIZE.iter_unpack(answer[wire.RECORD.size :])]
             offset = os.fstat(results).st_size - sum(size for size in sizes if size >= 0)
             contents = []

@@ -18,7 +18,7 @@ from pettingllms_envs.sandbox.inside.command import CommandMeta
 from pettingllms_envs.sandbox.inside.scratch import MOST_FILES, TOO_LARGE
 from pettingllms_envs.sandbox.inside.wire import Job
 from pettingllms_envs.sandbox.slot import Done
-from pettingllms_envs.sandbox.values import Limits, Result, Verdict
+from pettingllms_envs.sandbox.values import Limits, Result, Verdict, check_limits
 from pettingllms_envs.sandbox.verdicts import judge
 
 
@@ -136,8 +136,9 @@ def request_command(
 
     Raises:
         ValueError: The command is not declared, a name leads out of the scratch directory, or the files do not fit.
-        TypeError: `argv` is one string.
+        TypeError: `argv` is one string, or `limits` are not `Limits`.
     """
+    check_limits(limits)
     command = _command_of(argv, commands, files)
     for name in (*files, *outputs):
         _check_name(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.sandbox.shared import default
-from pettingllms_envs.sandbox.values import Limits, Verdict
+from pettingllms_envs.sandbox.values import Limits, Verdict, check_limits
 
 
 class SandboxFailed(RuntimeError):
@@ -24,11 +24,17 @@ class ToolExecutor:
         limits: Of time, memory and output.
         imports: Packages that the programs may import, such as `("numpy", "sympy")`; see `Sandbox`.
         max_shown: Most characters of printed output that are kept; the rest is cut out of the middle.
+
+    Raises:
+        TypeError: `limits` are not `Limits`.
     """
 
     limits: Limits = field(default_factory=lambda: Limits(cpu=2.0, output=1 << 16))
     imports: tuple[str, ...] = ()
     max_shown: int = 4096
+
+    def __post_init__(self) -> None:
+        check_limits(self.limits)
 
     @property
     def spec(self) -> ToolSpec:

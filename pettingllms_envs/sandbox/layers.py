@@ -44,6 +44,7 @@ HINTS = {
     "uid": "run as root with CAP_SETUID, CAP_SETGID and CAP_KILL, as Docker does by default",
     "linux": "use Linux on x86_64 or aarch64, or a container or virtual machine of it",
 }
+UNDECIDED = "try again when this machine is less busy"
 
 
 class SandboxUnavailable(RuntimeError):
@@ -52,16 +53,17 @@ class SandboxUnavailable(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """Whether a layer or a confinement works here, and why not."""
+    """Whether a layer or a confinement works here, why not, and what to change unless `HINTS` says that."""
 
     name: str
     works: bool
     why: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
         if self.works:
             return f"{self.name:16} yes"
-        hint = HINTS.get(self.name)
+        hint = self.hint or HINTS.get(self.name)
         return f"{self.name:16} no: {self.why}" + (f". To have it, {hint}" if hint else "")
 
 

@@ -11,7 +11,7 @@ from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox.compare import same_result, same_tokens
 from pettingllms_envs.sandbox.inside.wire import Job
 from pettingllms_envs.sandbox.slot import Done, Work
-from pettingllms_envs.sandbox.values import CallTest, Limits, Result, StdinTest, Task, ToleranceKind
+from pettingllms_envs.sandbox.values import CallTest, Limits, Result, StdinTest, Task, ToleranceKind, check_limits
 from pettingllms_envs.sandbox.verdicts import Compare, judge
 
 
@@ -38,7 +38,12 @@ class Request:
 
 
 def request_run(program: str, stdin: str | bytes, limits: Limits) -> Request:
-    """The request to run a program with a standard input, without comparing its output."""
+    """The request to run a program with a standard input, without comparing its output.
+
+    Raises:
+        TypeError: `limits` are not `Limits`.
+    """
+    check_limits(limits)
     work = Work(_program(program), b"", None, [_bytes(stdin)])
     return Request(_job(limits, limits.output, 1, in_process=True, stop_at_timeout=True), work, (None,))
 
@@ -48,8 +53,10 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
 
     Raises:
         ValueError: There is no test, or an unknown isolation or kind of tolerance.
-        TypeError: Tests of both kinds, call tests without a function's name, or arguments that JSON cannot represent.
+        TypeError: Tests of both kinds, call tests without a function's name, arguments that JSON cannot represent, or
+            `limits` that are not `Limits`.
     """
+    check_limits(limits)
     if isolation not in ISOLATIONS:
         raise ValueError(f"isolation is {isolation!r}; expected one of {', '.join(map(repr, ISOLATIONS))}.")
     check_choice("tolerance_kind", task.tolerance_kind, get_args(ToleranceKind))

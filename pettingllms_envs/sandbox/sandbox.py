@@ -26,7 +26,15 @@ from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox import layers, selftest, unsafe
 from pettingllms_envs.sandbox.command_servers import CommandServers
 from pettingllms_envs.sandbox.commands import SCRATCH, Command, CommandResult, check_commands, request_command
-from pettingllms_envs.sandbox.layers import CONFINEMENTS, MEMORY_BOUNDS, STRENGTH, Plan, Probed, SandboxUnavailable
+from pettingllms_envs.sandbox.layers import (
+    CONFINEMENTS,
+    MEMORY_BOUNDS,
+    STRENGTH,
+    UNDECIDED,
+    Plan,
+    Probed,
+    SandboxUnavailable,
+)
 from pettingllms_envs.sandbox.pool import Pool
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
 from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
@@ -357,6 +365,8 @@ class Sandbox:
             failed = selftest.failures(slot)
         except (NotStarted, Died) as error:
             return Probed(plan.confinement, False, str(error))
+        except selftest.Undecided as error:
+            return Probed(plan.confinement, False, f"it cannot be told whether it holds: {error}", hint=UNDECIDED)
         finally:
             slot.stop()
         return Probed(plan.confinement, not failed, "; ".join(failed))

@@ -2,34 +2,43 @@
 
 It takes less than a second, once for each `Sandbox`, and as long again before its first native command, where the
 system's shell plays the attacker. The full corpus of attacks is in tests/sandbox.
+
+An attack that was ended by its limit of time shows nothing of the layers: it is tried again with more time, and after
+the last try the test is `Undecided`.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pettingllms_envs.sandbox.command_slot import CommandSlot
-from pettingllms_envs.sandbox.commands import Command, CommandResult, request_command
+from pettingllms_envs.sandbox.commands import Command, request_command
 from pettingllms_envs.sandbox.requests import request_tests
 from pettingllms_envs.sandbox.slot import Slot
-from pettingllms_envs.sandbox.values import Limits, Report, StdinTest, Task, Verdict
+from pettingllms_envs.sandbox.values import Limits, Result, StdinTest, Task, Verdict
 
 
 LIMITS = Limits(cpu=1.0, wall=3.0, memory=1 << 28)
+TRIES = (1, 4, 16)
+"""How many times the limits of time each try has."""
+
+
+class Undecided(Exception):
+    """No check failed, and some were ended by their time in every try: nothing is known of the layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A program, and a function that checks its report."""
+    """A program, or a script for the shell, whose `$1` is the canary, and a function that checks its result."""
 
     name: str
     program: str
-    holds: Callable[[Report], bool]
+    holds: Callable[[Result], bool]
 
 
 _READ = """
@@ -67,19 +76,21 @@ for pid in (os.getppid(), 1, 0, -1):
 _EAT = "data = bytearray(1 << 32)\nprint(len(data))\n"
 
 
-def _refused(times: int) -> Callable[[Report], bool]:
-    return lambda report: report.results[0].stdout.split() == [b"refused"] * times
+def _refused(times: int) -> Callable[[Result], bool]:
+    return lambda result: result.stdout.split() == [b"refused"] * times
 
 
 def checks() -> tuple[Check, ...]:
     """The programs of the self-test."""
     return (
-        Check("a sound program passes", "print(int(input()[-1:] == '!'))", lambda report: report.passed),
+        Check(
+            "a sound program passes", "print(int(input()[-1:] == '!'))", lambda each: each.verdict == Verdict.PASSED
+        ),
         Check("files are unreadable", _READ, _refused(4)),
         Check("there is no network", _CONNECT, _refused(8)),
-        Check("no process is left behind", _STAY, lambda report: report.verdict in _BARRED),
+        Check("no process is left behind", _STAY, lambda each: each.verdict in _BARRED),
         Check("others cannot be killed", _KILL, _refused(4)),
-        Check("memory is limited", _EAT, lambda report: report.verdict == Verdict.MEMORY),
+        Check("memory is limited", _EAT, lambda each: each.verdict == Verdict.MEMORY),
     )
 
 
@@ -91,17 +102,32 @@ def failures(slot: Slot) -> list[str]:
 
     Raises:
         Died: The server ended.
+        Undecided: It cannot be told whether all hold.
     """
-    failed = []
     with _canary() as path:
-        for check in checks():
+
+        def run(check: Check, limits: Limits) -> Result:
             test = StdinTest(path + "!" if check.program.startswith("print") else path, "1")
-            request = request_tests(Task(program=check.program, tests=[test]), LIMITS, "per_test", True)
-            results = slot.run(request.job, request.work, partial(request.result, isolation=""))
-            report = Report(results=tuple(results), isolation="")
-            if not check.holds(report):
-                result = report.results[0]
-                failed.append(f"{check.name}: {result.verdict} {result.detail} {result.stdout[:80]!r}")
+            request = request_tests(Task(program=check.program, tests=[test]), limits, "per_test", True)
+            return slot.run(request.job, request.work, partial(request.result, isolation=""))[0]
+
+        return _failures(checks(), run)
+
+
+def _failures(checks: Iterable[Check], run: Callable[[Check, Limits], Result]) -> list[str]:
+    """The names of the checks that failed, each with its result; of those that fail nothing is tried again."""
+    failed, undecided = [], []
+    for check in checks:
+        for times in TRIES:
+            result = run(check, replace(LIMITS, cpu=LIMITS.cpu * times, wall=LIMITS.wall_seconds * times))
+            if result.verdict != Verdict.TIMEOUT:
+                break
+        if result.verdict == Verdict.TIMEOUT:
+            undecided.append(f"{check.name} ({result.cpu:.1f} s of CPU time, {result.wall:.1f} s by the clock)")
+        elif not check.holds(result):
+            failed.append(f"{check.name}: {result.verdict} {result.detail} {result.stdout[:80]!r}")
+    if undecided and not failed:
+        raise Undecided(f"not over in the last of {len(TRIES)} tries: {', '.join(undecided)}")
     return failed
 
 
@@ -118,16 +144,11 @@ def _canary() -> Iterator[str]:
 SHELL = "/bin/sh"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandCheck:
-    """A script for the system's shell, whose `$1` is the canary, and a function that checks its result."""
-
-    name: str
-    script: str
-    holds: Callable[[CommandResult], bool]
+COMMAND_MEMORY = 1 << 26
+"""Bytes; a shell takes its time to fill more."""
 
 
-def _says(output: bytes) -> Callable[[CommandResult], bool]:
+def _says(output: bytes) -> Callable[[Result], bool]:
     return lambda result: result.stdout.split() == output.split() and result.verdict == Verdict.FINISHED
 
 
@@ -142,20 +163,18 @@ for path in "$1" "$1.new" /usr/lib/new; do { echo x; } > $path && echo written |
 """
 _KILL_OTHERS = "for pid in $PPID 1; do kill -9 $pid && echo killed || echo refused; done"
 _STAY_ALIVE = "while :; do :; done &"
-_TAKE_MEMORY = "x=0123456789abcdef; while :; do x=$x$x$x$x; done"
+_TAKE_MEMORY = "x=0123456789abcdef; for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do x=$x$x$x$x; done; echo taken"  # 256 MiB
 
 
-def command_checks() -> tuple[CommandCheck, ...]:
+def command_checks() -> tuple[Check, ...]:
     """The scripts of the self-test of native commands."""
     return (
-        CommandCheck("a sound command works in its directory", _SOUND, _says(b"made")),
-        CommandCheck("files are unreadable to commands", _READ_FILES, _says(b"refused " * 4)),
-        CommandCheck("commands write nowhere else", _WRITE_FILES, _says(b"refused " * 3)),
-        CommandCheck("commands cannot kill others", _KILL_OTHERS, _says(b"refused " * 2)),
-        CommandCheck(
-            "no process of a command is left behind", _STAY_ALIVE, lambda each: each.verdict == Verdict.VIOLATION
-        ),
-        CommandCheck(
+        Check("a sound command works in its directory", _SOUND, _says(b"made")),
+        Check("files are unreadable to commands", _READ_FILES, _says(b"refused " * 4)),
+        Check("commands write nowhere else", _WRITE_FILES, _says(b"refused " * 3)),
+        Check("commands cannot kill others", _KILL_OTHERS, _says(b"refused " * 2)),
+        Check("no process of a command is left behind", _STAY_ALIVE, lambda each: each.verdict == Verdict.VIOLATION),
+        Check(
             "a command's memory is limited",
             _TAKE_MEMORY,
             lambda each: each.verdict in (Verdict.MEMORY, Verdict.RUNTIME_ERROR),
@@ -177,15 +196,16 @@ def command_failures(slot: CommandSlot) -> list[str]:
 
     Raises:
         Died: The server ended.
+        Undecided: It cannot be told whether all hold.
     """
-    failed = []
     with _canary() as path:
-        for check in command_checks():
-            argv = ["sh", "-c", check.script, "sh", path]
+
+        def run(check: Check, limits: Limits) -> Result:
+            argv = ["sh", "-c", check.program, "sh", path]
+            limits = replace(limits, memory=COMMAND_MEMORY)
             request = request_command(
-                argv, (shell(),), files={}, stdin="", outputs=(), limits=LIMITS, scratch=slot.scratch
+                argv, (shell(),), files={}, stdin="", outputs=(), limits=limits, scratch=slot.scratch
             )
-            result = slot.run_command(request, "")
-            if not check.holds(result):
-                failed.append(f"{check.name}: {result.verdict} {result.detail} {result.stdout[:80]!r}")
-    return failed
+            return slot.run_command(request, "")
+
+        return _failures(command_checks(), run)

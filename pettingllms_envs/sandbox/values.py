@@ -78,6 +78,18 @@ class Limits:
         return 4 * self.cpu if self.wall is None else self.wall
 
 
+def check_limits(limits: object) -> None:
+    """That limits are `Limits`.
+
+    Raises:
+        TypeError: They are not.
+    """
+    if not isinstance(limits, Limits):
+        raise TypeError(
+            f"limits is {limits!r}; expected Limits. Leave it out for the defaults, or give Limits(cpu=2)."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class StdinTest:
     """A program reads `stdin` and must print `expected`."""

@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import socket
+import time
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -21,11 +22,13 @@ from .confine import Confinement, counts_processes
 from .job import time_of_children
 from .server import SETUP_SECONDS, Clock, kill, kill_the_rest
 from .watch import UNBOUNDED, Bounds, Watch
-from .wire import ENDED, FAULT, READY, RECORD, SIZE, WALL, Job, Record, receive_job, send_frame, send_job
+from .wire import ENDED, FAULT, READY, RECORD, SIZE, UNCLEARED, WALL, Job, Record, receive_job, send_frame, send_job
 
 
 MOST_WRITTEN = 4
 """Times the size of the scratch directory that a command may write in all, where the kernel does not limit that."""
+CLEARING = 1.0
+"""Seconds that a command has for the removal of its files, even if its own are over."""
 MOST_OWN_CPU = 0.5
 """CPU seconds of a runner itself, which has the limit of its commands, at least one second."""
 
@@ -105,10 +108,13 @@ def serve(
             runner = None
         runner = runner or _start(server, job)
         record = _run(server, runner, job, files)
-        answer = RECORD.pack(*record) + b"".join(map(SIZE.pack, _collect(server, job, files)))
+        sizes = _collect(server, job, files)
+        is_clear, record = _clear(server, job, record)
         for fd in files:
             os.close(fd)
-        send_frame(sock, answer)
+        send_frame(sock, RECORD.pack(*record) + b"".join(map(SIZE.pack, sizes)))
+        if not is_clear:
+            os._exit(0)  # no other command may see what is left; the supervisor removes it
 
 
 def _start(server: CommandServer, job: Job) -> Runner:
@@ -164,7 +170,7 @@ def _watch(server: CommandServer, runner: Runner, job: Job) -> Record:
     ready = False
     while True:
         left = clock.left()
-        if left <= 0 and ready and clock.put_off(server.watch.waited(above=1, most_cpu=job.cpu)):
+        if left <= 0 and ready and clock.put_off(server.watch.waited(job.cpu)):
             continue
         if left <= 0 or server.watch.exceeded:
             cpu = runner.end()
@@ -196,9 +202,17 @@ def _died(runner: Runner, clock: Clock) -> Record:
 
 
 def _collect(server: CommandServer, job: Job, files: list[int]) -> list[int]:
-    """Append the files that were asked for to the results, and clear the scratch directory; the size of each."""
+    """Append the files that were asked for to the results; the size of each."""
     payload, results, *_ = files
     meta: CommandMeta = json.loads(os.pread(payload, job.meta, 0))
-    sizes = list(scratch.copy_out(server.place.fd, meta["outputs"], results, server.place.size))
-    scratch.clear(server.place.fd)
-    return sizes
+    return list(scratch.copy_out(server.place.fd, meta["outputs"], results, server.place.size))
+
+
+def _clear(server: CommandServer, job: Job, record: Record) -> tuple[bool, Record]:
+    """Clear the scratch directory in what is left of the command's time; whether it is empty, and the record then."""
+    began = time.monotonic()
+    left = job.wall + record.waited - record.wall
+    if scratch.clear(server.place.fd, max(CLEARING, left)):
+        return True, record
+    kind = FAULT if record.kind == FAULT else UNCLEARED
+    return False, record._replace(kind=kind, wall=record.wall + time.monotonic() - began)

@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import stat
+import time
 from collections.abc import Iterator
 from itertools import islice
 
@@ -26,6 +28,10 @@ PREFIX = "pettingllms-scratch-"
 
 ABSENT, TOO_LARGE = -1, -2
 """Instead of the size of a file that is asked for: it is not there, or is no file; it does not fit."""
+
+
+STALE_SECONDS = 1.0
+"""That a server's start may spend on what others left."""
 
 
 def make_folder(parent: str, uid: int | None) -> tuple[str, int]:
@@ -54,63 +60,83 @@ def _lock(path: str) -> int:
     return fd
 
 
-def remove_folder(path: str, fd: int) -> None:
-    """Remove a folder and what is in it; the commands that used it have ended."""
+def remove_folder(path: str, fd: int, seconds: float = math.inf) -> bool:
+    """Remove a folder and what is in it; the commands that used it have ended.
+
+    Returns:
+        Whether that is over, and the descriptor closed. If not, the time was too short, and the folder stays locked.
+    """
     with contextlib.suppress(OSError):  # a file that cannot be removed must not keep the supervisor from ending
-        _clear_as_owner(fd)
+        if not _clear_as_owner(fd, seconds):
+            return False
         os.rmdir(path)
     os.close(fd)
+    return True
 
 
-def _clear_as_owner(fd: int) -> None:
+def _clear_as_owner(fd: int, seconds: float) -> bool:
     """Clear a folder with the rights of whom it belongs to: another user's may hold links that change meanwhile."""
     me, owner = os.geteuid(), os.fstat(fd).st_uid
     if me != owner and me != 0:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
     if me == owner:
-        clear(fd)
-        return
+        return clear(fd, seconds)
     kernel.act_on_files_as(owner)
     try:
-        clear(fd)
+        return clear(fd, seconds)
     finally:
         kernel.act_on_files_as(me)
 
 
 def _remove_stale(parent: str) -> None:
-    """Remove the folders of supervisors that were killed: their locks ended with them."""
+    """Remove the folders of supervisors that were killed: their locks ended with them. The working directory stays."""
+    deadline = time.monotonic() + STALE_SECONDS
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for name in os.listdir(parent):
         path = f"{parent}/{name}"
         if name.startswith(PREFIX):
             with contextlib.suppress(OSError):  # in use, or another user's
-                remove_folder(path, _lock(path))
+                fd = _lock(path)
+                if not remove_folder(path, fd, deadline - time.monotonic()):
+                    os.close(fd)  # the next server goes on with it
+    os.fchdir(here)
+    os.close(here)
 
 
-def clear(fd: int) -> None:
+def clear(fd: int, seconds: float = math.inf) -> bool:
     """Remove all that is in a directory, which becomes the working directory. No process may be alive that uses it.
 
     By steps from a directory to the next, so that no depth needs a deep recursion, many descriptors or a long path.
+
+    Returns:
+        Whether it is empty. If not, the time was too short, and the working directory is any below it.
     """
+    deadline = time.monotonic() + seconds
     os.fchdir(fd)
     names: list[str] = []
-    waiting = [_remove_files()]
+    waiting = [_remove_files(deadline)]
     while waiting:
+        if time.monotonic() > deadline:
+            return False
         if waiting[-1]:
             names.append(waiting[-1].pop())
             os.chmod(names[-1], 0o700)  # it may have been made closed to everybody
             os.chdir(names[-1])
-            waiting.append(_remove_files())
+            waiting.append(_remove_files(deadline))
         else:
             waiting.pop()
             if names:
                 os.chdir("..")
                 os.rmdir(names.pop())
+    return True
 
 
-def _remove_files() -> list[str]:
-    """Remove the files of the working directory; the names of the directories in it."""
+def _remove_files(deadline: float) -> list[str]:
+    """Remove the files of the working directory, until a time; the names of the directories in it."""
     folders = []
     for name in os.listdir():
+        if time.monotonic() > deadline:
+            break
         if stat.S_ISDIR(os.stat(name, follow_symlinks=False).st_mode):
             folders.append(name)
         else:

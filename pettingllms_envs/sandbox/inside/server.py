@@ -166,17 +166,19 @@ class _Heard:
 
 
 class Clock:
-    """The time that a test has, by the clock on the wall; what it waits for a core is added.
+    """The time that a test has, by the clock on the wall; what it waits for others on the machine is added.
 
     Args:
         seconds: What it has.
-        granted: What its process had waited before the test, and was added for the tests before it.
+        cpu: CPU seconds that its process had used before.
+        seen: What its process had waited before, as far as that is known.
     """
 
-    def __init__(self, seconds: float, granted: float = 0.0) -> None:
+    def __init__(self, seconds: float, cpu: float = 0.0, seen: float = 0.0) -> None:
         self._began = time.monotonic()
         self._seconds = seconds
-        self.granted = granted
+        self.cpu = cpu
+        self.seen = seen
         self.waited = 0.0
 
     def elapsed(self) -> float:
@@ -187,11 +189,11 @@ class Clock:
 
     def put_off(self, waited: float) -> bool:
         """Add what the test's process has waited since this was asked last; whether that is anything."""
-        more = min(waited, MOST_WAITED) - self.granted
-        if more <= _JUST_WAITED:
+        more = min(waited - self.seen, self.elapsed() - self.waited)  # in earlier tests it may have waited as well
+        self.seen = waited
+        if more <= _JUST_WAITED or self.waited >= MOST_WAITED:
             return False
-        self.granted += more
-        self.waited += more
+        self.waited = min(self.waited + more, MOST_WAITED)
         return True
 
 
@@ -205,8 +207,8 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     before = jobs.time_of_children()
     clock = Clock(SETUP_SECONDS)
     while True:
-        left = clock.left()
-        if left <= 0 and heard.ready and not heard.forged and clock.put_off(server.watch.waited()):
+        left, most_cpu = clock.left(), clock.cpu + heard.job.cpu
+        if left <= 0 and heard.ready and not heard.forged and clock.put_off(server.watch.waited(most_cpu)):
             continue
         if left <= 0 or heard.forged or server.watch.exceeded:
             kill(pid)
@@ -219,7 +221,8 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
         if read in events:
             data = os.read(read, 1 << 16)
             if heard.take(data):
-                clock = Clock(heard.job.wall, granted=clock.granted if heard.job.in_process else 0.0)
+                before_test = (_cpu(pid), clock.seen) if heard.job.in_process else ()
+                clock = Clock(heard.job.wall, *before_test)
             if not data:
                 poll.unregister(read)  # before its last test a process closes its end
         if server.watch.fileno() in events:
@@ -245,6 +248,11 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     if not heard.ready or (not heard.job.in_process and not os.WIFSIGNALED(status)):
         kind = FAULT
     return _with_the_end(heard, kind, status, cpu, clock.elapsed(), files)
+
+
+def _cpu(pid: int) -> float:
+    """CPU seconds of a child, with its threads, by a clock that needs no /proc; see clock_getcpuclockid(3)."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def _with_the_end(

@@ -34,6 +34,10 @@ from .watch import Watch, answer, children_by_parent
 from .wire import receive_frame, send_frame
 
 
+_MOST_CLEARING = 0.1
+"""Seconds for which the trainer waits while files are removed. More than that is left to a process of its own."""
+
+
 def main(argv: list[str]) -> NoReturn:
     """Become the supervisor of a server that talks to the socket with this descriptor."""
     # The kernel lays out an address space by the stack's limit at `exec`; later it would be too late to be deep.
@@ -115,11 +119,13 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     answer(here, server, f"/proc/self/fd/{folder}")  # by its path it may be unreachable for the user of commands
     os.waitpid(server, 0)
     _kill_children()
-    if folder >= 0:
-        kernel.act_on_files_as(os.geteuid())
-        scratch.remove_folder(confinement.scratch, folder)
+    kernel.act_on_files_as(os.geteuid())
+    removed = folder < 0 or scratch.remove_folder(confinement.scratch, folder, _MOST_CLEARING)
     if group is not None:
         group.remove()
+    if not removed and os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        scratch.remove_folder(confinement.scratch, folder)
     os._exit(0)
 
 

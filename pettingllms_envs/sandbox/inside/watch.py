@@ -13,7 +13,7 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from .scratch import MOST_FILES, num_entries
@@ -83,14 +83,13 @@ class Watch:
         """The kind of record, `MEMORY` or `FILES`, of a limit that the job was said to exceed, or 0."""
         return self._exceeded
 
-    def waited(self, above: int = 0, most_cpu: float = math.inf) -> float:
-        """Seconds that a process of the job was ready to run and had no core; of several, the longest.
+    def waited(self, most_cpu: float) -> float:
+        """Seconds that a program was ready to run and others on the machine had the cores; see the function `waited`.
 
         Args:
-            above: How many levels of processes below the server do not count, as they are older than the job.
-            most_cpu: CPU seconds of all of them together, above which it is 0: they kept each other from the cores.
+            most_cpu: CPU seconds of all of its processes, above which it is 0: it has had its time.
         """
-        self._channel.send(_MESSAGE.pack(_WAITED, self._job, float(above), most_cpu, 0.0))
+        self._channel.send(_MESSAGE.pack(_WAITED, self._job, most_cpu, 0.0, 0.0))
         while True:
             kind, value = self._receive()
             if kind == _WAITED:
@@ -127,10 +126,10 @@ def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
                 return
             kind, number, *values = _MESSAGE.unpack(message)
             if kind == _WAITED:
-                above, most_cpu, _ = values
-                pids = [pid for pid, depth in below(server) if depth > above]
-                seconds = max(map(waited, pids), default=0.0) if sum(map(ran, pids)) <= most_cpu else 0.0
-                channel.send(_MESSAGE.pack(_WAITED, number, seconds, 0.0, 0.0))
+                tree = list(below(server))
+                # The first process of a job is ours, unless it runs the tests itself, or is yet to start one.
+                pids = [pid for pid, depth in tree if depth > 1] or [pid for pid, _ in tree]
+                channel.send(_MESSAGE.pack(_WAITED, number, waited(pids, values[0]), 0.0, 0.0))
             else:
                 job, bounds, seen = number, Bounds(*values), {}
 
@@ -217,33 +216,45 @@ def _sizes(path: str, *names: bytes) -> int:
     return sum(int(words[1]) << 10 for words in lines if words and words[0] in names)
 
 
-def waited(pid: int) -> float:
-    """Seconds that a process was ready to run and had no core; of its threads, the longest."""
-    return max(map(_thread_waited, _threads(pid)), default=0.0)
+def waited(pids: Sequence[int], most_cpu: float = math.inf) -> float:
+    """Seconds that a program was ready to run and others on the machine had the cores; of its threads, the longest.
+
+    What its own processes and threads kept each other waiting is not among them: at most their CPU time.
+
+    Args:
+        pids: The program's processes.
+        most_cpu: CPU seconds of all of them, above which it is 0.
+    """
+    total = sum(map(cpu, pids))
+    if total > most_cpu:
+        return 0.0
+    times = (_times(thread) for pid in pids for thread in _threads(pid))
+    return max((delay - max(0.0, total - ran) for ran, delay in times), default=0.0)
 
 
-def ran(pid: int) -> float:
-    """CPU seconds of a process, of all of its threads; 0 where the kernel does not say."""
-    times = (_read(f"{thread}/schedstat").split()[:1] for thread in _threads(pid))
-    return sum(int(time[0]) for time in times if time) / 1e9
+def cpu(pid: int) -> float:
+    """CPU seconds of a process, with its threads that have ended and all children that were waited for."""
+    ticks = [int(field) for field in _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[11:15]]
+    living = sum(_times(thread)[0] for thread in _threads(pid))  # the same, but for those that have ended, and exact
+    return max(living, sum(ticks[:2]) / _TICK) + sum(ticks[2:]) / _TICK
 
 
-def _thread_waited(thread: str, read: Callable[[str], bytes] | None = None) -> float:
-    """Seconds that a thread waited for a core: measured, or, where the kernel does not, by how often it made way.
+def _times(thread: str, read: Callable[[str], bytes] | None = None) -> tuple[float, float]:
+    """CPU seconds of a thread, and those that it waited for a core.
 
-    A thread that makes way on purpose gains little: it counts as often as its own CPU time has room for.
+    Where the kernel does not measure waiting, it is estimated by how often the thread made way. One that makes way on
+    purpose gains little: it counts as often as its own CPU time has room for.
     """
     read = read or _read
     ran, delay = (*map(int, read(f"{thread}/schedstat").split()[:2]), 0, 0)[:2]
     if ran:
-        return delay / 1e9
+        return ran / 1e9, delay / 1e9
     switches = 0
     for line in read(f"{thread}/status").splitlines():
         if line.startswith(b"nonvoluntary_ctxt_switches:"):
             switches = int(line.split()[1])
-    fields = read(f"{thread}/stat").rpartition(b")")[2].split()
-    cpu = sum(map(int, fields[11:13])) / _TICK
-    return min(switches, (cpu + 1 / _TICK) / _LEAST_SLICE) * _SLICE
+    seconds = sum(map(int, read(f"{thread}/stat").rpartition(b")")[2].split()[11:13])) / _TICK
+    return seconds, min(switches, (seconds + 1 / _TICK) / _LEAST_SLICE) * _SLICE
 
 
 def _threads(pid: int) -> list[str]:

@@ -33,6 +33,7 @@ SKIPPED = 6  # not run: an earlier test timed out, or the total is used up
 DONE = 7  # the job will write no more, and end
 MEMORY = 8  # its processes together held too much memory
 FILES = 9  # a native command wrote too much, or too many files
+UNCLEARED = 10  # what a native command wrote could not be removed in its time; the server ends
 
 
 class Record(NamedTuple):
