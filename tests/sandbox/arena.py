@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,6 +84,19 @@ def secret(folder: Path) -> Iterator[Secret]:
         yield made
     finally:
         del os.environ["PETTINGLLMS_TEST_SECRET"]
+
+
+@contextmanager
+def busy(number: int) -> Iterator[None]:
+    """As many processes that never wait, each in a session of its own: the kernel shares cores among sessions."""
+    spin = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+    processes = [subprocess.Popen(spin, start_new_session=True) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def task_of(program: str, fn_name: str | None, hidden: Secret, *, times: int = 2) -> Task:

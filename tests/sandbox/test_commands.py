@@ -7,14 +7,16 @@ import os
 import pickle
 import shutil
 import signal
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from arena import open_sandbox, processes
+from arena import BEST, open_sandbox, processes
 from pettingllms_envs import sandbox as module
-from pettingllms_envs.sandbox import Command, CommandResult, Limits, Sandbox, SandboxUnavailable, Verdict
+from pettingllms_envs.sandbox import Command, CommandResult, Limits, Sandbox, SandboxUnavailable, Verdict, slot
 
 
 SHELL = "/bin/sh"
@@ -65,6 +67,31 @@ def test_the_directory_is_empty_for_each_command_and_nothing_of_the_one_before_i
     for _ in range(3):
         second = script(shell, "echo *", outputs=["left.txt"])
         assert (second.stdout, second.files) == (b"*\n", {})
+
+
+@pytest.mark.parametrize("configuration", [BEST, "C landlock"])
+def test_files_that_are_not_removed_in_time_are_a_timeout_and_no_other_command_sees_them(
+    monkeypatch, tmp_path, configuration
+):
+    # A command whose own time is over has none left for its files.
+    patch = "from inside import command_server; command_server.CLEARING = 0.0; main(sys.argv)"
+    monkeypatch.setattr(slot, "_BOOT", slot._BOOT.replace("main(sys.argv)", patch))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with open_sandbox(configuration, num_slots=1, commands=[Command("sh", path=SHELL)]) as box:
+        if box.start().startswith("no-open"):
+            pytest.skip("native commands cannot be contained here")
+        text = "echo x > left; while :; do echo >> left; done"
+        late = script(box, text, limits=Limits(cpu=9.0, wall=0.2), outputs=["left"])
+        servers = set(box.pids())
+        detail = "more than 0.2 s by the clock, with the removal of its files"
+        assert (late.verdict, late.detail) == (Verdict.TIMEOUT, detail)
+        assert late.files["left"].startswith(b"x\n"), "they are read back first"
+        assert script(box, "echo *").stdout == b"*\n"
+        assert not servers & set(box.pids()), "its server was replaced"
+    deadline = time.monotonic() + 20.0
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)  # a process of its own removes them
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -554,6 +554,26 @@ def test_limits_out_of_their_range_are_refused(limits):
         Limits(**limits)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda box: box.run("", limits=None),
+        lambda box: box.run("", limits=None, isolation="unsafe-subprocess"),
+        lambda box: box.run_tests("", DOUBLE, limits=None),
+        lambda box: box.run_many([Task(program="", tests=DOUBLE)], limits=None),
+        lambda box: box.run_command(["./x"], files={"x": b""}, limits=None),
+        lambda box: asyncio.run(box.arun("", limits=None)),
+        lambda box: asyncio.run(box.arun_tests("", DOUBLE, limits=None)),
+        lambda box: asyncio.run(box.arun_many([Task(program="", tests=DOUBLE)], limits=None)),
+        lambda box: asyncio.run(box.arun_command(["./x"], files={"x": b""}, limits=None)),
+        lambda _: ToolExecutor(limits=None),
+    ],
+)
+def test_limits_that_are_none_are_refused_in_words_wherever_they_are_taken(sandbox, call):
+    with pytest.raises(TypeError, match=r"^limits is None; expected Limits\. Leave it out for the defaults, or give"):
+        call(sandbox)
+
+
 def test_it_says_what_holds_programs(sandbox):
     described = sandbox.describe()
     assert described["level"] == sandbox.start() == sandbox.run("").isolation

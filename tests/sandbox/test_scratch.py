@@ -44,6 +44,22 @@ def test_everything_is_removed_however_deep_and_whatever_its_name_and_mode(opene
     assert os.path.exists("/etc")
 
 
+def test_what_cannot_be_removed_in_time_stays_and_no_link_is_followed(opened, tmp_path):
+    folder, fd = opened
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("x")
+    os.chdir(folder)
+    for _ in range(300):
+        os.symlink(tmp_path / "kept", "link")
+        os.mkdir("d")
+        os.chdir("d")
+    assert not scratch.clear(fd, 0.0)
+    assert os.listdir(folder)
+    assert scratch.clear(fd, 60.0)
+    assert os.listdir(folder) == []
+    assert (tmp_path / "kept" / "file").read_text() == "x"
+
+
 def test_entries_are_counted_up_to_a_number_and_what_cannot_be_counted_is_as_many(opened, tmp_path):
     folder, _ = opened
     (folder / "a").mkdir()
@@ -91,11 +107,30 @@ def test_a_folder_in_use_is_kept_and_that_of_a_killed_supervisor_is_removed(tmp_
     os.close(lost)  # as when its process dies
     here = os.getcwd()
     third, other = scratch.make_folder(str(tmp_path), None)
+    assert os.getcwd() == here
     assert sorted(map(str, tmp_path.iterdir())) == sorted([used, third])
     scratch.remove_folder(used, fd)
     scratch.remove_folder(third, other)
     os.chdir(here)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_removed_in_time_stays_locked_and_a_stale_one_delays_no_start(tmp_path, monkeypatch):
+    path, fd = scratch.make_folder(str(tmp_path), None)
+    Path(path, "file").write_text("x")
+    here = os.getcwd()
+    assert not scratch.remove_folder(path, fd, 0.0)
+    with pytest.raises(BlockingIOError):
+        scratch._lock(path)
+    os.close(fd)  # as when its process dies
+    monkeypatch.setattr(scratch, "STALE_SECONDS", 0.0)
+    os.chdir(here)
+    mine, lock = scratch.make_folder(str(tmp_path), None)
+    assert sorted(map(str, tmp_path.iterdir())) == sorted([path, mine])
+    assert os.getcwd() == here
+    os.close(scratch._lock(path))  # free again: whoever starts next goes on with it
+    assert scratch.remove_folder(mine, lock)
+    os.chdir(here)
 
 
 def test_the_folder_of_another_user_is_cleared_with_their_rights_or_not_at_all(tmp_path, monkeypatch):

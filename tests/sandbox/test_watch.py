@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from arena import busy
 from pettingllms_envs.sandbox import CONFINEMENTS, Limits, Sandbox, SandboxUnavailable, StdinTest, Verdict
-from pettingllms_envs.sandbox.inside import cgroup, watch
+from pettingllms_envs.sandbox.inside import cgroup, server, watch
 
 
 TEST = [StdinTest("", "1")]
@@ -33,16 +35,16 @@ except ChildProcessError:
 
 
 def thread(files: dict[str, bytes]) -> float:
-    return watch._thread_waited("t", lambda path: files.get(path, b""))
+    return watch._times("t", lambda path: files.get(path, b""))[1]
 
 
 def status(switches: int) -> bytes:
     return b"Name:\tpython\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t%d\n" % switches
 
 
-def stat(ticks: int) -> bytes:
+def stat(ticks: int, of_children: int = 0) -> bytes:
     """`/proc/PID/stat` of a program named `a) b` with this user time, and none of the system's."""
-    return b"12 (a) b) R " + b" ".join([b"1"] * 10) + b" %d 0 " % ticks + b" ".join([b"0"] * 30)
+    return b"12 (a) b) R " + b" ".join([b"1"] * 10) + b" %d 0 %d 0 " % (ticks, of_children) + b" ".join([b"0"] * 30)
 
 
 @pytest.mark.parametrize(
@@ -67,11 +69,101 @@ def test_waiting_is_what_the_kernel_measured_or_an_estimate_from_involuntary_swi
 
 
 def test_the_cpu_seconds_of_a_process_are_the_kernels():
-    before, began = watch.ran(os.getpid()), time.process_time()
+    before, began = watch.cpu(os.getpid()), time.process_time()
     while time.process_time() - began < 0.05:
         pass
-    assert 0.03 < watch.ran(os.getpid()) - before < 0.5
-    assert watch.ran(2**22 + 1) == 0.0, "there is no such process"
+    assert 0.03 < watch.cpu(os.getpid()) - before < 0.5
+    assert watch.cpu(2**22 + 1) == 0.0, "there is no such process"
+
+
+def test_the_cpu_seconds_of_children_and_threads_that_have_ended_count():
+    before = watch.cpu(os.getpid())
+    pid = os.fork()
+    if pid == 0:
+        while time.process_time() < 0.1:
+            pass
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert watch.cpu(pid) > 0.07, "nobody has waited for it yet"
+    os.waitpid(pid, 0)
+    of_child = watch.cpu(os.getpid()) - before
+    ended = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 100_000))  # 0.05 s or so
+    spent = time.process_time()
+    ended.start()
+    ended.join()
+    spent = time.process_time() - spent
+    assert of_child > 0.07
+    assert watch.cpu(os.getpid()) - before >= of_child + spent - 0.03
+
+
+def process(ran: float, waited: float, ended: float = 0.0, of_children: float = 0.0) -> dict[str, bytes]:
+    """Of one with a thread that ran and waited, threads that have ended, and children that were waited for."""
+    return {
+        "schedstat": b"%d %d 1\n" % (ran * 1e9, waited * 1e9),
+        "stat": stat(round(100 * (ran + ended)), round(100 * of_children)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("processes", "seconds"),
+    [
+        ([process(1.0, 4.0)], 4.0),  # alone among eight of others
+        ([process(1.0, 3.0)] * 8, 0.0),  # eight on two cores: what one waits, the others run
+        ([process(0.5, 2.5)] * 2, 2.0),  # one of the two may have waited half a second for the other
+        ([process(0.1, 2.0), process(0.2, 0.0)], 1.8),  # the longest
+        ([process(0.1, 0.8, of_children=0.9)], 0.0),  # for its own children, which have ended
+        ([process(0.1, 0.8, ended=0.9)], 0.0),  # for its own threads
+        ([process(2.6, 9.0)], 0.0),  # more than all of the time that it may have
+        ([process(0.1, 9.0, of_children=2.5)], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_a_program_waits_for_others_and_not_for_itself(monkeypatch, processes, seconds):
+    files = {f"/proc/{pid}/{name}": data for pid, each in enumerate(processes) for name, data in each.items()}
+    monkeypatch.setattr(watch, "_read", lambda path: files.get(path, b""))
+    monkeypatch.setattr(watch, "_threads", lambda pid: [f"/proc/{pid}"])
+    assert watch.waited(range(len(processes)), most_cpu=2.5) == pytest.approx(seconds)
+
+
+class Time:
+    """A clock that stands until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_test_is_put_off_by_what_it_waited_and_each_of_twenty_in_one_process_by_a_minute(monkeypatch):
+    clock_of_all = Time()
+    monkeypatch.setattr(server, "time", clock_of_all)
+    waited = 0.0
+    seen = 0.0
+    for _ in range(20):  # tests, each of which waits 14 s out of 15
+        clock = server.Clock(3.0, seen=seen)
+        for elapsed in (3.0, 3.0 + 2.8):
+            clock_of_all.now += elapsed - clock.elapsed()
+            waited += 2.8
+            assert clock.put_off(waited)
+        assert clock.left() == pytest.approx(2.8)
+        assert clock.waited == pytest.approx(5.6)
+        seen = clock.seen
+    clock_of_all.now += 200.0
+    assert clock.put_off(waited + 200.0)
+    assert clock.waited == server.MOST_WAITED
+    assert not clock.put_off(waited + 250.0), "a minute at most"
+
+
+def test_what_was_waited_in_earlier_tests_gives_no_more_than_the_time_of_this_one(monkeypatch):
+    clock_of_all = Time()
+    monkeypatch.setattr(server, "time", clock_of_all)
+    clock = server.Clock(3.0)
+    clock_of_all.now = 3.0
+    assert clock.put_off(40.0), "the process waited that long before; nobody asked then"
+    assert clock.left() == 3.0
+    clock_of_all.now = 6.0
+    assert not clock.put_off(40.0)
 
 
 def test_a_group_is_looked_for_in_our_own_cgroup_and_above_it(tmp_path: Path):
@@ -239,3 +331,19 @@ def test_none_of_fifty_stalling_programs_holds_a_slot_for_longer_than_its_limit_
             assert held <= 4 * 0.5 + 1.0, (burn, stall, result)
             longest = max(longest, held)
     print(f"held {longest / 0.5:.2f} times the CPU limit at most, besides waiting")
+
+
+def test_processes_that_wait_for_each_other_hold_a_slot_no_longer_than_one(sandbox):
+    program = "import os\nfor _ in range(4): os.fork()\nwhile True: pass"
+    limits = Limits(cpu=0.25, wall=0.75, processes=20)
+    [result] = sandbox.run_tests(program, TEST, limits=limits).results
+    assert result.verdict in (Verdict.TIMEOUT, Verdict.MEMORY)  # where no cgroup bounds it, they are too many
+    assert result.wall <= 2 * (4 * 0.25 + 1.0)  # twice what they get on a machine with nothing else to do
+
+
+def test_a_sound_program_of_twenty_tests_in_one_process_keeps_its_patience_on_a_busy_machine(sandbox):
+    program = "import time\nend = time.process_time() + 0.03\nwhile time.process_time() < end: pass\nprint(1)"
+    limits = Limits(cpu=0.1, wall=0.05)
+    with busy(4):
+        report = sandbox.run_tests(program, TEST * 20, isolation="per_solution", limits=limits)
+    assert report.passed, [(result.verdict, result.detail) for result in report.results]

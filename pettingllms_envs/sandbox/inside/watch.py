@@ -229,7 +229,7 @@ def waited(pids: Sequence[int], most_cpu: float = math.inf) -> float:
     if total > most_cpu:
         return 0.0
     times = (_times(thread) for pid in pids for thread in _threads(pid))
-    return max((delay - max(0.0, total - ran) for ran, delay in times), default=0.0)
+    return max([0.0, *(delay - max(0.0, total - ran) for ran, delay in times)])
 
 
 def cpu(pid: int) -> float:
