@@ -1,6 +1,8 @@
 """What it costs to run a solution on its tests in the sandbox, beside a process for each test, with the goals.
 
     PYTHONPATH=. python benchmarks/bench_sandbox.py --strict
+    PYTHONPATH=. python benchmarks/bench_sandbox.py --strict --stalls     # and beside eight busy processes: --busy 8
+    PYTHONPATH=. python benchmarks/bench_sandbox.py --strict --starts 50 --busy 8
 
 One solution of about thirty lines (a heap and two dynamic programs over 200 integers), 20 tests on standard input, all
 answered correctly, or the run ends with an error. CPU seconds are those of the kernel's account, of the trainer's
@@ -12,6 +14,9 @@ default -u` with tracemalloc and fault handler, on a file that imports `io` and 
 another file and runs it with `exec`. The thread, the temporary folder and the `rm -rf` that it adds for each test are
 left out. `bwrap` is Bubblewrap around `python -I -S`, where it is installed; it hides its children's CPU time, so its
 row has the wall's.
+
+With `--stalls` it measures instead how long each of twenty programs holds a slot that never ends by itself, and with
+`--starts` in how many starts the sandbox of native commands passes its self-test.
 """
 
 from __future__ import annotations
@@ -26,13 +31,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from figures import Figure, write
 
-from pettingllms_envs.sandbox import Sandbox, SandboxUnavailable, StdinTest
+from pettingllms_envs.sandbox import Limits, Sandbox, SandboxUnavailable, StdinTest, Verdict
 
 
 SOLUTION = """
@@ -260,6 +266,96 @@ def figures(found: dict[str, list[Row]], outcomes: list[tuple[str, bool]]) -> li
     return saved
 
 
+_BURN = "import os, time\ndef burn(s):\n    end = time.process_time() + s\n    while time.process_time() < end: pass\n"
+_THREADS = "import hashlib, threading, time\ndef work(): hashlib.pbkdf2_hmac('sha256', b'', b'', {})\n"
+STALLS = {
+    "a spinner": "while True: pass",
+    **{f"{2**n} processes": f"import os\nfor _ in range({n}): os.fork()\nwhile True: pass" for n in (1, 2, 3, 4)},
+    "12 processes": "import os\nfor _ in range(11):\n    if os.fork() == 0: break\nwhile True: pass",
+    "a tree of processes": "import os\nfor _ in range(4):\n    if os.fork(): os.wait()\nwhile True: pass",
+    "orphans of double forks": "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n        if os.fork():"
+    " os._exit(0)\n        while True: pass\ntime.sleep(1000)",
+    "spinners and sleepers": "import os, time\nnumber = sum(bool(os.fork()) << n for n in range(3))\n"
+    "while number % 2: pass\ntime.sleep(1000)",
+    "work below the limit, and sleep": _BURN + "for _ in range(3): os.fork()\nburn(0.1)\ntime.sleep(1000)",
+    "work and sleep in turns": _BURN + "for _ in range(3): os.fork()\nwhile True: burn(0.005); time.sleep(0.2)",
+    "children that end and are replaced": _BURN + "for _ in range(2): os.fork()\n"
+    "while True:\n    if os.fork() == 0: burn(0.02); os._exit(0)\n    os.wait()",
+    "threads": "import threading\ndef spin():\n    while True: pass\n"
+    "for _ in range(12): threading.Thread(target=spin).start()",
+    "threads at a time": _THREADS.format(10**9) + "for _ in range(12): threading.Thread(target=work).start()",
+    "threads that end and are replaced": _THREADS.format(20_000)
+    + "while True:\n    some = [threading.Thread(target=work) for _ in range(12)]\n"
+    "    for each in some: each.start()\n    for each in some: each.join()",
+    "yields": "import os\nfor _ in range(3): os.fork()\nwhile True: os.sched_yield()",
+    "a pipe that nobody writes": "import os\nr, w = os.pipe()\nfor _ in range(3): os.fork()\nos.read(r, 1)",
+    "a byte through a ring of pipes": "import os\npipes = [os.pipe() for _ in range(12)]\nat = 0\n"
+    "for n in range(1, 12):\n    if os.fork() == 0: at = n; break\nif at == 0: os.write(pipes[0][1], b'x')\n"
+    "while True: os.write(pipes[(at + 1) % 12][1], os.read(pipes[at][0], 1))",
+    "a stop of itself": "import os, signal, time\ntry: os.kill(os.getpid(), signal.SIGSTOP)\nexcept OSError: pass\n"
+    "time.sleep(1000)",
+    "a sleeper": "import time; time.sleep(1000)",
+}
+"""Programs that would never end, of processes and threads that wait for each other, for nothing, or for a core."""
+STALL_LIMITS = Limits(cpu=1.0, wall=3.0)
+
+
+@contextmanager
+def busy(number: int) -> Iterator[None]:
+    """As many processes that never wait, each in a session of its own: the kernel shares cores among sessions."""
+    spin = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+    processes = [subprocess.Popen(spin, start_new_session=True) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def longest_slot(number_busy: int) -> float:
+    """Seconds that a test may hold a slot: more than its limit only if others on the machine keep it from a core."""
+    alone = max(STALL_LIMITS.wall_seconds, 4 * STALL_LIMITS.cpu) + 1.0
+    return 2 * alone if number_busy else alone
+
+
+def stalls(number_busy: int, report: Callable[[str], None]) -> tuple[list[Figure], list[tuple[str, bool]]]:
+    """How long each of `STALLS` holds a slot, as figures and in words, beside so many busy processes."""
+    most, figures, outcomes = longest_slot(number_busy), [], []
+    with Sandbox(num_slots=1) as sandbox, busy(number_busy):
+        sandbox.start()
+        report(f"\n{'beside ' + str(number_busy) + ' busy processes':38} {'held s':>7} {'CPU s':>6} {'waited s':>9}")
+        for name, program in STALLS.items():
+            began = time.perf_counter()
+            [result] = sandbox.run_tests(program, [StdinTest("", "1")], limits=STALL_LIMITS).results
+            held = time.perf_counter() - began
+            report(f"{name:38} {held:7.1f} {result.cpu:6.2f} {result.waited:9.1f}  {result.verdict}")
+            goal = f"<= {most:g} s"
+            figures.append(Figure(name=f"slot, {name}", unit="s", ours=(held,), goal=goal, met=held <= most))
+            outcomes.append((f"{name}: {held:.1f} s; goal: at most {most:g}", held <= most))
+    return figures, outcomes
+
+
+def starts(number: int, number_busy: int) -> tuple[list[Figure], list[tuple[str, bool]]]:
+    """In how many of so many starts the sandbox of native commands is refused, beside so many busy processes."""
+    refused, seconds = 0, []
+    binary = Path("/bin/true").read_bytes()
+    with busy(number_busy):
+        for _ in range(number):
+            began = time.perf_counter()
+            with Sandbox(num_slots=1) as sandbox:
+                try:
+                    result = sandbox.run_command(["./true"], files={"true": binary})
+                    assert result.verdict == Verdict.FINISHED, result
+                except SandboxUnavailable as error:
+                    print(error)
+                    refused += 1
+            seconds.append(time.perf_counter() - began)
+    line = f"{refused} of {number} starts refused, at most {max(seconds):.1f} s each; goal: none"
+    name = f"starts of native commands refused, of {number}"
+    return [Figure(name=name, unit="starts", ours=(refused,), goal="0", met=not refused)], [(line, not refused)]
+
+
 def main(report: Callable[[str], None] = print) -> int:
     """Measure and print; with --strict, exit status 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -267,18 +363,28 @@ def main(report: Callable[[str], None] = print) -> int:
     parser.add_argument("--peer-tests", type=int, default=5, help="how many of the 20 tests the peers run (5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
+    parser.add_argument("--stalls", action="store_true", help="how long programs that never end hold a slot")
+    parser.add_argument("--starts", type=int, metavar="N", help="how many of so many starts are refused")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="busy processes beside these two (0)")
     args = parser.parse_args()
-    found = measure(args.solutions, args.peer_tests)
-    report(f"\n{'one solution, 20 tests':34} {'CPU ms':>9} {'wall ms':>10} {'a second, core':>14}")
-    for rows in found.values():
-        for row in rows:
-            report(str(row))
-    load = os.getloadavg()[0]
-    report(f"\n{os.cpu_count()} cores, load {load:.1f}; the goals are for the first confinement above\n")
-    outcomes = goals(found)
+    before = os.getloadavg()[0]
+    if args.stalls:
+        saved, outcomes = stalls(args.busy, report)
+    elif args.starts:
+        saved, outcomes = starts(args.starts, args.busy)
+    else:
+        found = measure(args.solutions, args.peer_tests)
+        report(f"\n{'one solution, 20 tests':34} {'CPU ms':>9} {'wall ms':>10} {'a second, core':>14}")
+        for rows in found.values():
+            for row in rows:
+                report(str(row))
+        outcomes = goals(found)
+        saved = figures(found, outcomes)
+        report("\nthe goals are for the first confinement above")
+    report(f"\n{os.cpu_count()} cores, load {before:.1f} before, {os.getloadavg()[0]:.1f} after\n")
     for line, met in outcomes:
         report(f"{'met   ' if met else 'MISSED'} {line}")
-    write(args.json, figures(found, outcomes))
+    write(args.json, saved)
     return int(args.strict and not all(met for _, met in outcomes))
 
 
