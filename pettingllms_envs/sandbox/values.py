@@ -118,8 +118,8 @@ class Result:
         exit_code: The exit code, or minus the number of the signal that ended it; None if it was stopped or not run.
         cpu: Seconds of CPU time.
         wall: Seconds by the clock on the wall.
-        waited: Seconds of `wall` in which it was ready to run and had no core. Measured only if it would otherwise
-            have timed out, else 0.
+        waited: Seconds of `wall` in which it was ready to run and others on the machine kept it from a core. Measured
+            only if it would otherwise have timed out, else 0.
         detail: A short explanation for a log; never a part of the verdict.
         isolation: The active layers, such as `"namespaces+landlock+seccomp+uid"`; `"none"` in unsafe mode.
     """

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import pettingllms_envs
-from arena import processes
+from arena import BEST, open_sandbox, processes
 from pettingllms_envs import sandbox as module
 from pettingllms_envs.core import ToolResult
 from pettingllms_envs.sandbox import (
@@ -572,6 +572,32 @@ def test_limits_out_of_their_range_are_refused(limits):
 def test_limits_that_are_none_are_refused_in_words_wherever_they_are_taken(sandbox, call):
     with pytest.raises(TypeError, match=r"^limits is None; expected Limits\. Leave it out for the defaults, or give"):
         call(sandbox)
+
+
+PAIR = """
+import socket
+ours, theirs = socket.socketpair()
+theirs.send(b"through")
+print(ours.recv(99).decode())
+def refused(call, *arguments):
+    try: call(*arguments)
+    except OSError: return
+    print("allowed:", call)
+for address in ("/tmp/pettingllms", "\\0pettingllms"):
+    for call in (ours.bind, ours.connect): refused(call, address)
+    refused(ours.sendto, b"x", address)
+    refused(ours.sendmsg, [b"x"], [], 0, address)
+refused(ours.listen)
+refused(socket.send_fds, ours, [b"x"], [0])
+for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET): refused(socket.socketpair, socket.AF_UNIX, kind)
+"""
+
+
+@pytest.mark.parametrize("configuration", [BEST, "C landlock"])
+def test_a_pair_of_streams_works_and_leads_nowhere_but_to_the_program(configuration):
+    with open_sandbox(configuration, num_slots=1) as box:
+        report = box.run_tests(PAIR, [StdinTest("", "through")])
+    assert report.passed, report
 
 
 def test_it_says_what_holds_programs(sandbox):

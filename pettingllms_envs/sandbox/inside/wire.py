@@ -39,8 +39,8 @@ UNCLEARED = 10  # what a native command wrote could not be removed in its time; 
 class Record(NamedTuple):
     """How the process of one test ended. `status` is what `waitpid` gave, or an errno if `kind` is FAULT.
 
-    `waited` are seconds, within `wall`, in which it was ready to run and had no core; measured only if the clock would
-    otherwise have stopped it.
+    `waited` are seconds, within `wall`, in which it was ready to run and others on the machine kept it from a core;
+    measured only if the clock would otherwise have stopped it.
     """
 
     kind: int
