@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather
+from accelerate.utils import gather, gather_object
 from datasets import Dataset, IterableDataset
 from torch.utils.data import DataLoader, Sampler
 from transformers.trainer import TRAINING_ARGS_NAME
@@ -98,6 +98,7 @@ class TRLHooks(GRPOTrainer):
         self._logged_passes: list[ForwardMetrics] = []
         self._unmoved: set[str] = set()  # policies with rows in the optimizer step in progress that are left out
         self._evaluated: set[int | None] = set()  # numbers of the rows of a stream, in the evaluation in progress
+        self._logged_in_evaluation: dict[str, list[float]] = defaultdict(list)  # by the user's reward functions
         self.evaluation, self.eval_rows_played = "eval", 0  # the one in progress, and its rows of all processes
         self._replayed: list[dict[str, Any]] = []  # the sequences that TRL scores now
         super().__init__(*args, **kwargs)
@@ -129,7 +130,7 @@ class TRLHooks(GRPOTrainer):
         if self.model.training:
             self._log_metric(name, value)
         else:  # TRL keeps what is logged until it scores a batch in training, which would be of another rollout
-            self.report(name, value)
+            self._logged_in_evaluation[name].append(value)
 
     # ---- Data: a row is an instance ---------------------------------------------------------------------------------
 
@@ -207,7 +208,13 @@ class TRLHooks(GRPOTrainer):
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
         """Transformers', of one data set: `eval`, `eval_NAME` of several, or `test` in `predict`."""
         self.evaluation, self.eval_rows_played = metric_key_prefix, 0
-        return super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+        # Whatever `play` or `predict` has left there is not of this evaluation.
+        self._metrics["eval"].clear()
+        self._logged_in_evaluation.clear()
+        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+        for logged in gather_object([dict(self._logged_in_evaluation)]):  # each process has called for its own rows
+            self.report_all(logged, "eval")
+        return output
 
     def gather_eval_rows(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of all processes. Of a set with a length accelerate leaves out those that it has repeated until

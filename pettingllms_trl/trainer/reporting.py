@@ -6,14 +6,11 @@ It returns metrics by name; the trainer hands them to TRL's log.
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from pettingzoo import AECEnv
-from trl.trainer.utils import nanstd
 
 from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
@@ -25,15 +22,12 @@ from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_co
 from pettingllms_trl.credit.selection import metrics_of
 from pettingllms_trl.credit.statistics import GroupExactness, group_exactness
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.records import Decision, Episode, role_of
+from pettingllms_trl.records import Decision, role_of
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.collector import Generation, Played, RolloutCollector
+from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, Metrics
 from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit
-
-
-Metrics = dict[str, list[float]]
-"""Values by metric, to be averaged over those of other generations."""
 
 
 class GenerationReporter:
@@ -69,7 +63,7 @@ class GenerationReporter:
         self._args, self._team, self._envs = args, team, envs
         self._credit, self._collector, self._monitor = credit, collector, monitor
         self._environment, self._temperature = environment, temperature
-        self._reward_names, self._is_main = tuple(reward_names), is_main
+        self.reward_names, self._is_main = tuple(reward_names), is_main
         self._recorder = self._make_recorder() if args.log_rollouts and is_main else None
         self._audit = None if args.audit is None else self._make_audit()
 
@@ -110,7 +104,9 @@ class GenerationReporter:
         of_agent, learning = self._team.routing.of_agent, {policy.name for policy in generation.learning}
         is_tree = self._args.sampling == "tree"
         groups_of = [agent for agent, policy in of_agent.items() if policy in learning] if is_tree else []
-        metrics = self.metrics_of_episodes(generation.played, groups_of=groups_of)
+        of_episodes = EpisodeMetrics(self.reward_names, groups_of=groups_of)
+        of_episodes.add(generation.played)
+        metrics = of_episodes.of_generation()
         metrics |= self._metrics_of_groups(generation)
         for of, progress in self._collector.curricula.progress.items():
             name = "curriculum/level" if of == DEFAULT_ENVIRONMENT else f"env/{of}/curriculum/level"
@@ -152,24 +148,6 @@ class GenerationReporter:
                 metrics |= _metrics_of_exactness(exactness, prefix, has_siblings=False)
         return metrics
 
-    def metrics_of_episodes(self, played: Played, *, groups_of: Collection[str] = ()) -> Metrics:
-        """What is logged of episodes, of training or of an evaluation.
-
-        Args:
-            played: The episodes.
-            groups_of: Agents whose decisions have groups of candidates to learn from.
-        """
-        metrics: Metrics = {f"rollout/{count}": [number] for count, number in played.counts.items()}
-        metrics |= of_episodes(played.episodes, groups_of=groups_of)
-        found = [
-            played.scores.get(id(c.completion)) for e in played.episodes for d in e.decisions for c in d.candidates
-        ]
-        for name in self._reward_names:
-            given = torch.tensor([scored[1].rewards[name] for scored in found if scored is not None])
-            metrics[f"rewards/{name}/mean"] = [torch.nanmean(given).item()]
-            metrics[f"rewards/{name}/std"] = [nanstd(given).item()]
-        return metrics
-
     def table_of(self, decisions: Sequence[Decision], played: Played) -> dict[str, list[Any]]:
         """What the user's reward functions gave and wrote, for the completions table: the same columns for all
         policies, whose rows follow one another in it."""
@@ -177,7 +155,7 @@ class GenerationReporter:
         found = [played.scores.get(id(c.completion)) for d in decisions for c in d.candidates]
         scored = [None if each is None else each[1] for each in found]
         return {
-            **{name: [each and each.rewards[name] for each in scored] for name in self._reward_names},
+            **{name: [each and each.rewards[name] for each in scored] for name in self.reward_names},
             **{name: [each and each.columns.get(name) for each in scored] for name in written},
         }
 
@@ -264,44 +242,3 @@ def _scores_by_turn(played: Played) -> dict[tuple[str, int], list[RewardScores]]
             if found is not None:
                 scores.setdefault((decision.agent, decision.turn), []).append(found[1])
     return scores
-
-
-def of_episodes(episodes: Sequence[Episode], *, groups_of: Collection[str]) -> dict[str, list[float]]:
-    """Values by metric, each to be averaged over those of other generations; of several environments in one run also
-    those of each, as `env/<name>/<metric>`.
-
-    Args:
-        episodes: Of one generation or evaluation; at least one decision.
-        groups_of: Agents the candidates of whose decisions are a group, so that one whose rewards are all equal
-            teaches nothing.
-    """
-    metrics = _of_all(episodes, groups_of)
-    for name in dict.fromkeys(episode.environment for episode in episodes if episode.environment):
-        own = [episode for episode in episodes if episode.environment == name]
-        metrics |= {f"env/{name}/{metric}": values for metric, values in _of_all(own, groups_of).items()}
-    return metrics
-
-
-def _of_all(episodes: Sequence[Episode], groups_of: Collection[str]) -> dict[str, list[float]]:
-    metrics: dict[str, list[float]] = defaultdict(list)
-    for episode in episodes:
-        metrics["rollout/decisions"].append(len(episode.decisions))
-        for name, value in episode.outcome.items():
-            if isinstance(value, int | float):  # a bool counts as 0 or 1: success -> success rate
-                metrics[f"outcome/{name}"].append(float(value))
-        for agent, value in episode.returns.items():
-            metrics[f"agent/{agent}/return"].append(value)
-    decisions = [decision for episode in episodes for decision in episode.decisions]
-    sampled = [len(candidate.completion.ids) for decision in decisions for candidate in decision.candidates]
-    metrics["rollout/completion_tokens"].append(sum(sampled))
-    for agent in dict.fromkeys(decision.agent for decision in decisions):
-        own = [decision.candidates for decision in decisions if decision.agent == agent]
-        candidates = [candidate for group in own for candidate in group]
-        metrics[f"agent/{agent}/reward"].append(sum(candidate.reward for candidate in candidates) / len(candidates))
-        for part in dict.fromkeys(name for candidate in candidates for name in candidate.parts):
-            mean = sum(candidate.parts.get(part, 0.0) for candidate in candidates) / len(candidates)
-            metrics[f"agent/{agent}/rewards/{part}"].append(mean)
-        if agent in groups_of:
-            flat = sum(len({candidate.reward for candidate in group}) == 1 for group in own)
-            metrics[f"agent/{agent}/frac_reward_zero_std"].append(flat / len(own))
-    return metrics

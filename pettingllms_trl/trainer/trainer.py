@@ -49,6 +49,7 @@ from pettingllms_trl.rollout.env_checks import Env
 from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation
 from pettingllms_trl.trainer.distributed import check_is_loaded, check_sharding
+from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
 from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.trainer.setup import Setup, check_unsupported
 from pettingllms_trl.update.builder import BatchBuilder
@@ -361,8 +362,15 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     # ---- Evaluation and logging -----------------------------------------------------------------------------------
 
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """TRL's, of one data set; what is logged of it is of all its batches together."""
+        self._evaluated_episodes = EpisodeMetrics(self.reporter.reward_names)
+        output = super().evaluation_loop(*args, **kwargs)
+        self.report_all(self._evaluated_episodes.of_evaluation(), "eval")
+        return output
+
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
-        """Play the rows and log rewards and outcomes. A group-relative loss says nothing here; none is given."""
+        """Play a batch of rows. A group-relative loss says nothing here; none is given."""
         if self.accelerator.num_processes > 1:
             inputs = self.gather_eval_rows(inputs)
         # Each data set and batch has random numbers of its own.
@@ -370,9 +378,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.eval_rows_played += len(inputs)
         with self.team.in_eval_mode():
             played = self.collector.play(inputs, num_episodes=self.num_generations_eval, name=name)
-        rewards = [c.reward for episode in played.episodes for d in episode.decisions for c in d.candidates]
-        metrics = self.reporter.metrics_of_episodes(played)
-        self.report_all({**metrics, "reward": [sum(rewards) / len(rewards)]}, "eval")
+        self._evaluated_episodes.add(played)
         return None, None, None
 
 

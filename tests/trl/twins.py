@@ -82,13 +82,18 @@ def adapter() -> LoraConfig:
     return LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
+def asked(seed: int) -> list[dict[str, str]]:
+    """What the environment asks in the row of a seed, as TRL is given it."""
+    return [{"role": "user", "content": f"Question {seed}?"}]
+
+
 def their_trainer(model: Any, path: Path, options: dict[str, Any], *, peft: bool = False, **more: Any) -> GRPOTrainer:
     return GRPOTrainer(
         model=model,
         reward_funcs=more.pop("reward_funcs", reward),
         args=GRPOConfig(**arguments(path, **options)),
         train_dataset=more.pop("train_dataset", None)
-        or Dataset.from_dict({"prompt": [[{"role": "user", "content": f"Question {seed}?"}] for seed in SEEDS]}),
+        or Dataset.from_dict({"prompt": [asked(seed) for seed in SEEDS]}),
         peft_config=adapter() if peft else None,
         **more,
     )

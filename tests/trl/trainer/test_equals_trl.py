@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from peft import LoraConfig
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import twins
-from twins import Run, assert_equal, our_trainer, reward, run, their_trainer
+from twins import SEEDS, Run, asked, assert_equal, our_trainer, reward, run, their_trainer
 
 
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -201,3 +204,53 @@ def test_dropout_of_adapters_is_trls_and_is_disabled_as_there(
             found[disabled], run(our_trainer(model_path, tmp_path / "ours", options, peft=True, policies=policies))
         )
     assert any(not torch.equal(found[False].weights[name], weight) for name, weight in found[True].weights.items())
+
+
+@pytest.mark.parametrize("num_rows", [4, 3])
+def test_an_evaluation_in_even_batches_is_trls_and_in_uneven_ones_still_a_mean_over_all_candidates(
+    num_rows: int, model_path: str, tmp_path: Path
+) -> None:
+    given: dict[str, list[float]] = {"theirs": [], "ours": []}
+
+    def judged(whose: str) -> Any:
+        def judge(completions: Any, **_: Any) -> list[float]:
+            given[whose] += reward(completions)
+            return reward(completions)
+
+        return judge
+
+    options = {
+        "max_steps": 2,
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+        "num_generations_eval": 1,
+        "per_device_eval_batch_size": 2,
+    }
+    asked_of = {"theirs": {"prompt": [asked(seed) for seed in SEEDS[:num_rows]]}, "ours": {"seed": SEEDS[:num_rows]}}
+    runs = {
+        whose: run(
+            make(
+                model_path,
+                tmp_path / whose,
+                options,
+                reward_funcs=judged(whose),
+                eval_dataset=Dataset.from_dict(asked_of[whose]),
+            )
+        )
+        for whose, make in (("theirs", their_trainer), ("ours", our_trainer))
+    }
+    assert given["theirs"] == given["ours"]
+    evaluated = {whose: [log for log in each.log if "eval_reward" in log] for whose, each in runs.items()}
+    trained = [
+        replace(each, log=[log for log in each.log if log not in evaluated[whose]]) for whose, each in runs.items()
+    ]
+    assert_equal(*trained)
+    for step, (theirs, ours) in enumerate(zip(evaluated["theirs"], evaluated["ours"], strict=True)):
+        # A step trains on 16 candidates, and the evaluation after it has one of each row.
+        first = 16 * (step + 1) + num_rows * step
+        rewards = given["ours"][first : first + num_rows]
+        means = [fmean(rewards[:2]), fmean(rewards[2:])]
+        for name in ("eval_reward", "eval_rewards/judge/mean"):
+            assert theirs[name] == pytest.approx(fmean(means))
+            assert ours[name] == pytest.approx(fmean(rewards))
+            assert (ours[name] == pytest.approx(theirs[name])) == (num_rows == 4)

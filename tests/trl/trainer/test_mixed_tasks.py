@@ -16,7 +16,8 @@ from pettingllms_trl.rollout.curriculum import Curricula, Progress, by_environme
 from pettingllms_trl.rollout.env_pool import EnvPool
 from pettingllms_trl.rollout.play import play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
-from pettingllms_trl.trainer.reporting import of_episodes
+from pettingllms_trl.trainer.collector import Played
+from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
 from schedules import Patient, Whimsical, babble
 from third_party import OneShot, Relay
 
@@ -268,9 +269,10 @@ def episode(instance: int, environment: str, *, success: bool) -> Episode:
 
 
 def test_figures_of_each_environment_stand_beside_those_of_all() -> None:
-    found = of_episodes(
-        [episode(0, "a", success=True), episode(1, "b", success=False), episode(2, "a", success=True)], groups_of=()
-    )
+    episodes = [episode(0, "a", success=True), episode(1, "b", success=False), episode(2, "a", success=True)]
+    metrics = EpisodeMetrics([])
+    metrics.add(Played(episodes=episodes, scores={}, counts={}))
+    found = metrics.of_generation()
     assert found["outcome/success"] == [1.0, 0.0, 1.0]
     assert found["env/a/outcome/success"] == [1.0, 1.0]
     assert found["env/b/outcome/success"] == [0.0]

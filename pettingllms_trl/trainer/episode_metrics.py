@@ -1,0 +1,105 @@
+"""`EpisodeMetrics`: what is logged of the episodes of a generation, or of an evaluation.
+
+An evaluation is played in batches, and its metrics are of all of them together: in a mean of the batches' means the
+rows of a small last batch would weigh more than the others.
+
+| metric                                                          | is                       |
+|-----------------------------------------------------------------|--------------------------|
+| an agent's `reward` and its parts, `rewards/F/mean` and `/std`  | over all candidates      |
+| an agent's `frac_reward_zero_std`                               | over all its groups      |
+| `outcome/NAME`, an agent's `return`, `rollout/decisions`        | over all episodes        |
+| the other counts of `rollout/`                                  | a sum                    |
+
+A part that a candidate does not have counts as 0, and what a reward function gave `None` does not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+from trl.trainer.utils import nanstd
+
+from pettingllms_trl.records import Episode
+from pettingllms_trl.trainer.collector import Played
+
+
+Metrics = dict[str, list[float]]
+"""Values by metric, to be averaged, in training with those of other generations."""
+
+
+class EpisodeMetrics:
+    """See the head of this file. Of several environments in one run also those of each, as `env/<name>/<metric>`.
+
+    It keeps numbers only, so that an evaluation of any length fits.
+
+    Args:
+        reward_names: Of the user's reward functions.
+        groups_of: Agents the candidates of whose decisions are a group, so that one whose rewards are all equal
+            teaches nothing.
+    """
+
+    def __init__(self, reward_names: Sequence[str], *, groups_of: Collection[str] = ()) -> None:
+        self._groups_of = groups_of
+        self._sums: dict[str, float] = defaultdict(int, {"rollout/completion_tokens": 0})
+        self._of_episodes: Metrics = defaultdict(list)
+        # By agent ("agent/planner_0", "env/relay/agent/opener_0"): each candidate's reward and its parts.
+        self._paid: dict[str, list[tuple[float, Mapping[str, float]]]] = defaultdict(list)
+        self._flat: dict[str, list[bool]] = defaultdict(list)
+        self._rewards: list[float] = []
+        self._scores: Metrics = {name: [] for name in reward_names}
+
+    def add(self, played: Played) -> None:
+        """Add episodes: all of a generation, or a batch of an evaluation."""
+        for count, number in played.counts.items():
+            self._sums[f"rollout/{count}"] += number
+        for episode in played.episodes:
+            self._add(episode, "")
+            if episode.environment:
+                self._add(episode, f"env/{episode.environment}/")
+            for candidate in (candidate for decision in episode.decisions for candidate in decision.candidates):
+                self._rewards.append(candidate.reward)
+                scored = played.scores.get(id(candidate.completion))
+                if scored is not None:
+                    for name, given in self._scores.items():
+                        given.append(scored[1].rewards[name])
+
+    def _add(self, episode: Episode, prefix: str) -> None:
+        self._of_episodes[f"{prefix}rollout/decisions"].append(len(episode.decisions))
+        for name, value in episode.outcome.items():
+            if isinstance(value, int | float):  # a bool counts as 0 or 1: success -> success rate
+                self._of_episodes[f"{prefix}outcome/{name}"].append(float(value))
+        for agent, value in episode.returns.items():
+            self._of_episodes[f"{prefix}agent/{agent}/return"].append(value)
+        sampled = [len(candidate.completion.ids) for d in episode.decisions for candidate in d.candidates]
+        self._sums[f"{prefix}rollout/completion_tokens"] += sum(sampled)
+        for decision in episode.decisions:
+            agent, candidates = f"{prefix}agent/{decision.agent}", decision.candidates
+            self._paid[agent] += [(candidate.reward, candidate.parts) for candidate in candidates]
+            if decision.agent in self._groups_of:
+                self._flat[agent].append(len({candidate.reward for candidate in candidates}) == 1)
+
+    def of_generation(self) -> Metrics:
+        """The metrics of all episodes that were added."""
+        metrics: Metrics = {**{name: [number] for name, number in self._sums.items()}, **self._of_episodes}
+        for agent, paid in self._paid.items():
+            metrics[f"{agent}/reward"] = [sum(reward for reward, _ in paid) / len(paid)]
+            for part in dict.fromkeys(name for _, parts in paid for name in parts):
+                metrics[f"{agent}/rewards/{part}"] = [sum(parts.get(part, 0.0) for _, parts in paid) / len(paid)]
+        for agent, flat in self._flat.items():
+            metrics[f"{agent}/frac_reward_zero_std"] = [sum(flat) / len(flat)]
+        for name, given in self._scores.items():
+            scores = torch.tensor(given)
+            metrics[f"rewards/{name}/mean"] = [torch.nanmean(scores).item()]
+            metrics[f"rewards/{name}/std"] = [nanstd(scores).item()]
+        return metrics
+
+    def of_evaluation(self) -> Metrics:
+        """The same with TRL's `reward`, the mean over the candidates of all agents; without what has no value, such as
+        the mean of a reward function that gave `None` throughout."""
+        metrics = self.of_generation()
+        if self._rewards:
+            metrics["reward"] = [sum(self._rewards) / len(self._rewards)]
+        return {name: values for name, values in metrics.items() if not all(map(math.isnan, values))}
