@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import huggingface_hub.constants
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 
 
@@ -13,6 +19,34 @@ from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 def no_telemetry() -> None:
     """Every trainer would start a thread that asks the network; one was collecting garbage when Python crashed."""
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_end_the_tests() -> Iterator[Callable[..., Any]]:
+    """Send a SIGTERM or Ctrl-C again that `train()` has taken, which is meant for the tests: they would go on.
+
+    Yields `train()` as it is for users.
+    """
+    train = MultiAgentGRPOTrainer.train
+
+    @functools.wraps(train)
+    def train_and_pass_on(self: MultiAgentGRPOTrainer, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return train(self, *args, **kwargs)
+        finally:
+            taken = self.checkpointer._signals
+            if taken is not None and taken.received is not None:
+                signal.raise_signal(signal.Signals[taken.received])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MultiAgentGRPOTrainer, "train", train_and_pass_on)
+        yield train
+
+
+@pytest.fixture
+def signals_on_purpose(signals_end_the_tests: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that sends a signal itself, and goes on: nothing is sent again."""
+    monkeypatch.setattr(MultiAgentGRPOTrainer, "train", signals_end_the_tests)
 
 
 @pytest.fixture(scope="session")

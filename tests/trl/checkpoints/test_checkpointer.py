@@ -331,7 +331,7 @@ def usual_handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("usual_handlers")
+@pytest.mark.usefixtures("usual_handlers", "signals_on_purpose")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_step_saves_once_evaluates_nothing_and_the_resumed_run_equals_the_whole(
     number: signal.Signals, model_path: str, tmp_path: Path
@@ -361,7 +361,7 @@ def test_a_signal_ends_the_step_saves_once_evaluates_nothing_and_the_resumed_run
     assert equal(weights(whole), weights(resumed))
 
 
-@pytest.mark.usefixtures("usual_handlers")
+@pytest.mark.usefixtures("usual_handlers", "signals_on_purpose")
 def test_a_signal_saves_nothing_where_nothing_is_to_be_saved(model_path: str, tmp_path: Path) -> None:
     trainer = mortal(model_path, tmp_path, save_strategy="no")
     trainer.add_callback(Each(lambda _: signal.raise_signal(signal.SIGTERM)))

@@ -603,6 +603,7 @@ class Stop(TrainerCallback):
         signal.raise_signal(signal.SIGTERM)
 
 
+@pytest.mark.usefixtures("signals_on_purpose")
 def test_a_run_that_a_signal_stops_leaves_a_checkpoint_and_neither_saves_nor_evaluates_as_if_it_were_done(
     model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -619,6 +620,7 @@ def test_a_run_that_a_signal_stops_leaves_a_checkpoint_and_neither_saves_nor_eva
     assert [log["step"] for log in resumed.state.log_history if "loss" in log] == [1, 2, 3]
 
 
+@pytest.mark.usefixtures("signals_on_purpose")
 def test_a_run_without_checkpoints_says_so_when_a_signal_stops_it(
     model_path: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -632,6 +634,7 @@ def test_a_run_without_checkpoints_says_so_when_a_signal_stops_it(
     assert "SIGTERM: ends this step, stops without saving (save_strategy is no); once more" in said.err
 
 
+@pytest.mark.usefixtures("signals_on_purpose")
 def test_a_signal_in_the_last_step_of_a_run_without_checkpoints_costs_nothing_but_the_evaluation(
     model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
