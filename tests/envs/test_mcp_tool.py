@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -133,3 +135,58 @@ def test_an_agent_calls_the_server_in_an_episode() -> None:
 def test_a_server_that_cannot_be_used_raises_when_the_tool_is_made(settings: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_tool({"tool": "mcp", "timeout": 10, **settings})
+
+
+HOSTILE = str(Path(__file__).parent / "hostile_mcp_server.py")
+
+
+def numbers_of_processes(file: Path) -> list[int]:
+    """The server's and its child's; empty if there was no time to start."""
+    return [int(each) for each in file.read_text().split()] if file.exists() else []
+
+
+def has_ended(process: int) -> bool:
+    """Whether it runs no more. Nobody may have asked how it ended, which keeps its number."""
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return found.stdout.strip() in ("", "Z", "Zs")
+
+
+@pytest.mark.parametrize("way", ["silent", "junk", "an endless line", "pages"])
+def test_a_server_that_never_lists_its_tools_is_given_up_within_a_second_of_the_timeout(
+    way: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "processes"
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="failed or did not answer in time; .* Start it by hand"):
+        make_tool({"tool": "mcp", "command": [sys.executable, HOSTILE, way, str(file)], "timeout": 1.0})
+    assert time.monotonic() - start < 1.0 + 1.0
+    assert all(has_ended(each) for each in numbers_of_processes(file))
+
+
+def test_a_call_that_a_server_never_reads_is_given_up_within_a_second_of_the_timeout(tmp_path: Path) -> None:
+    file = tmp_path / "processes"
+    tool: Any = make_tool({"tool": "mcp", "command": [sys.executable, HOSTILE, "deaf", str(file)], "timeout": 2.0})
+    failed = ToolResult("", "the tool's server failed or did not answer in time")
+    start = time.monotonic()
+    assert tool('{"x": "' + 10**6 * "x" + '"}') == failed  # more than a pipe holds
+    assert time.monotonic() - start < 2.0 + 1.0
+    assert all(has_ended(each) for each in numbers_of_processes(file))
+
+
+def test_a_server_that_does_not_end_is_killed_within_a_second(tmp_path: Path) -> None:
+    file = tmp_path / "processes"
+    tool: Any = make_tool({"tool": "mcp", "command": [sys.executable, HOSTILE, "deaf", str(file)], "timeout": 10.0})
+    processes = numbers_of_processes(file)
+    assert not any(has_ended(each) for each in processes)
+    start = time.monotonic()
+    tool.close()
+    assert time.monotonic() - start < 2.0
+    assert all(has_ended(each) for each in processes)
+
+
+def test_an_address_that_accepts_and_says_nothing_is_given_up_within_a_second_of_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        start = time.monotonic()
+        with pytest.raises(ValueError, match="failed or did not answer in time"):
+            make_tool({"tool": "mcp", "url": f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", "timeout": 1.0})
+        assert time.monotonic() - start < 2.0
