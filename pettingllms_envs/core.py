@@ -372,6 +372,33 @@ def play(
     return after, solved, parts, f"Last turn the {role} played: {task.describe(state, move, after)}"
 
 
+def call_tool(tool: Executor, request: str) -> ToolResult:
+    """What a tool returns for a request. All calls pass through here.
+
+    Raises:
+        TypeError: It is no `ToolResult` of texts and images, which is a mistake of the tool's author: whatever a model
+            requests, a tool has a result.
+    """
+    result = tool(request)
+    if not isinstance(result, ToolResult):
+        wrong = repr(result)[:80]
+    elif not isinstance(result.text, str):
+        wrong = f"a ToolResult whose text is {repr(result.text)[:80]}"
+    elif not isinstance(result.error, str):
+        wrong = f"a ToolResult whose error is {repr(result.error)[:80]}"
+    elif not isinstance(result.media, tuple) or not all(isinstance(each, Image) for each in result.media):
+        wrong = f"a ToolResult whose media is {repr(result.media)[:80]}"
+    else:
+        return result
+    spec = getattr(tool, "spec", None)  # an executor may be any callable
+    name = spec.name if isinstance(spec, ToolSpec) else getattr(tool, "__qualname__", type(tool).__qualname__)
+    raise TypeError(
+        f"the tool {name!r} returned {wrong}; expected a ToolResult with a str, an error that is a str and media that "
+        "are a tuple of Images. Return ToolResult('...'), or ToolResult('', 'why it failed') for a request without a "
+        "result."
+    )
+
+
 def best_reply(task: Task[State, Any], state: State) -> str:
     """The reply that plays the task's best move.
 

@@ -39,6 +39,7 @@ from pettingllms_envs.core import (
     ToolResult,
     Transition,
     best_reply,
+    call_tool,
     check_num_turns,
     part_ranges,
     play,
@@ -151,7 +152,7 @@ class Game:
     def call(self, tool: Callable[[str], ToolResult], request: str) -> ToolResult:
         """The result of a tool call. It is made once and is then a part of the state."""
         if self._num_calls == len(self.results):
-            self.results.append(tool(request))
+            self.results.append(call_tool(tool, request))
         self._num_calls += 1
         return self.results[self._num_calls - 1]
 

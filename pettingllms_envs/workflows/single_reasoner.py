@@ -26,6 +26,7 @@ from pettingllms_envs.core import (
     Transition,
     Unreadable,
     best_reply,
+    call_tool,
     check_num_turns,
     part_ranges,
     situation,
@@ -124,6 +125,6 @@ class SingleReasoner(Generic[State]):
             also = f", and {program.reason}" if self.tools else ""
             return f"Your last reply was unreadable: {why.reason}{also}.", {"format": UNREADABLE_PENALTY}
         assert self.executor is not None
-        printed, error, _ = self.executor(program)
+        printed, error, _ = call_tool(self.executor, program)
         result = ran(printed, error)
         return f"Last turn you had this program run:\n{shown(program, 'python')}\n{result}", {}

@@ -24,6 +24,7 @@ from pettingllms_envs.core import (
     Transition,
     Unreadable,
     Workflow,
+    call_tool,
     check_choice,
 )
 from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome
@@ -190,7 +191,8 @@ class ToolCalls:
                 return after, {role: {"format": UNREADABLE_PENALTY}}, False, False
             if calls:
                 by_name = {tool.spec.name: tool for tool in tools}
-                made = CallRound("", tuple(calls), tuple(by_name[call.name](call.request) for call in calls))
+                results = tuple(call_tool(by_name[call.name], call.request) for call in calls)
+                made = CallRound("", tuple(calls), results)
                 return ToolCallState(state.play, (*state.rounds, made), state.num_calls + len(calls)), {}, False, False
         play, parts, terminated, truncated = self.workflow.step(state.play, reply)
         return ToolCallState(play, (), state.num_calls), parts, terminated, truncated

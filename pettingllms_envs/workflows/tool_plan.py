@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pettingllms_envs.core import Executor, Move, Role, State, Unreadable, best_reply
+from pettingllms_envs.core import Executor, Move, Role, State, Unreadable, best_reply, call_tool
 from pettingllms_envs.replies import fence, only_program
 from pettingllms_envs.workflows.proposal import ProposalState, ProposalWorkflow
 from pettingllms_envs.workflows.tools import check_executor, shown
@@ -60,7 +60,7 @@ class ToolPlan(ProposalWorkflow[State, Move]):
         if isinstance(program, Unreadable):
             return program, ""
         assert self.executor is not None
-        stdout, error, _ = self.executor(program)
+        stdout, error, _ = call_tool(self.executor, program)
         words = f"The tool's program:\n{shown(program, 'python')}\nIt printed:\n{shown(stdout)}\n"
         if error:
             return Unreadable(f"its program failed ({error})"), words

@@ -33,6 +33,7 @@ from pettingllms_envs.core import (
     Transition,
     Unreadable,
     best_reply,
+    call_tool,
     check_num_turns,
     situation,
 )
@@ -180,7 +181,7 @@ class ToolReasoner(Generic[State]):
 
     def _run(self, task_state: State, program: str) -> Computed:
         assert self.executor is not None
-        printed, error, _ = self.executor(program)
+        printed, error, _ = call_tool(self.executor, program)
         words = f"The tool's program:\n{shown(program, 'python')}\n{ran(printed, error)}"
         answer = Unreadable(error) if error else self.task.read_output(printed)
         if isinstance(answer, Unreadable):

@@ -1,6 +1,6 @@
 """An MCP server that misbehaves as its first argument says, and writes the numbers of its processes to its second.
 
-It knows as much of the protocol as it needs, and ends neither when its input does nor when it is told to.
+It ends neither when its input does nor when it is told to, and its child does not either.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def initialized(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(way: str, file: str) -> None:
-    child = os.fork()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = os.fork()
     if child == 0:
         time.sleep(60)
         return

@@ -116,6 +116,18 @@ def test_a_tool_is_called_once_though_the_function_is_run_again() -> None:
     assert (calls, env.last()[0]["text"]) == (["a", "b", "c"], "result 3")
 
 
+def test_a_tool_that_returns_no_result_is_named() -> None:
+    def compass(request: str) -> Any:
+        return None
+
+    def script(game: Game) -> Questions:
+        game.call(compass, (yield Ask("solver", "Ask.")))
+
+    env = made(script)
+    with pytest.raises(TypeError, match=r"the tool '.*compass' returned None; expected a ToolResult"):
+        env.step("a")
+
+
 def nobody(game: Game) -> Questions:
     if game.turn > 1:
         yield Ask("solver", "")

@@ -14,11 +14,12 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
-from pettingllms_envs.observations import Image, read_observation
+from pettingllms_envs.observations import PNG, Image, read_observation
 from pettingllms_envs.tasks.kuhn_poker import KuhnPoker
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import check
 from pettingllms_envs.tools import Call, make_tool, read_native_calls, read_text_calls, tool_names, written_call
+from pettingllms_envs.tools.calls import text_call
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.match import Match
 from pettingllms_envs.workflows.tool_calls import ToolCalls
@@ -350,3 +351,58 @@ def test_an_environment_whose_roles_have_tools_passes_every_check(style: str) ->
     report = check(lambda: with_tools(style), seeds=range(2))
     assert report.ok, str(report)
     assert report["tools"].status == "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong(Echo):
+    """Returns what its author wrote in place of a result."""
+
+    result: Any = None
+
+    def __call__(self, request: str) -> ToolResult:
+        return self.result  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("style", ["text", "native"])
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (None, "returned None; expected a ToolResult"),
+        ("7", "returned '7'; expected"),
+        (("7", "", ()), r"returned \('7', '', \(\)\); expected"),
+        (ToolResult(None), "returned a ToolResult whose text is None; expected"),  # type: ignore[arg-type]
+        (ToolResult(b"7"), "whose text is b'7'"),  # type: ignore[arg-type]
+        (ToolResult("7", None), "whose error is None"),  # type: ignore[arg-type]
+        (ToolResult("", ValueError("no")), r"whose error is ValueError\('no'\)"),  # type: ignore[arg-type]
+        (ToolResult("7", "", None), "whose media is None"),  # type: ignore[arg-type]
+        (ToolResult("7", "", ("a.png",)), r"whose media is \('a.png',\)"),  # type: ignore[arg-type]
+        (ToolResult("7", "", [Image(PNG, "a plot")]), r"whose media is \[Image\("),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_result_is_the_mistake_of_a_tool_which_the_error_names(style: str, result: Any, words: str) -> None:
+    env = plan_path_v0.raw_env(role_tools={"planner": [Wrong("compass", result=result)]}, tool_calls=style)
+    env.reset(seed=0)
+    env.step("Moves: U")
+    before = env.snapshot()
+    with pytest.raises(TypeError, match=f"the tool 'compass' .*{words}.* Return ToolResult"):
+        env.step(text_call(Call("compass", "x")) if style == "text" else written_call("compass", {"words": "x"}))
+    assert env.snapshot() == before
+
+
+def compass(program: str) -> Any:
+    """An executor with a mistake."""
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("plan_path", {"workflow": "tool_plan"}),
+        ("math", {"workflow": "tool_reasoner"}),
+        ("math", {"workflow": "single", "tools": True}),
+    ],
+)
+def test_an_executor_that_returns_no_result_is_named(name: str, settings: dict[str, Any]) -> None:
+    env = pettingllms_envs.make(name, executor=compass, **settings)
+    env.reset(seed=0)
+    with pytest.raises(TypeError, match="the tool 'compass' returned None; expected a ToolResult"):
+        env.step("```python\nprint(1)\n```")
