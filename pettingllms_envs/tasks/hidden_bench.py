@@ -8,7 +8,8 @@ Rewards: team `progress` and `success`, both 1 once more than half of the member
 each member `correct`, 1 for its own right vote. Messages are not paid.
 Outcome: `success`, by the majority; `accuracy`, the share of the members that voted for the right option.
 Instances: the tasks in the order of their digests, all in the split `test`: do not train on them. Seed s is task s
-modulo their number, and decides which member knows which fact.
+modulo their number, and decides which member knows which fact and the order in which the options are shown, to all
+members alike. So a vote for the option of any one place is right by chance only.
 No claim that a team is needed: a member can guess. Li, Naito and Shirado report 30.1% for groups with hidden facts and
 80.7% for members that know all of them. Their groups talk for 15 rounds, and members remember the conversation.
 Oracle: tells the hidden fact and votes for the right option, also where no member could know it.
@@ -45,12 +46,14 @@ class ProfileState(NamedTuple):
     Args:
         problem: The task; in a `repr` its digest stands for it.
         order: The indices of the hidden facts, of the first member, the second, and so on.
+        options: The indices of the options in the order in which they are shown.
         num_members: How many vote: as many as there are hidden facts, or one who knows all.
         votes: The votes so far, in the order of the members; empty for one that was unreadable.
     """
 
     problem: HiddenProfile
     order: tuple[int, ...]
+    options: tuple[int, ...]
     num_members: int
     votes: tuple[str, ...] = ()
 
@@ -78,7 +81,12 @@ class HiddenBench(OpenTask[ProfileState]):
 
     name: ClassVar[str] = "hidden_bench"
     own: ClassVar[str] = "own:hidden_bench"
-    blind_replies: ClassVar[tuple[str, ...]] = ("I agree.", "Vote: yes", "Vote: the first option", "Vote: A")
+    blind_replies: ClassVar[tuple[str, ...]] = (
+        "I agree.",
+        "Vote: yes",
+        *(f"Vote: the {place} option" for place in ("first", "second", "third", "fourth")),
+        "Vote: A",
+    )
 
     @property
     def data_set(self) -> DataSet:
@@ -99,7 +107,7 @@ class HiddenBench(OpenTask[ProfileState]):
         Args:
             seed: Any whole number.
             split: `"test"`, also for None.
-            problem: The id of a task; the seed then decides only which member knows which fact.
+            problem: The id of a task; the seed then decides only who knows which fact and the order of the options.
 
         Raises:
             ValueError: There is no such split, task or data.
@@ -110,8 +118,10 @@ class HiddenBench(OpenTask[ProfileState]):
         if not isinstance(drawn, HiddenProfile):
             raise ValueError(f"hidden_bench got data={self.data!r} with {drawn}; expected hidden profiles.")
         num = len(drawn.hidden)
-        order = seeded("hidden_bench", "v0", seed, drawn.digest).sample(range(num), num)
-        return ProfileState(drawn, tuple(order), num)
+        rng = seeded("hidden_bench", "v0", seed, drawn.digest)
+        order = rng.sample(range(num), num)
+        options = rng.sample(range(len(drawn.options)), len(drawn.options))
+        return ProfileState(drawn, tuple(order), tuple(options), num)
 
     def facts(self, state: ProfileState, member: int) -> tuple[str, ...]:
         """What a member knows, one alone everything, in an order that does not tell which facts are hidden."""
@@ -150,7 +160,8 @@ class HiddenBench(OpenTask[ProfileState]):
 
     def show(self, state: ProfileState) -> str:
         """The situation and the options, without facts."""
-        return f"{state.problem.statement}\nThe options: {'; '.join(state.problem.options)}."
+        options = "; ".join(state.problem.options[index] for index in state.options)
+        return f"{state.problem.statement}\nThe options: {options}."
 
     def write(self, move: str) -> str:
         """Such as `Vote: Fox hut`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import partial
 from typing import Any
@@ -53,6 +54,45 @@ def test_who_knows_which_fact_depends_on_the_seed_and_the_place_tells_nothing() 
         facts = task.facts(state, 0)
         places.add(facts.index(state.problem.hidden[state.order[0]]))
     assert places == set(range(len(states[0].problem.shared) + 1))
+
+
+def places_of_the_answer(num_options: int) -> list[int]:
+    """The place of the right option in the prompt, of each of 600 seeds whose task has so many options."""
+    joined = SilentDiscussion(HiddenBench())
+    states = [joined.start(joined.task.generate(seed)) for seed in range(600)]
+    shown = [
+        (state.task.problem.answer, re.findall(r"^The options: (.*)\.$", joined.observe(state, "member_0"), re.M)[0])
+        for state in states
+        if len(state.task.problem.options) == num_options
+    ]
+    return [options.split("; ").index(answer) for answer, options in shown]
+
+
+@pytest.mark.parametrize(("num_options", "num_seeds"), [(3, 500), (4, 100)])
+def test_who_always_votes_for_the_option_of_one_place_is_right_by_chance(num_options: int, num_seeds: int) -> None:
+    places = places_of_the_answer(num_options)
+    assert len(places) == num_seeds
+    # Four standard deviations of a binomial share: 0.25 to 0.42 of 500 for 1 in 3, 0.08 to 0.42 of 100 for 1 in 4.
+    chance = 1 / num_options
+    most = 4 * math.sqrt(chance * (1 - chance) / num_seeds)
+    for place in range(num_options):
+        assert abs(places.count(place) / num_seeds - chance) < most
+    voted = [f"Vote: the {word} option" for word in ("first", "second", "third", "fourth")[:num_options]]
+    assert set(voted) <= set(HiddenBench.blind_replies)
+
+
+def test_all_members_and_all_forms_of_an_instance_show_the_options_in_one_order() -> None:
+    orders = set()
+    for seed in range(0, 24 * len(PROFILES), len(PROFILES)):
+        shown = set()
+        for workflow in WORKFLOWS.values():
+            joined = workflow(HiddenBench())
+            state = joined.start(joined.task.generate(seed))
+            prompts = [joined.observe(state, member) for member in joined.present(state)]
+            shown |= {line for prompt in prompts for line in prompt.splitlines() if line.startswith("The options: ")}
+        assert len(shown) == 1
+        orders |= shown
+    assert len(orders) == 6  # those of three options
 
 
 def test_a_member_reads_the_latest_message_of_each_other_one_quoted() -> None:
