@@ -87,7 +87,7 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The proven bound of an agent alone.
+    """The proven bound of an agent alone that sees its prompts, and neither rewards nor infos.
 
     Args:
         declared: The task's.
@@ -226,8 +226,8 @@ def _of_bound(found: Cooperation) -> str:
     team = next(arm for arm in found.arms if arm.name == TEAM)
     above = "is above that" if team.low > bound.declared else "is not shown to be above that"
     return (
-        f"The task needs a team: an agent alone succeeds in at most {bound.declared:.1%} of the episodes, recomputed "
-        f"from {bound.by}. This team {above}."
+        f"The task needs a team: an agent alone that sees its prompts and no rewards succeeds in at most "
+        f"{bound.declared:.1%} of the episodes, recomputed from {bound.by}. This team {above}."
     )
 
 
@@ -241,7 +241,7 @@ def _warnings(found: Cooperation) -> Iterator[str]:
         elif is_alone(arm.name) and found.bound and found.bound.shows_need and arm.low > found.bound.declared:
             yield (
                 f"warning: {arm.name} is above the bound of {found.bound.declared:.1%}, so its agent knows more than "
-                "its prompts, such as earlier ones. Show it one prompt at a time."
+                "its prompts, such as earlier ones or rewards. Show it one prompt at a time, and nothing else."
             )
     uncounted = [arm.name for arm in found.arms if arm.tokens is None]
     if found.generated_tokens is not None and uncounted:

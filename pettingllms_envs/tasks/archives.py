@@ -12,12 +12,14 @@ which the hop leads, which must be of the agent's own archive. If the message na
 the chain before, it earns 1 / (1 + k) of that, and a hop pays no more than its best message earned: guessing,
 repeating, flooding and lying do not pay.
 Without them (`communication_reward=False`) only the answer is paid, and the librarians are declared as paid later.
-Outcome: `found` and `told`, in shares of the hops; `lone_bound`, see below.
+Outcome: `found` and `told`, in shares of the hops; `lone_bound`, of agents that see prompts only, see below.
 Lone bound: every relation is a uniform random bijection between kinds of `size` entities, independent of the
 others, and a chain has no relation twice. Given all of one archive and the question, the last hop in the other archive
 leads to each entity with the same probability, and so does the chain, whose remaining hops are bijections. So who
 reads one archive alone, or gets no messages, is right in 1 of `size` episodes at most, in every instance:
 `Archives.lone_bound()`. A team is always right, since a search for a name finds what its archive says about it.
+The bound holds for agents that see their prompts and nothing else. One that also reads its rewards, or `found` and
+`told` in the outcome, learns from them which facts belong to the chain, and is right more often.
 Instances: a seed decides everything. Names of different splits are different (in symbols they are not: `p0`, `p1`).
 With `wording="symbols"` and a small `size`, prompts are short and have few words, for models of a million parameters.
 Oracle: searches, tells and answers the entities of the chain, also in workflows where no agent could know them.
@@ -117,7 +119,7 @@ class Archives(OpenTask[ArchivesState]):
         check_choice("wording", self.wording, WORDINGS)
 
     def lone_bound(self) -> Fraction:
-        """The greatest share of right answers of who reads one archive alone: 1 / size, see the top of this file."""
+        """The greatest share of right answers of who reads one archive alone and no rewards: 1 / size, see the top."""
         return Fraction(1, self.size)
 
     def look_alikes(self, state: ArchivesState, settings: Mapping[str, Any]) -> Sequence[Archives]:

@@ -6,7 +6,8 @@ Replies: a message, in free words; a vote in the last line, `Vote: the option`. 
 not matter. A vote for what is not an option is a wrong one.
 Rewards: team `progress` and `success`, both 1 once more than half of the members have voted for the right option; to
 each member `correct`, 1 for its own right vote. Messages are not paid.
-Outcome: `success`, by the majority; `accuracy`, the share of the members that voted for the right option.
+Outcome: `success`, by the majority; `accuracy`, the share of the members that voted for the right option. It tells
+a reader of infos whether the votes before were right: show members their prompts and nothing else.
 Instances: the tasks in the order of their digests, all in the split `test`: do not train on them. Seed s is task s
 modulo their number, and decides which member knows which fact and the order in which the options are shown, to all
 members alike. So a vote for the option of any one place is right by chance only.

@@ -11,12 +11,15 @@ its reader can now answer and could not before: `noted`, the change of the share
 in their places (reading k of its stream in the k-th group of as many digits as a number has), and `told`, 1 for a
 message with the reading that was asked for. Both are changes of a potential, so repeating or rewriting earns nothing.
 Without them (`communication_reward=False`) only the answer is paid, and the roles are declared as paid later.
-Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound`, see below.
+Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound`, of agents that see prompts only,
+see below.
 Lone bound: two note takers can be right always if both have room for their streams. One with the same room and
 the same number of replies is right at most in `NoteTaking.lone_bound()` of the episodes, whatever it writes:
 `pettingllms_envs.tasks.note_taking_bound` has the proof. With 16 readings of 10,000 values and 32 digits that is 56.3%
 (57.5% by Shannon's converse), with 8 of 1,000 and 12 digits 50.8%. It is a law about bounded notes and data that pass
-once, such as meetings or logs, and not about intelligence: an agent that may read again does not need a team.
+once, such as meetings or logs, and not about intelligence: an agent that may read again does not need a team. It holds
+for agents that see their prompts and nothing else: rewards, and `noted` and `told` in the outcome, say more about the
+readings than notes do.
 Instances: a seed decides the readings and the question, all independent and uniform. That is what the proof needs, so
 nothing is rejected to keep splits apart: they have different random numbers, and the same instance in two of them has
 a probability of one in `values ** readings` for each pair.
@@ -115,7 +118,7 @@ class NoteTaking(OpenTask[NoteTakingState]):
         return len(str(self.values - 1))
 
     def lone_bound(self) -> Fraction:
-        """The greatest share of right answers that one note taker can reach; proof in `note_taking_bound`."""
+        """The greatest share of right answers of one note taker that sees no rewards; proof in `note_taking_bound`."""
         return counting_bound(self.readings, self.values, count_notes(self.digits))
 
     def lone_memory(self) -> Memory:

@@ -10,7 +10,7 @@ more, `num_turns`) the question is answered. Messages are cut after `capacity` c
 * `cut`, `cut_pair`: the same two, but no message arrives. The answer can only be guessed: right in `lone_bound` of the
   episodes.
 * `alone`: one `librarian` with one archive, who tells itself; as many replies as the team, or as a pair
-  (`answers_last`). It is right at most in `lone_bound` of the episodes.
+  (`answers_last`). It is right at most in `lone_bound` of the episodes, if it sees its prompts and no rewards.
 * `full`: the same with both archives: what messages cannot add to.
 """
 

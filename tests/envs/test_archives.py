@@ -8,12 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pettingllms_envs
 from pettingllms_envs.core import SPLITS, Unreadable
+from pettingllms_envs.tasks import archives, note_taking
 from pettingllms_envs.tasks.archives import Archives, ArchivesMove
 from pettingllms_envs.tasks.archives_world import ARCHIVES, RELATIONS, World, archive_of
 from pettingllms_envs.testing import check
@@ -127,6 +129,35 @@ def test_a_lone_reader_is_right_as_often_as_the_bound_says(
     bound = float(task.lone_bound())
     assert bound == 0.25
     assert abs(right / trials - bound) < 3.3 * math.sqrt(bound * (1 - bound) / trials)
+
+
+def is_right_alone(seed: int, *, reads_rewards: bool) -> bool:
+    """Searches every name, and answers with the one whose search found a fact of the question by its reward."""
+    env = pettingllms_envs.make("archives", workflow="alone", num_turns=16, **TINY)
+    env.reset(seed=seed)
+    names, answer = itertools.product("ptrg", "0123"), "p0"
+    for _ in env.agent_iter():
+        observation, reward, terminated, _, info = env.last()
+        if terminated:
+            break
+        prompt = observation["text"]
+        wanted = request(prompt)
+        if wanted == "Say" and reads_rewards and reward > 0:
+            last_relation = re.findall(r"(\w+) \?", prompt)[0]
+            answer = next(iter(re.findall(rf"^\w+ {last_relation} (\w+)$", prompt, re.M)), answer)
+        env.step(f"{wanted}: {''.join(next(names)) if wanted == 'Search' else answer}")
+    return bool(info["outcome"]["success"])
+
+
+def test_a_lone_reader_of_rewards_exceeds_the_bound_as_the_docs_say() -> None:
+    right = sum(is_right_alone(seed, reads_rewards=True) for seed in range(150))
+    without = sum(is_right_alone(seed, reads_rewards=False) for seed in range(150))
+    assert Archives(**TINY).lone_bound() * 150 == 37.5
+    assert (right, without) == (81, 8)
+    docs = " ".join((Path(__file__).parents[2] / "docs" / "cooperation.md").read_text(encoding="utf-8").split())
+    assert f"is right in {right / 150:.1%} of 150 episodes, where the bound is 25%" in docs
+    for module in (archives, note_taking):
+        assert "`lone_bound`, of agents that see prompts only" in str(module.__doc__)
 
 
 @pytest.mark.parametrize("workflow", ["team", "pair", "full"])

@@ -127,13 +127,13 @@ NEEDED = "so nothing here shows that the task needs a team."
         (Bound(declared=1.0, recomputed=1.0, by="a count"), f"The bound of an agent alone is 100.0%, {NEEDED}"),
         (
             Bound(declared=0.5, recomputed=0.5, by="a count"),
-            "The task needs a team: an agent alone succeeds in at most 50.0% of the episodes, recomputed from a count."
-            " This team is above that.",
+            "The task needs a team: an agent alone that sees its prompts and no rewards succeeds in at most 50.0% of"
+            " the episodes, recomputed from a count. This team is above that.",
         ),
         (
             Bound(declared=0.9, recomputed=0.9, by="a count"),
-            "The task needs a team: an agent alone succeeds in at most 90.0% of the episodes, recomputed from a count."
-            " This team is not shown to be above that.",
+            "The task needs a team: an agent alone that sees its prompts and no rewards succeeds in at most 90.0% of"
+            " the episodes, recomputed from a count. This team is not shown to be above that.",
         ),
     ],
 )
