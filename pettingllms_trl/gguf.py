@@ -17,6 +17,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from pettingllms_envs.installing import install_command
+
 
 MAGIC = b"GGUF"
 """The first bytes of every such file."""
@@ -53,7 +55,7 @@ def load_gguf(
         )
     if importlib.util.find_spec("gguf") is None:
         raise ImportError(
-            "GGUF files are read by the package gguf, which is not installed. pip install pettingllms[gguf]"
+            f"GGUF files are read by the package gguf, which is not installed. Run {install_command('gguf')}."
         )
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)
     # Dequantized, but still marked as quantized: transformers would neither train nor save it.

@@ -91,6 +91,22 @@ def test_the_code_of_a_page_that_trains_runs_on_a_tiny_model(page: str, tiny_mod
     assert 0.0 <= namespace.get("success", 0.0) <= 1.0  # of the page that evaluates
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_that_trains_qwen3_turns_its_thinking_off(page: str) -> None:
+    # Its thoughts alone are longer than the completions of these pages.
+    for block in blocks(PAGES[page]):
+        if TRAINS in block.code and "Qwen/Qwen3" in block.code:
+            assert '"enable_thinking": False' in block.code, f"{page}:{block.line}"
+
+
+def test_what_the_quickstart_says_of_cut_messages_is_what_its_table_has() -> None:
+    page = " ".join(PAGES["docs/quickstart.md"].split())
+    rows = re.findall(r"^\| \d \|.*\| ([\d.]+)% \[[^|]*\] \|$", PAGES["docs/quickstart.md"], re.M)
+    assert len(rows) == 5
+    said = f"right in {rows[0]}% when no message arrives, and those of other seeds in {max(map(float, rows))}% at most"
+    assert said in page
+
+
 ENVIRONMENTS: dict[str, Callable[[Any], Any]] = {
     "docs/add_environment.md TextGame": lambda made: lambda: made(pettingzoo.make("aec", "classic/tictactoe-v3")),
     "docs/training.md Ask": lambda made: made,

@@ -40,7 +40,8 @@ ALLOWED_IMPORTS = {
     "state_digest.py": set(),
     # The sandbox and other tools are loaded by name; the SDK of MCP is an extra.
     "tools/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.tools", "pettingllms_envs.observations"}
-    | {"anyio", "mcp"},
+    | {"anyio", "mcp", "pettingllms_envs.installing"},
+    "installing.py": set(),
     "suggestions.py": set(),
     "server_errors.py": set(),
     "failures.py": set(),
@@ -51,7 +52,8 @@ ALLOWED_IMPORTS = {
     "replies/*.py": {CORE, "pettingllms_envs.replies"},
     # The libraries are an extra, imported when needed. Corpora are read as data sets are; one client asks all servers.
     "retrieval/*.py": {"bm25s", "httpx2", "sentence_transformers", "pettingllms_envs.retrieval"}
-    | {"pettingllms_envs.agents.server", "pettingllms_envs.datasets", "pettingllms_envs.failures"},
+    | {"pettingllms_envs.agents.server", "pettingllms_envs.datasets", "pettingllms_envs.failures"}
+    | {"pettingllms_envs.installing"},
     "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest"},
@@ -70,11 +72,11 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.branching"},  # which says whether an episode can be played again
     "evaluation/*.py": {"rich", "huggingface_hub", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
-    | {"pettingllms_envs.observations"}
+    | {"pettingllms_envs.observations", "pettingllms_envs.installing"}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.studies"},
+    | {"pettingllms_envs.studies", "pettingllms_envs.installing"},
     "page/*.py": {
         CORE,
         FEATURES,
@@ -86,12 +88,13 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.tools",
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
-    "audit/*.py": {"pyarrow", "pettingllms_envs.audit"},
+    "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"},
     "datasets/problems.py": {"pettingllms_envs.datasets.judging", "pettingllms_envs.sandbox.values"}
     | {"pettingllms_envs.retrieval.passages"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.
     "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
     | {
+        "pettingllms_envs.installing",
         "pettingllms_envs.replies",
         "pettingllms_envs.retrieval.passages",
         "pettingllms_envs.suggestions",
@@ -187,8 +190,11 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # Written once for two: agents (one client of servers), records of episodes, observations as prompts; checks of
 # rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
 # rollout; the form of tool calls, which a chat template must write; errors that no reply causes; results of studies,
-# which one package writes and the other reports.
-SHARED = ("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies")
+# which one package writes and the other reports; how both are installed.
+SHARED = (
+    *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
+    "installing",
+)
 
 
 def test_the_trainer_imports_nothing_of_the_environments_but_what_both_packages_share() -> None:

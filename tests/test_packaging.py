@@ -9,6 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from pettingllms_envs.installing import install_command
+
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -139,6 +141,56 @@ def test_make_installs_under_the_constraints_only():
     assert "-c constraints.txt" in definition
     assert [use.split()[-1] for use in uses] == ["torch", "'.[dev]'", "'.[docs]'"]
     assert all(use.startswith("$(PIP_INSTALL)") for use in uses)
+
+
+TEXTS = [
+    *sorted(ROOT.glob("*.md")),
+    *(ROOT / "CITATION.cff", ROOT / "Makefile"),
+    *(
+        path
+        for folder in ("docs", "examples", "pettingllms_envs", "pettingllms_trl", "benchmarks", "tools")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in (".md", ".py", ".txt", ".yaml", ".sh", ".html", ".js", ".svg", ".ipynb")
+    ),
+]
+FROM_AN_INDEX = re.compile(r"""\binstall(\s|-c \S+|--?[\w-]+|["'])+pettingllms\b|pypi\.org/project/pettingllms""")
+"""Words that install this package from an index, perhaps over two lines of a string."""
+
+
+def test_no_text_installs_this_package_from_an_index_for_none_has_it():
+    found = [path.relative_to(ROOT).as_posix() for path in TEXTS if FROM_AN_INDEX.search(path.read_text("utf-8"))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("pip install pettingllms", True),
+        ("`pip install 'pettingllms[data]'`", True),
+        ("pip install -U pettingllms", True),
+        ("Install it: pip install \"\n            \"'pettingllms[data]'", True),
+        ("pip install -c constraints.txt --quiet 'pettingllms[mcp]'", True),
+        ("[PettingLLMs](https://pypi.org/project/pettingllms/)", True),
+        (install_command("data"), False),
+        ("pip install -e '.[vllm]' deepspeed", False),
+        ("Once it is installed, `pettingllms list` shows it.", False),
+    ],
+)
+def test_every_way_to_install_from_an_index_is_found(text, is_found):
+    assert bool(FROM_AN_INDEX.search(text)) is is_found
+
+
+def test_messages_and_pages_name_extras_that_exist_and_messages_by_the_one_function():
+    folders = ("pettingllms_envs", "pettingllms_trl")
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    code = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in files}
+    assert [name for name, text in code.items() if "install -e '.[" in text] == ["pettingllms_envs/installing.py"]
+    pages = "".join(path.read_text("utf-8") for path in TEXTS if path.suffix == ".md")
+    named = re.findall(r"""install_command\(['"](\w+)""", "".join(code.values()))
+    named += re.findall(r"""install -e '\.\[(\w+)\]'""", pages)
+    own = {"test"}  # an extra of the packages that `pettingllms new` makes
+    assert {"data", "gguf", "mcp", "report", "search", "trl", "vllm"} <= set(named) - own
+    assert set(named) - own <= set(PROJECT["optional-dependencies"])
 
 
 def test_the_quickstart_that_make_runs_exists():

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
+from pettingllms_envs.installing import install_command
 
 
 NEEDED = ("step", "prompt", "completion", "advantage")
@@ -45,8 +46,8 @@ def read_table(file: Path) -> list[Row]:
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError(
-            f"{file} is parquet, and pyarrow is not installed; expected the extra `data`. Install it: pip install "
-            "'pettingllms[data]'"
+            f"{file} is parquet, and pyarrow is not installed; expected the extra `data`. "
+            f"Run {install_command('data')}."
         ) from error
     try:
         rows: list[Row] = parquet.read_table(file).to_pylist()

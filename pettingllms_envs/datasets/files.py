@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.datasets.rows import MAX_DIGITS, BadRow, Row
+from pettingllms_envs.installing import install_command
 
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
@@ -125,8 +126,8 @@ def _parquet(path: Path, read: Callable[[int], None]) -> Iterator[Row]:
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError(
-            f"{path} is parquet, and pyarrow is not installed; expected the extra `data`."
-            " Install it: pip install 'pettingllms[data]'"
+            f"{path} is parquet, and pyarrow is not installed; expected the extra `data`. "
+            f"Run {install_command('data')}."
         ) from error
     try:
         with parquet.ParquetFile(path) as file:

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from pettingllms_envs.datasets.files import ENDINGS, stem
 from pettingllms_envs.datasets.hub_datasets import SPLIT_NAMES
+from pettingllms_envs.installing import install_command
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -163,7 +164,7 @@ def _library() -> ModuleType:
         import huggingface_hub.errors
     except ImportError as error:
         raise ImportError(
-            "huggingface_hub is not installed; expected the extra `data` for sets of the Hub."
-            " Install it: pip install 'pettingllms[data]'"
+            "huggingface_hub is not installed; expected the extra `data` for sets of the Hub. "
+            f"Run {install_command('data')}."
         ) from error
     return huggingface_hub

@@ -13,6 +13,7 @@ from pettingllms_envs.agents.base import Agent, Bot, Null, Oracle, Random, from_
 from pettingllms_envs.agents.spec import AgentFactory, AgentPool, AgentSpec, StatelessAgents
 from pettingllms_envs.episodes.files import read
 from pettingllms_envs.episodes.recorded import Recorded
+from pettingllms_envs.installing import install_command
 from pettingllms_envs.suggestions import did_you_mean
 
 
@@ -78,7 +79,7 @@ def _opener(kind: str) -> AgentFactory:
     except ModuleNotFoundError as error:
         raise ValueError(
             f"agents of the kind {kind!r} need {error.name}, which is not installed; expected the trainer's "
-            "libraries. pip install 'pettingllms[trl]' (for vllm: 'pettingllms[vllm]')."
+            f"libraries. Run {install_command('trl')}, or with [vllm] for vllm."
         ) from error
     return opener
 

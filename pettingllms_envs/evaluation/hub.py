@@ -11,13 +11,14 @@ from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import images_of_run
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.metrics import report
+from pettingllms_envs.installing import install_command
 
 
 PUSHED = (files.RUN, files.EPISODES, files.REPORT, "page.html")
 """Files that are uploaded if they exist; besides them only the images of the episodes are."""
 
 EXTRA = (
-    "pushing needs huggingface_hub, which is not installed; expected the extra `data`. pip install 'pettingllms[data]'"
+    f"pushing needs huggingface_hub, which is not installed; expected the extra `data`. Run {install_command('data')}."
 )
 
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pettingllms_envs.installing import install_command
 from pettingllms_envs.retrieval.bm25 import BM25, MOST_CHARACTERS, terms_of
 from pettingllms_envs.retrieval.passages import Passage
 
@@ -75,7 +76,7 @@ class SparseIndex:
             from bm25s import BM25 as SparseScores
         except ImportError as error:
             raise ImportError(
-                "bm25s is not installed; expected it for a corpus. Install it: pip install 'pettingllms[search]'"
+                f"bm25s is not installed; expected it for a corpus. Run {install_command('search')}."
             ) from error
         self._passages = tuple(passages)
         self._scores = SparseScores(k1=K1, b=B, method="lucene", dtype="float64")
@@ -159,8 +160,7 @@ def _loaded(model: str) -> Encoder:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise ImportError(
-            "sentence_transformers is not installed; expected it for an encoder."
-            " Install it: pip install 'pettingllms[search]'"
+            f"sentence_transformers is not installed; expected it for an encoder. Run {install_command('search')}."
         ) from error
     return SentenceEncoder(SentenceTransformer(model, device="cpu"))
 

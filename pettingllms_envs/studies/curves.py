@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pettingllms_envs.evaluation.paired import student
+from pettingllms_envs.installing import install_command
 from pettingllms_envs.studies.analysis import StudyResults
 from pettingllms_envs.studies.results import CellResult
 
@@ -48,7 +49,7 @@ def draw(results: StudyResults, environment: str) -> Mapping[str, bytes]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            f"{error}; curves are drawn by matplotlib. pip install 'pettingllms[report]', or leave --out out."
+            f"{error}; curves are drawn by matplotlib. Run {install_command('report')}, or leave --out out."
         ) from error
     with rc_context({"svg.hashsalt": "pettingllms", "svg.fonttype": "none"}):
         figure = Figure(figsize=(7.5, 4.5), layout="constrained")

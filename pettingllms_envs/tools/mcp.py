@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pettingllms_envs.core import ToolResult, ToolSpec, check_choice
+from pettingllms_envs.installing import install_command
 from pettingllms_envs.observations import PNG, Image
 from pettingllms_envs.tools.calls import only_text
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pettingllms_envs.tools.mcp_connection import Connection
 
 
-EXTRA = "the tool needs the MCP SDK, which is not installed; expected the extra `mcp`. pip install 'pettingllms[mcp]'"
+EXTRA = f"the tool needs the MCP SDK, which is not installed; expected the extra `mcp`. Run {install_command('mcp')}."
 SERVER_FAILED = "the tool's server failed or did not answer in time"
 BY_HAND = "failed or did not answer in time; expected one that lists its tools. Start it by hand to see why."
 TOOL_FAILED = "the tool failed"

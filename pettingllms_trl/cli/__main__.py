@@ -14,6 +14,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from pettingllms_envs.installing import install_command
+
 
 COMMANDS = ("train", "sft")
 EXTRA = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
@@ -46,7 +48,7 @@ def _run(name: str, argv: Sequence[str]) -> int:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         return _refused(
-            f"{error}; `pettingllms {name}` expected the trainer's libraries. pip install 'pettingllms[trl]'"
+            f"{error}; `pettingllms {name}` expected the trainer's libraries. Run {install_command('trl')}."
         )
     try:
         work = script.prepare(argv)

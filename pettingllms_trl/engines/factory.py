@@ -28,6 +28,7 @@ import torch
 from peft import PeftModel
 from trl.trainer.utils import get_config_model_id
 
+from pettingllms_envs.installing import install_command
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.batched import BatchedEngine, context_of
@@ -84,7 +85,7 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
             )
     if here and find_spec("vllm") is None:
         raise ImportError(
-            "use_vllm=True, but vLLM is not installed. Install it (pip install 'pettingllms[vllm]'), take a server "
+            f"use_vllm=True, but vLLM is not installed. Run {install_command('vllm')}, take a server "
             "(vllm_mode='server'), or leave use_vllm out."
         )
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pettingllms_envs.installing import install_command
 from pettingllms_envs.studies.results import save_outline
 from pettingllms_trl.study.plan import selected
 from pettingllms_trl.study.runner import Runner
@@ -60,7 +61,7 @@ def study(argv: Sequence[str]) -> int:
         ):
             raise
         return _refused(
-            f"{error}; `pettingllms study` expected the trainer's libraries. pip install 'pettingllms[trl]'"
+            f"{error}; `pettingllms study` expected the trainer's libraries. Run {install_command('trl')}."
         )
     except (ValueError, TypeError, OSError, ImportError) as error:
         return _refused(str(error))

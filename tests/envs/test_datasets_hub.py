@@ -258,7 +258,7 @@ def test_a_library_that_is_not_installed_is_asked_for_by_the_name_of_the_extra(h
     )
     said = python(hub, tmp_path, "-c", program).stdout
     assert f"{library} is not installed" in said
-    assert "pip install 'pettingllms[data]'" in said
+    assert "pip install -e '.[data]' in a checkout of PettingLLMs" in said
 
 
 def test_a_kill_leaves_no_folder_and_the_next_run_clears_up(hub, tmp_path):

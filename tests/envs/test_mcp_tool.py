@@ -20,7 +20,7 @@ from pettingllms_envs.core import ToolResult
 from pettingllms_envs.tools import make_tool, written_call
 
 
-pytest.importorskip("mcp", reason="needs the extra mcp: pip install 'pettingllms[mcp]'")
+pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_server.py")]
 

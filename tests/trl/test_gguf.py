@@ -69,5 +69,5 @@ def test_errors_say_what_was_given_and_what_to_do(
         load_gguf(tmp_path / "page.gguf")
     path = write_gguf(tmp_path / "tiny.gguf", llama)
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(ImportError, match=r"pip install pettingllms\[gguf\]"):
+    with pytest.raises(ImportError, match=r"Run pip install -e '\.\[gguf\]' in a checkout"):
         load_gguf(path)

@@ -466,7 +466,7 @@ def test_without_the_trainers_libraries_the_command_says_how_to_get_them(
 
     monkeypatch.setattr(cli.importlib, "import_module", missing)
     assert cli.train([]) == 2
-    assert "pip install 'pettingllms[trl]'" in capsys.readouterr().err
+    assert "pip install -e '.[trl]' in a checkout of PettingLLMs" in capsys.readouterr().err
 
 
 def test_a_misspelt_command_shows_those_of_other_packages(

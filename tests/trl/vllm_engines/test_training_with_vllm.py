@@ -141,7 +141,7 @@ def test_a_loss_that_cannot_be_corrected_for_the_sampler_is_refused(tmp_path: Pa
 
 def test_without_vllm_the_door_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"vLLM is not installed. Install it \(pip install 'pettingllms\[vllm\]'\)"):
+    with pytest.raises(ImportError, match=r"vLLM is not installed. Run pip install -e '\.\[vllm\]' in a checkout"):
         team(str(tmp_path / "no model"), tmp_path)
 
 
