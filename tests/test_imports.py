@@ -27,6 +27,7 @@ MODEL_LIBRARIES = {
 CORE = "pettingllms_envs.core"
 FEATURES = "pettingllms_envs.features"
 INSIDE = "pettingllms_envs.sandbox.inside"
+QUOTING = "pettingllms_envs.quoting"
 
 # What tasks and workflows on problems of data sets are judged by.
 JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms_envs.sandbox"}
@@ -50,6 +51,7 @@ ALLOWED_IMPORTS = {
     "instances.py": {CORE},
     "settings.py": set(),
     "replies/*.py": {CORE, "pettingllms_envs.replies"},
+    "quoting.py": {"pettingllms_envs.replies"},
     # The libraries are an extra, imported when needed. Corpora are read as data sets are; one client asks all servers.
     "retrieval/*.py": {"bm25s", "httpx2", "sentence_transformers", "pettingllms_envs.retrieval"}
     | {"pettingllms_envs.agents.server", "pettingllms_envs.datasets", "pettingllms_envs.failures"}
@@ -58,11 +60,11 @@ ALLOWED_IMPORTS = {
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest"},
     "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
-    | {"pettingllms_envs.retrieval"}
+    | {"pettingllms_envs.retrieval", QUOTING}
     | JUDGING,
     "workflows/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
     | {"pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
-    | {"pettingllms_envs.retrieval"}
+    | {"pettingllms_envs.retrieval", QUOTING}
     | JUDGING,
     "observations.py": set(),
     # A server's tool calls are written as replies that environments parse.
@@ -115,6 +117,7 @@ ALLOWED_IMPORTS = {
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {
         CORE,
+        QUOTING,
         "pettingllms_envs.sandbox",
         *(f"{INSIDE}.{name}" for name in ("command", "confine", "job", "kernel", "scratch")),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pettingllms_envs.core import ToolResult, ToolSpec
+from pettingllms_envs.quoting import shorten
 from pettingllms_envs.sandbox.shared import default
 from pettingllms_envs.sandbox.values import Limits, Verdict, check_limits
 
@@ -81,11 +82,3 @@ _WORDS = {
     Verdict.RUNTIME_ERROR: "it failed",
     Verdict.VIOLATION: "forbidden",
 }
-
-
-def shorten(text: str, most: int) -> str:
-    """The text or, if it is long, its beginning and end with a line in between that says how much is missing."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"

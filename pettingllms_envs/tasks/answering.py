@@ -24,6 +24,7 @@ from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders import math
+from pettingllms_envs.quoting import quote_headings, quote_inline
 from pettingllms_envs.replies import last_line
 
 
@@ -161,12 +162,12 @@ class Answering:
 
     def show(self, state: AnswerState) -> str:
         """The problem, and the answer so far."""
-        text = f"The problem:\n{state.problem.statement.strip()}"
-        return text if state.answer is None else f"{text}\nThe answer so far: {self.write(state.answer)}"
+        text = f"The problem:\n{quote_headings(state.problem.statement.strip())}"
+        return text if state.answer is None else f"{text}\nThe answer so far: {quote_inline(self.write(state.answer))}"
 
     def describe(self, before: AnswerState, move: str, after: AnswerState, *, proposed: bool = False) -> str:
         """The answer, and never whether it is right."""
-        return f"The answer {'would be' if proposed else 'is'} {self.write(move)}."
+        return f"The answer {'would be' if proposed else 'is'} {quote_inline(self.write(move))}."
 
     def oracle(self, state: AnswerState) -> str:
         """The golden answer."""

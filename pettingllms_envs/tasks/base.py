@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Generic
 
 from pettingllms_envs.core import SPLITS, State, Unreadable
+from pettingllms_envs.quoting import quote_inline
 
 
 MAX_SHOWN = 200
@@ -73,7 +74,8 @@ class OpenTask(Generic[State]):
     def describe(self, before: State, move: Any, after: State, *, proposed: bool = False) -> str:
         """The move, quoted and shortened."""
         words = str(move)
-        return json.dumps(words if len(words) <= MAX_SHOWN else f"{words[:MAX_SHOWN]} ...", ensure_ascii=False)
+        words = words if len(words) <= MAX_SHOWN else f"{words[:MAX_SHOWN]} ..."
+        return quote_inline(json.dumps(words, ensure_ascii=False))
 
     def write(self, move: Any) -> str:
         """The move as text."""

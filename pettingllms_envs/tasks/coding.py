@@ -23,7 +23,8 @@ from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import PYTHON, fence, fenced_blocks
+from pettingllms_envs.quoting import quote_block
+from pettingllms_envs.replies import PYTHON, fenced_blocks
 from pettingllms_envs.sandbox.values import Limits
 from pettingllms_envs.tasks.coding_text import (
     PROGRAM_FORMAT,
@@ -222,7 +223,7 @@ class Coding:
     def show(self, state: CodingState) -> str:
         """The problem, and the program so far."""
         text = problem_text(state.problem)
-        return f"{text}\n\nThe program so far:\n{fence(state.program, 'python')}" if state.program else text
+        return f"{text}\n\nThe program so far:\n{quote_block(state.program, 'python')}" if state.program else text
 
     def describe(self, before: CodingState, move: str, after: CodingState, *, proposed: bool = False) -> str:
         """How long the program is; never what it is worth."""

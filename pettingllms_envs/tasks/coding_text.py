@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Run, as_case, in_statement
 from pettingllms_envs.graders.code import SHOWN, written
+from pettingllms_envs.quoting import quote_block, quote_headings, quote_inline, shorten
 from pettingllms_envs.replies import FENCE, fence
-from pettingllms_envs.sandbox.executor import shorten
 from pettingllms_envs.sandbox.values import CallTest, Verdict
 
 
@@ -73,11 +73,11 @@ def blind_replies() -> tuple[str, ...]:
 
 def problem_text(problem: CodeProblem) -> str:
     """The problem as every role reads it: statement, function, public tests that the statement leaves out."""
-    text = problem.statement.strip()
+    text = quote_headings(problem.statement.strip())
     if problem.fn_name is not None:
-        text += f"\n\nThe function is called {problem.fn_name}."
+        text += f"\n\nThe function is called {quote_inline(problem.fn_name)}."
     if problem.starter_code.strip():
-        text += f"\nBegin with this:\n{fence(problem.starter_code.rstrip(), 'python')}"
+        text += f"\nBegin with this:\n{quote_block(problem.starter_code.rstrip(), 'python')}"
     for case in map(as_case, problem.tests[: problem.num_public]):
         if not in_statement(problem, case):
             text += f"\n\nFor example:\n{case_text(case)}"
@@ -86,7 +86,8 @@ def problem_text(problem: CodeProblem) -> str:
 
 def case_text(case: Case) -> str:
     """A test case as it is shown."""
-    return f"Input:\n{fence(shorten(case.input, SHOWN))}\nOutput:\n{fence(shorten(case.output, SHOWN))}"
+    given, wanted = quote_block(shorten(case.input, SHOWN)), quote_block(shorten(case.output, SHOWN))
+    return f"Input:\n{given}\nOutput:\n{wanted}"
 
 
 def runs_text(cases: Sequence[Case], runs: Sequence[Run], word: str) -> str:
@@ -102,8 +103,8 @@ def _ran(run: Run) -> str:
         return "The program passed."
     text = f"The program did not pass: {_ENDINGS[run.verdict]}."
     if run.error:
-        return f"{text} Its last words:\n{fence(run.error)}"
-    return f"{text} It gave:\n{fence(run.printed)}"
+        return f"{text} Its last words:\n{quote_block(run.error)}"
+    return f"{text} It gave:\n{quote_block(run.printed)}"
 
 
 def answer_table(problem: CodeProblem) -> str:

@@ -31,6 +31,7 @@ from pettingllms_envs.datasets.normalization import short_answer
 from pettingllms_envs.datasets.problems import HiddenProfile
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.instances import seeded
+from pettingllms_envs.quoting import quote_headings, quote_inline
 from pettingllms_envs.replies.moves import last_line
 from pettingllms_envs.tasks.base import OpenTask
 
@@ -161,8 +162,8 @@ class HiddenBench(OpenTask[ProfileState]):
 
     def show(self, state: ProfileState) -> str:
         """The situation and the options, without facts."""
-        options = "; ".join(state.problem.options[index] for index in state.options)
-        return f"{state.problem.statement}\nThe options: {options}."
+        options = "; ".join(quote_inline(state.problem.options[index]) for index in state.options)
+        return f"{quote_headings(state.problem.statement)}\nThe options: {options}."
 
     def write(self, move: str) -> str:
         """Such as `Vote: Fox hut`."""

@@ -30,6 +30,7 @@ from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.datasets import BadRow, Problem, normalization
 from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.rows import Row, words
+from pettingllms_envs.quoting import quote_headings
 from pettingllms_envs.tasks.base import OpenTask
 
 
@@ -96,7 +97,7 @@ class RowTask(OpenTask[RowState]):
 
     def show(self, state: RowState) -> str:
         """The row's question."""
-        return state.problem.statement
+        return quote_headings(state.problem.statement)
 
     def apply(self, state: RowState, move: str) -> RowState:
         """The row with the reply's score.

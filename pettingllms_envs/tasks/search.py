@@ -36,6 +36,7 @@ from pettingllms_envs.datasets.problems import QuestionProblem
 from pettingllms_envs.datasets.questions import MAX_ANSWER
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders.short_answers import exact_match, f1
+from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies.moves import last_line
 from pettingllms_envs.retrieval import Passage, Retriever
 from pettingllms_envs.tasks.base import OpenTask
@@ -258,7 +259,7 @@ class Search(OpenTask[SearchState]):
 
     def show(self, state: SearchState) -> str:
         """The question."""
-        return f"Question: {state.problem.statement}"
+        return f"Question: {quote_inline(state.problem.statement)}"
 
     def write(self, move: SearchMove) -> str:
         """Such as `Search: Zulo`."""

@@ -39,6 +39,7 @@ from pettingllms_envs.testing.determinism import (
     check_snapshots,
 )
 from pettingllms_envs.testing.features import check_channel, check_images, check_tools, check_wrappers
+from pettingllms_envs.testing.forged_prompts import check_forged_prompts
 from pettingllms_envs.testing.learning_signal import check_learning_signal
 from pettingllms_envs.testing.observations import (
     check_infos,
@@ -84,6 +85,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "images": check_images,
     "tools": check_tools,
     "channel": check_channel,
+    "forged prompts": check_forged_prompts,
     "zero sum": check_zero_sum,
     "cooperation": check_cooperation,
 }

@@ -18,6 +18,7 @@ from pettingllms_envs.observations import images_of, read_observation, text_of
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
+    Policy,
     Skipped,
     advance,
     blaming,
@@ -79,12 +80,12 @@ def check_images(case: Case) -> str:
 
 def check_tools(case: Case) -> str:
     """Whatever tools return (an error, nothing, 100,000 characters, chat markup), play goes on, prompts stay short."""
-    if not _tools_of(getattr(case.make().unwrapped, "workflow", None)):
+    if not tools_of(getattr(case.make().unwrapped, "workflow", None)):
         raise Skipped("its roles have no tools")
-    names = list(_FAILING)
+    names = list(_RESULTS)
     for name, start in itertools.product(names, case.starts[:3]):
         env = case.make().unwrapped
-        env.workflow = _with_tools(env.workflow, _FAILING[name])
+        env.workflow = with_tools(env.workflow, _RESULTS[name])
 
         def look(env: Any, name: str = name) -> None:
             for agent in env.agents:
@@ -96,12 +97,12 @@ def check_tools(case: Case) -> str:
                         )
 
         with blaming(lambda name=name: f"where tools return {name}"):  # type: ignore[misc]
-            episode(env, start, _calling(env), max_steps=case.max_steps, look=look)
+            episode(env, start, calling(env.workflow), max_steps=case.max_steps, look=look)
     return f"tools that return {', '.join(names)}"
 
 
 def check_channel(case: Case) -> str:
-    """Messages longer than the channel's capacity are cut, and none passes for a line of the prompt."""
+    """Messages longer than the channel's capacity are cut."""
     env = case.make()
     workflow = getattr(env.unwrapped, "workflow", None)
     if isinstance(workflow, ToolCalls):
@@ -117,7 +118,6 @@ def check_channel(case: Case) -> str:
             saved = env.unwrapped.snapshot()
             with blaming(partial(told, start, ())):
                 _expect_cut(env, saved, capacity)
-                _expect_quoted(env, saved)
             env.unwrapped.restore(saved)
             advance(env, "")
     return f"a capacity of {capacity} characters"
@@ -131,20 +131,6 @@ def _expect_cut(env: Any, saved: Any, capacity: int) -> None:
         advance(env, LONG[: 2 * capacity] + end * 9)
         seen.append({agent: env.observe(agent) for agent in env.agents})
     same(seen[0], seen[1], f"what others observe of two messages that differ after {capacity} characters")
-
-
-def _expect_quoted(env: Any, saved: Any) -> None:
-    env.unwrapped.restore(saved)
-    actor = env.agent_selection
-    advance(env, FORGED)
-    for agent in env.agents:
-        for message in read_observation(env.observe(agent), agent=agent).messages:
-            lines = text_of(message["content"]).splitlines()
-            if found := [line for line in FORGED.splitlines() if line in lines]:
-                raise Failed(
-                    f"{agent} observes {found[0]!r} as a line of its prompt, which {actor} wrote; expected it "
-                    "quoted, see `pettingllms_envs.workflows.channels.quoted`"
-                )
 
 
 def _view_inside(env: Any) -> dict[str, Any]:
@@ -167,16 +153,15 @@ def _images(case: Case, start: Any) -> list[Any]:
     return [image for images in seen for image in images]
 
 
-class _Failing:
-    """A tool like another one that always returns the same."""
+class FixedTool:
+    """A tool like another one that always returns the same, and perhaps says something else of itself."""
 
-    def __init__(self, tool: Any, result: ToolResult) -> None:
-        self._tool, self._result = tool, result
+    def __init__(self, tool: Any, result: ToolResult, spec: Callable[[ToolSpec], ToolSpec]) -> None:
+        self._tool, self._result, self._spec = tool, result, spec
 
     @property
     def spec(self) -> ToolSpec:
-        spec: ToolSpec = self._tool.spec
-        return spec
+        return self._spec(self._tool.spec)
 
     @property
     def digest(self) -> str:
@@ -191,7 +176,7 @@ class _Failing:
         return self._result
 
 
-_FAILING: Mapping[str, ToolResult] = {
+_RESULTS: Mapping[str, ToolResult] = {
     "an error": ToolResult("", "it failed"),
     "nothing": ToolResult(""),
     "100,000 characters": ToolResult(LONG),
@@ -199,7 +184,7 @@ _FAILING: Mapping[str, ToolResult] = {
 }
 
 
-def _tools_of(workflow: Any) -> dict[str, tuple[Tool, ...]]:
+def tools_of(workflow: Any) -> dict[str, tuple[Tool, ...]]:
     """The tools of a workflow's roles; an `executor` is one that some role calls."""
     tools = getattr(workflow, "tools", None)
     if isinstance(tools, Mapping):
@@ -208,22 +193,23 @@ def _tools_of(workflow: Any) -> dict[str, tuple[Tool, ...]]:
     return {} if executor is None else {"": (executor,)}
 
 
-def _with_tools(workflow: Any, result: ToolResult) -> Any:
+def with_tools(workflow: Any, result: ToolResult, spec: Callable[[ToolSpec], ToolSpec] = lambda spec: spec) -> Any:
+    """The workflow with tools that always return this, described as `spec` says."""
     if isinstance(getattr(workflow, "tools", None), Mapping):
-        tools = {role: tuple(_Failing(tool, result) for tool in each) for role, each in workflow.tools.items()}
+        tools = {role: tuple(FixedTool(tool, result, spec) for tool in each) for role, each in workflow.tools.items()}
         return dataclasses.replace(workflow, tools=tools)
     return dataclasses.replace(workflow, executor=lambda program: result)
 
 
-def _calling(env: Any) -> Callable[[Any, str], str]:
-    """A policy that calls tools in every way in turn, and sometimes does not."""
-    replies: Iterator[str] = itertools.cycle(_calls(env))
+def calling(workflow: Any) -> Policy:
+    """A policy that calls a workflow's tools in every way in turn, and sometimes does not."""
+    replies: Iterator[str] = itertools.cycle(_calls(workflow))
     return lambda env, agent: next(replies)
 
 
-def _calls(env: Any) -> list[str]:
+def _calls(workflow: Any) -> list[str]:
     replies = ["```python\nprint(1)\n```", ""]
-    for tools in _tools_of(env.workflow).values():
+    for tools in tools_of(workflow).values():
         for tool in tools:
             spec = getattr(tool, "spec", None)
             if spec is not None:

@@ -2,28 +2,28 @@ r"""Messages between roles: a channel with a capacity, whose messages are shown 
 
     >>> sent = Channel(capacity=12).send("adviser", "Go left.\nTurn 1 of 4.")
     >>> print(sent.shown)
-    The adviser wrote (cut after 12 characters):
+    The adviser wrote:
     > Go left.
     > Tur
 
-Every line is quoted, so that a message cannot pass for a part of the prompt, and control tokens of chat templates are
-broken up, so that it cannot pass for a turn of the chat.
+What arrives depends on the text that passed and on nothing else: not on the length of the message, and on no character
+that cannot be seen. So there are as many messages as texts that the alphabet and the capacity allow. Every line is
+quoted, see `pettingllms_envs.quoting`.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pettingllms_envs.quoting import quote
 
-ZERO_WIDTH_SPACE = "\u200b"
-UNPRINTABLE = ("Cc", "Cs")  # control characters and lone surrogates
 
-_MARKUP = re.compile(
-    r"<(?=[|｜])|<(?=/?(?:tool_call|tool_response|think|s|bos|eos|start_of_turn|end_of_turn)>)|\[(?=/?INST\])|<(?=</?SYS>)"
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+"""Letters and marks that nobody sees, although Unicode does not call them formatting: fillers, variation selectors."""
 
 
 class Sent(NamedTuple):
@@ -32,20 +32,15 @@ class Sent(NamedTuple):
     Args:
         sender: The role or agent that wrote it.
         text: What passed the channel.
-        capacity: The channel's capacity if the message was longer, else 0.
     """
 
     sender: str
     text: str
-    capacity: int = 0
 
     @property
     def shown(self) -> str:
         """The message quoted, for a prompt."""
-        if not self.text.strip():
-            return f"The {self.sender} wrote nothing."
-        cut = f" (cut after {self.capacity} characters)" if self.capacity else ""
-        return f"The {self.sender} wrote{cut}:\n{quoted(self.text)}"
+        return f"The {self.sender} wrote:\n{quote(self.text)}" if self.text else f"The {self.sender} wrote nothing."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +49,12 @@ class Channel:
 
     Args:
         capacity: Most characters of a message, at least 1; the rest is lost.
-        alphabet: The only characters that pass, such as `"0123456789"`; others are lost. Empty for all.
+        alphabet: The only characters that pass, such as `"0123456789"`; others are lost. Empty for all that can be
+            printed: letters, marks, digits and signs of any script, spaces, line breaks.
 
     Raises:
-        ValueError: `capacity` is not a whole number of at least 1.
+        ValueError: `capacity` is not a whole number of at least 1, or the alphabet has a character that cannot be
+            printed.
     """
 
     capacity: int = 500
@@ -69,27 +66,23 @@ class Channel:
                 f"the capacity of a channel is {self.capacity!r}; expected a whole number of at least 1. Give the "
                 "most characters of a message."
             )
+        if hidden := [letter for letter in self.alphabet if letter != "\n" and _visible(letter) != letter]:
+            raise ValueError(
+                f"the alphabet of a channel has {ascii(hidden[0])}; expected characters that can be printed, spaces "
+                "and line breaks. Leave it out."
+            )
 
     def send(self, sender: str, reply: str) -> Sent:
         """What arrives of a reply, without white space around it."""
-        text = reply.strip()
+        text = "\n".join(map(_visible, reply.expandtabs(4).splitlines()))
         if self.alphabet:
             text = "".join(letter for letter in text if letter in self.alphabet)
-        if len(text) <= self.capacity:
-            return Sent(sender, text)
-        return Sent(sender, text[: self.capacity], self.capacity)
+        return Sent(sender, text.strip()[: self.capacity].rstrip())
 
 
-def quoted(text: str) -> str:
-    """A text that a model wrote, for a prompt: each line after `> `, without control characters or chat markup."""
-    lines = (without_markup(_printable(line)) for line in text.expandtabs(4).splitlines())
-    return "\n".join(f"> {line}" for line in lines)
-
-
-def without_markup(text: str) -> str:
-    """The text with the control tokens of chat templates broken up by zero-width spaces."""
-    return _MARKUP.sub(rf"\g<0>{ZERO_WIDTH_SPACE}", text)
-
-
-def _printable(line: str) -> str:
-    return "".join("\ufffd" if unicodedata.category(letter) in UNPRINTABLE else letter for letter in line)
+def _visible(line: str) -> str:
+    """What can be printed of a line, every space as a plain one."""
+    if line.isascii() and line.isprintable():
+        return line
+    letters = (" " if letter.isspace() else letter for letter in _INVISIBLE.sub("", line))
+    return "".join(letter for letter in letters if letter.isprintable())

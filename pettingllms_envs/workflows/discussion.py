@@ -14,8 +14,9 @@ from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, Unreadable, check_num_turns, part_ranges
 from pettingllms_envs.datasets.hidden_bench import MOST_MEMBERS
+from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.tasks.hidden_bench import HiddenBench, ProfileState
-from pettingllms_envs.workflows.channels import Channel, Sent, without_markup
+from pettingllms_envs.workflows.channels import Channel, Sent
 
 
 MEMBER = "member"
@@ -88,10 +89,10 @@ class Discussion:
     def observe(self, state: DiscussionState, role: str) -> str:
         """The situation, the member's facts, the latest messages of the others, and what it is to do."""
         index = self.roles[0].members.index(role)
-        lines = [f"Turn {state.turn} of {self.num_turns}.", without_markup(self.task.show(state.task))]
+        lines = [f"Turn {state.turn} of {self.num_turns}.", self.task.show(state.task)]
         if index < state.task.num_members:
             facts = self.task.facts(state.task, index)
-            lines += ["What you know:", *(f"- {without_markup(fact)}" for fact in facts)]
+            lines += ["What you know:", *(f"- {quote_inline(fact)}" for fact in facts)]
         lines += [sent.shown for other, sent in enumerate(state.messages) if sent is not None and other != index]
         if role != self.actor(state):
             return "\n".join([*lines, "Another member is to act."])

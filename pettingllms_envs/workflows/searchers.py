@@ -23,9 +23,10 @@ from pettingllms_envs.core import (
     check_num_turns,
     part_ranges,
 )
+from pettingllms_envs.quoting import quote
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.tasks.search import ANSWER, ASK, MOST_QUERY, SEARCH, Search, SearchMove, SearchState
-from pettingllms_envs.workflows.channels import Channel, Sent, quoted
+from pettingllms_envs.workflows.channels import Channel, Sent
 
 
 SEARCHER, ANSWERER = "searcher", "answerer"
@@ -175,7 +176,7 @@ class SearchWorkflow:
         """The searches, and the latest passages."""
         if not state.queries:
             return ["Nothing was searched yet."]
-        lines = ["Searches so far:", *map(quoted, state.queries)]
+        lines = ["Searches so far:", *map(quote, state.queries)]
         if not state.passages:
             return [*lines, "They found nothing."]
         latest = state.passages[-self.max_passages :]
@@ -235,7 +236,7 @@ class LoneSearcher(SearchWorkflow):
 
 
 def _shown(passage: Passage) -> str:
-    return quoted(f"{passage.title}: {passage.text}" if passage.title else passage.text)
+    return quote(f"{passage.title}: {passage.text}" if passage.title else passage.text)
 
 
 def _feedback(why: str) -> str:

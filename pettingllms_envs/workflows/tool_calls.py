@@ -10,6 +10,7 @@ the role, and counts as a call. Roles with tools are therefore `delayed`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,12 +30,13 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome
 from pettingllms_envs.observations import Message, Part, Prompt
+from pettingllms_envs.quoting import escape, quote_headings, quote_inline, shorten
 from pettingllms_envs.tools.calls import Call, arguments_of, read_native_calls, read_text_calls, text_call
-from pettingllms_envs.workflows.channels import without_markup
-from pettingllms_envs.workflows.tools import ran, shortened, shown
+from pettingllms_envs.workflows.tools import MAX_SHOWN, ran, shown
 
 
 STYLES = ("text", "native")
+_NAME = re.compile(r"[\w.:/-]+", re.ASCII)
 
 
 class CallRound(NamedTuple):
@@ -103,6 +105,11 @@ class ToolCalls:
             names = [tool.spec.name for tool in tools]
             if not names or len(set(names)) < len(names):
                 raise ValueError(f"the role {role!r} has the tools {names}; expected one at least, each once.")
+            if unfit := [name for name in names if not _NAME.fullmatch(name)]:
+                raise ValueError(
+                    f"the role {role!r} has the tool {unfit[0]!r}; expected a name of letters, digits and _.:/- that a"
+                    " prompt can show. Rename the tool."
+                )
         identity = [(role, tool.spec.name, tool.digest) for role, tools in self.tools.items() for tool in tools]
         object.__setattr__(self, "identity", tuple(identity))
 
@@ -231,7 +238,9 @@ class ToolCalls:
         lines = [f"Before you reply you may call a tool, up to {self.max_calls} times:"]
         for tool in tools:
             example = text_call(Call(tool.spec.name, "..."))
-            lines.append(f"{tool.spec.description} To call it, reply with such a block and nothing else:\n{example}")
+            lines.append(
+                f"{quote_headings(tool.spec.description)} To call it, reply with such a block and nothing else:\n{example}"
+            )
         return "\n".join(lines)
 
     def _prompt(self, role: str, seen: Any, rounds: Sequence[CallRound], tools: Sequence[Tool]) -> Prompt:
@@ -256,15 +265,24 @@ class ToolCalls:
             for key, call, result in zip(ids, each.calls, each.results, strict=True):
                 content = _result_content(result)
                 messages.append({"role": "tool", "tool_call_id": key, "name": call.name, "content": content})
-        as_functions = [{"type": "function", "function": tool.spec._asdict()} for tool in tools]
+        as_functions = [{"type": "function", "function": _escaped(tool.spec._asdict())} for tool in tools]
         return Prompt(messages, as_functions)
 
 
 def _result_content(result: ToolResult) -> str | list[Part]:
-    text = without_markup(shortened(result.text))
+    text = escape(shorten(result.text, MAX_SHOWN))
     if result.error:
-        text = f"{text}\nError: {result.error}.".lstrip("\n")
+        text = f"{text}\nError: {quote_inline(result.error)}.".lstrip("\n")
     return [text, *result.media] if result.media else text
+
+
+def _escaped(value: Any) -> Any:
+    """What a tool says of itself, with every text in it escaped."""
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, Mapping):
+        return {_escaped(key): _escaped(each) for key, each in value.items()}
+    return [_escaped(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _as_text(made: CallRound) -> str:

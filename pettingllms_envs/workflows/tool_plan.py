@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pettingllms_envs.core import Executor, Move, Role, State, Unreadable, best_reply, call_tool
+from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import fence, only_program
 from pettingllms_envs.workflows.proposal import ProposalState, ProposalWorkflow
 from pettingllms_envs.workflows.tools import check_executor, shown
@@ -63,7 +64,7 @@ class ToolPlan(ProposalWorkflow[State, Move]):
         stdout, error, _ = call_tool(self.executor, program)
         words = f"The tool's program:\n{shown(program, 'python')}\nIt printed:\n{shown(stdout)}\n"
         if error:
-            return Unreadable(f"its program failed ({error})"), words
+            return Unreadable(f"its program failed ({quote_inline(error)})"), words
         move = self.task.parse(stdout)
         if isinstance(move, Unreadable):
             return Unreadable(f"what its program printed is no move: {move.reason}"), words

@@ -37,6 +37,7 @@ from pettingllms_envs.core import (
     check_num_turns,
     situation,
 )
+from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import fence, only_program
 from pettingllms_envs.workflows.tools import check_executor, importable, packages, ran, shown
 
@@ -200,7 +201,7 @@ class ToolReasoner(Generic[State]):
             change = task.value(after) - task.value(state.task)
             local = {"correct": change}
             agreed = computed.answer is not None and task.agree(state.task, answer, computed.answer)
-            words = f"The reasoner answered {task.write(answer)}."
+            words = f"The reasoner answered {quote_inline(task.write(answer))}."
         over = agreed or state.turn == self.num_turns
         team = {"progress": change, "success": 1.0} if over and task.solved(after) else {"progress": change}
         feedback = f"Last turn:\n{computed.words}\n{words}"

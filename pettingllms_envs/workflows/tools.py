@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from pettingllms_envs.replies import FENCE, fence
-from pettingllms_envs.workflows.channels import without_markup
+from pettingllms_envs.quoting import quote_block, quote_inline, shorten
 
 
 MAX_SHOWN = 2_000
@@ -43,26 +41,11 @@ def importable(imports: tuple[str, ...]) -> str:
 
 
 def shown(text: str, language: str = "") -> str:
-    """A program or its output for a prompt, its middle left out if it is long.
-
-    The fence is longer than any in the text, and chat markup is broken up, so that the text cannot pass for a part of
-    the prompt or for a turn of the chat.
-    """
-    content = without_markup(shortened(text)).rstrip()
-    longest = max(map(len, re.findall(r"`{3,}", content)), default=0)
-    more = "`" * (longest - len(FENCE) + 1) if longest else ""
-    return f"{more}{fence(content, language)}{more}"
-
-
-def shortened(text: str) -> str:
-    """A text of which the middle is left out if it is long."""
-    if len(text) <= MAX_SHOWN:
-        return text
-    half = MAX_SHOWN // 2
-    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    """A program or its output for a prompt, its middle left out if it is long."""
+    return quote_block(shorten(text, MAX_SHOWN).rstrip(), language)
 
 
 def ran(printed: str, error: str) -> str:
     """What running a program gave, for a prompt."""
     words = f"It printed:\n{shown(printed)}" if printed.strip() else "It printed nothing."
-    return f"{words}\nError: {error}." if error else words
+    return f"{words}\nError: {quote_inline(error)}." if error else words

@@ -290,7 +290,7 @@ def test_a_name_that_the_cut_lost_is_not_paid_and_not_shown() -> None:
     state, parts, *_ = joined.step(state, f"Say: I have found in my archive {names[1]}")
     assert parts == {actor: {"told": 0.0}}
     other = joined.actor(state)
-    assert "(cut after 20 characters)" in joined.observe(state, other)
+    assert "wrote:\n> I have found in my a\n" in joined.observe(state, other)
     assert names[1] not in joined.observe(state, other)
 
 

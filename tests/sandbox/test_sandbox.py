@@ -22,6 +22,7 @@ import pettingllms_envs
 from arena import BEST, open_sandbox, processes
 from pettingllms_envs import sandbox as module
 from pettingllms_envs.core import ToolResult
+from pettingllms_envs.quoting import shorten
 from pettingllms_envs.sandbox import (
     LEETCODE_PRELUDE,
     CallTest,
@@ -34,7 +35,6 @@ from pettingllms_envs.sandbox import (
     ToolExecutor,
     Verdict,
 )
-from pettingllms_envs.sandbox.executor import shorten
 
 
 DOUBLE = [StdinTest(str(number), str(2 * number)) for number in range(4)]

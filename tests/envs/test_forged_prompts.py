@@ -1,0 +1,257 @@
+"""The check of forged prompts: it passes every environment of ours, and fails wherever a text is not escaped."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import pytest
+from pettingzoo import AECEnv
+
+import pettingllms_envs
+from code_problems import SQUARE, UNIQUE
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.core import ToolResult
+from pettingllms_envs.quoting import escape, quote
+from pettingllms_envs.replies import fence
+from pettingllms_envs.spaces import ChatText
+from pettingllms_envs.tasks.answering import AnswerState
+from pettingllms_envs.tasks.apps import Apps
+from pettingllms_envs.tasks.coding import CodingState
+from pettingllms_envs.tasks.math import Math
+from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
+from pettingllms_envs.testing import check
+from pettingllms_envs.workflows.coder_tester import CoderTester
+from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.workflows.single_reasoner import SingleReasoner
+from pettingllms_envs.workflows.tool_calls import STYLES
+from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
+from test_tool_calls import ECHO
+
+
+PACKAGE = Path(pettingllms_envs.__file__).parent
+SOURCES = ("pettingllms_envs.quoting", "pettingllms_envs.workflows.tools")
+ESCAPING = {"escape", "quote", "quote_block", "quote_inline", "quote_headings", "shown", "ran"}
+
+
+class Site(NamedTuple):
+    """A place at which a text of others is escaped on its way into a prompt.
+
+    Args:
+        module: Name of the module.
+        owner: The class of the function, or empty.
+        function: Name of the function.
+        number: The number of the place in the function.
+    """
+
+    module: str
+    owner: str
+    function: str
+    number: int
+
+    def __str__(self) -> str:
+        return ".".join(filter(None, (self.module.rpartition(".")[2], self.owner, self.function, str(self.number))))
+
+
+def names(function: ast.AST, module: ast.Module) -> list[ast.Name]:
+    """Where a function names one that escapes text."""
+    imports = (node for node in module.body if isinstance(node, ast.ImportFrom) and node.module in SOURCES)
+    known = {alias.name for node in imports for alias in node.names} & ESCAPING
+    own = {node.name for node in module.body if isinstance(node, ast.FunctionDef)} & {"shown"}
+    return [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id in known | own]
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield "", node
+        if isinstance(node, ast.ClassDef):
+            yield from ((node.name, each) for each in node.body if isinstance(each, ast.FunctionDef))
+
+
+def sites() -> Iterator[Site]:
+    for file in sorted([*PACKAGE.glob("tasks/*.py"), *PACKAGE.glob("workflows/*.py")]):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        module = f"pettingllms_envs.{file.parent.name}.{file.stem}"
+        for owner, function in functions(tree):
+            yield from (Site(module, owner, function.name, number) for number in range(len(names(function, tree))))
+
+
+def without(site: Site) -> tuple[Any, Any]:
+    """The function of a site, and its code with the text as it is in the place of the escaped one."""
+    module = importlib.import_module(site.module)
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    (node,) = (each for owner, each in functions(tree) if (owner, each.name) == (site.owner, site.function))
+    chosen = names(node, tree)[site.number]
+
+    class Replace(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            return ast.parse("(lambda *texts: '\\n'.join(texts))", mode="eval").body if name is chosen else name
+
+    Replace().visit(node)
+    node.decorator_list = []
+    code = compile(ast.fix_missing_locations(ast.Module([node], [])), site.module, "exec")
+    (inner,) = (each for each in code.co_consts if getattr(each, "co_name", "") == site.function)
+    found = vars(vars(module)[site.owner])[site.function] if site.owner else vars(module)[site.function]
+    return getattr(found, "fget", found), inner
+
+
+def echo(program: str) -> ToolResult:
+    """Prints the program."""
+    return ToolResult(program)
+
+
+@dataclass(frozen=True, slots=True)
+class Riddles(RowTask):
+    """Questions of a file."""
+
+    name: ClassVar[str] = "riddles"
+    file: ClassVar[Path] = Path("no such file")
+
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {}
+
+    def generate(self, seed: int, *, split: str | None = None) -> RowState:
+        return RowState(RowProblem(source="hand", id="1", statement="What is 6 x 7?", written='{"question": "?"}'))
+
+    def grade(self, row: Any, reply: str) -> float:
+        return float(reply == "42")
+
+
+class Sums(Math):
+    """Math whose answers are compared as they are written."""
+
+    def agree(self, state: AnswerState, one: str, other: str) -> bool:
+        return one == other
+
+    def apply(self, state: AnswerState, move: str) -> AnswerState:
+        return state._replace(answer=move)
+
+
+@dataclass(frozen=True, slots=True)
+class Problems(Apps):
+    """Two problems, one of them of a function."""
+
+    def generate(self, seed: int, **fields: Any) -> CodingState:
+        problem = (SQUARE, UNIQUE)[seed % 2]
+        return CodingState(problem, len(problem.tests))
+
+
+def made(name: str, **settings: Any) -> Callable[[], TextEnv]:
+    return partial(pettingllms_envs.make, name, **settings)
+
+
+def coding(workflow: Any) -> Callable[[], TextEnv]:
+    return lambda: TextEnv(workflow(Problems()))
+
+
+ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
+    "answering": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)), lambda: TextEnv(DraftPlan(Sums()))),
+    "base": (lambda: TextEnv(DraftPlan(Riddles())),),
+    "coding": (coding(CoderTester),),
+    "coding_text": (coding(CoderTester),),
+    "hidden_bench": (made("hidden_bench"),),
+    "rows": (lambda: TextEnv(DraftPlan(Riddles())),),
+    "search": (made("search"),),
+    "channels": (made("archives"),),
+    "discussion": (made("hidden_bench"),),
+    "searchers": (made("search"),),
+    "single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
+    "tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in STYLES),
+    "tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
+    "tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
+    "tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
+}
+"""Environments that reach the places of a module."""
+
+CHECK = partial(check, seeds=range(2), only=["forged prompts"])
+
+
+@pytest.mark.parametrize("module", ENVIRONMENTS)
+def test_a_sound_environment_passes(module: str) -> None:
+    for make in ENVIRONMENTS[module]:
+        (result,) = CHECK(make)
+        assert result.status == "passed", result.detail
+
+
+@pytest.mark.parametrize("site", [*sites()], ids=str)
+def test_the_check_fails_where_a_text_is_not_escaped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, code = without(site)
+    monkeypatch.setattr(function, "__code__", code)
+    results = [result for make in ENVIRONMENTS[site.module.rpartition(".")[2]] for result in CHECK(make)]
+    assert any("expected it escaped" in result.detail for result in results), "\n".join(map(str, results))
+
+
+@pytest.mark.parametrize("module", ["coding", "coding_text"])
+def test_the_check_fails_where_a_fence_is_as_long_as_one_in_the_text(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        f"pettingllms_envs.tasks.{module}.quote_block", lambda text, word="": fence(escape(text), word)
+    )
+    (result,) = CHECK(coding(CoderTester))
+    assert result.status == "failed"
+
+
+class Chat(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
+    """Two agents of a third party write to each other; each sees all that was written, as `show` shows it."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "chat_v0", "is_parallelizable": False, "branching": "copy"}
+
+    def __init__(self, show: Callable[[str, str, str], str]) -> None:
+        super().__init__()
+        self.show = show
+        self.possible_agents = ["ann", "bo"]
+        self.observation_spaces = {agent: ChatText() for agent in self.possible_agents}
+        self.action_spaces = {agent: ChatText() for agent in self.possible_agents}
+
+    def observation_space(self, agent: str) -> Any:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Any:
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.agents = [*self.possible_agents]
+        self.agent_selection = "ann"
+        self.said: list[tuple[str, str]] = []
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict(self.rewards)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
+
+    def observe(self, agent: str) -> str:
+        return "\n".join(["Chat.", *(self.show(agent, author, text) for author, text in self.said)])
+
+    def step(self, action: str | None) -> None:
+        if self.terminations[self.agent_selection]:
+            self._was_dead_step(action)
+            return
+        self.said.append((self.agent_selection, str(action)))
+        self.agent_selection = "bo" if self.agent_selection == "ann" else "ann"
+        self.terminations = dict.fromkeys(self.agents, len(self.said) == 6)
+
+
+@pytest.mark.parametrize(
+    ("show", "status", "words"),
+    [
+        (
+            lambda agent, author, text: f"{author}: {text}",
+            "failed",
+            "bo observes '<|im_end|>' in its prompt, which ann",
+        ),
+        (lambda agent, author, text: f"{author}: {escape(text)}", "passed", "places"),
+        (lambda agent, author, text: text if agent == author else quote(text), "passed", "places"),
+        (lambda agent, author, text: author, "passed", "no agent is shown a text of others"),
+    ],
+)
+def test_a_third_party_environment_fails_by_another_agents_control_tokens_only(
+    show: Any, status: str, words: str
+) -> None:
+    (result,) = CHECK(lambda: Chat(show))
+    assert (result.status, words in result.detail) == (status, True), result.detail
