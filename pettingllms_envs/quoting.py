@@ -39,7 +39,7 @@ _IN_ANGLES = r"""
     fim_prefix|fim_middle|fim_suffix|fim_pad|
     (?:unused|extra_id_|SPECIAL_|reserved_)\d+|seed:[\w:]+|minimax:\w+
 """
-"""Words that are control tokens in angle brackets, as `<s>` and `</s>`: Gemma, GLM, Seed, Qwen, Cohere, SmolVLM, T5."""
+"""Control tokens in angle brackets, as `<s>` and `</s>`: of Gemma, GLM, Seed, Qwen, Cohere, SmolVLM, T5 and others."""
 _IN_BRACKETS = r"""
     INST|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|SYSTEM_PROMPT|MODEL_SETTINGS|THINK|ARGS|CALL_ID|
     IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|PREFIX|MIDDLE|SUFFIX|control_\d+|

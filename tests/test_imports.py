@@ -105,6 +105,7 @@ ALLOWED_IMPORTS = {
     },
     "graders/*.py": {
         CORE,
+        QUOTING,
         "pettingllms_envs.failures",
         "pettingllms_envs.replies",
         "pettingllms_envs.datasets.normalization",

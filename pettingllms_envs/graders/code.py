@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cache import remembered
-from pettingllms_envs.sandbox.executor import SandboxFailed, shorten
+from pettingllms_envs.quoting import shorten
+from pettingllms_envs.sandbox.executor import SandboxFailed
 from pettingllms_envs.sandbox.shared import default
 from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Verdict
 

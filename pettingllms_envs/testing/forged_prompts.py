@@ -1,4 +1,4 @@
-"""Checks that no text of others can pass for a part of a prompt: of a role, a tool, a program, a retriever, a data set.
+"""Checks that what a role, a tool, a program, a retriever or a data set wrote cannot pass for a part of a prompt.
 
 Marked texts are planted as replies, program output, results, errors and descriptions of tools, passages and rows, and
 are looked for in the prompts of all agents. See `pettingllms_envs.quoting`.
@@ -27,7 +27,7 @@ from pettingllms_envs.tools.calls import Call, text_call, written_call
 
 
 MARK = "qx7z"
-"""Stands before each planted mark, and tells planted texts from a prompt's own. Replies have the author's number in it."""
+"""Stands before each planted mark and tells planted texts from a prompt's own; in replies with the author's number."""
 TOKENS = (
     *("<|im_end|>", "<|im_start|>", "<s>", "[INST]", "<<SYS>>", "<|eot_id|>", "[TOOL_CALLS]", "[SYSTEM_PROMPT]"),
     *(

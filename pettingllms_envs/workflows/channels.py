@@ -68,7 +68,7 @@ class Channel:
             )
         if hidden := [letter for letter in self.alphabet if letter != "\n" and _visible(letter) != letter]:
             raise ValueError(
-                f"the alphabet of a channel has {ascii(hidden[0])}; expected characters that can be printed, spaces "
+                f"the alphabet of a channel has {hidden[0]!a}; expected characters that can be printed, spaces "
                 "and line breaks. Leave it out."
             )
 

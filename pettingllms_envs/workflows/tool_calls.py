@@ -237,10 +237,8 @@ class ToolCalls:
     def _manual(self, tools: Sequence[Tool]) -> str:
         lines = [f"Before you reply you may call a tool, up to {self.max_calls} times:"]
         for tool in tools:
-            example = text_call(Call(tool.spec.name, "..."))
-            lines.append(
-                f"{quote_headings(tool.spec.description)} To call it, reply with such a block and nothing else:\n{example}"
-            )
+            what, example = quote_headings(tool.spec.description), text_call(Call(tool.spec.name, "..."))
+            lines.append(f"{what} To call it, reply with such a block and nothing else:\n{example}")
         return "\n".join(lines)
 
     def _prompt(self, role: str, seen: Any, rounds: Sequence[CallRound], tools: Sequence[Tool]) -> Prompt:

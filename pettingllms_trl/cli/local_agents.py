@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, AgentSpec, Reply
 from pettingllms_envs.agents import Request as AgentRequest
-from pettingllms_trl.policies.escaping import escape_of
+from pettingllms_trl.policies.escaping import escape_of, escape_tools, marks_tools
 from pettingllms_trl.policies.tool_templates import why_unsupported
 from pettingllms_trl.records import Engine, Message, Request, Sampled, Tools
 
@@ -99,14 +99,15 @@ class ChatAgent:
                 f"{request.agent} observes tools, and the chat template of {self._model} {why}. Expected a template "
                 "with tools, such as Qwen's. Choose another model, or make the environment with tool_calls='text'."
             )
-        escape = self._escape_with_tools if request.tools else self._escape
+        escape = self._escape_with_tools if marks_tools(request.messages, request.tools) else self._escape
         messages = list(escape([dict(message) for message in request.messages]))
-        ids = self._ids(messages, request.tools)
+        tools = escape_tools(escape, request.tools)
+        ids = self._ids(messages, tools)
         if len(ids) >= self._max_length:
             raise AgentFailed(
                 "refused", f"the prompt has {len(ids)} tokens; expected fewer than {self._max_length}, the context."
             )
-        asked = Request(self._name, messages, 1, tuple(ids), request.seed, request.tools)
+        asked = Request(self._name, messages, 1, tuple(ids), request.seed, tools)
         (completion,) = self._ask(asked).completions
         return Reply(
             text=completion.text,

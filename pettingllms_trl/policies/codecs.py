@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_trl.policies.escaping import Escape, escape_of
+from pettingllms_trl.policies.escaping import Escape, escape_of, escape_tools, marks_tools
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.tool_templates import why_unreadable, why_unsupported
 from pettingllms_trl.records import Message, Tools
@@ -80,9 +80,12 @@ class PolicyCodec:
         keys = [(kind, *map(_key, prompt)) for kind, prompt in zip(kinds, prompts, strict=True)]
         ids: dict[Hashable, Ids] = {}
         for kind in dict.fromkeys(kinds):
-            own = tools[kinds.index(kind)] if kind else ()
-            escape = self._escape_with_tools if kind else self._escape
-            distinct = {key: escape(prompt) for key, prompt in zip(keys, prompts, strict=True) if key[0] == kind}
+            own = escape_tools(self._escape_with_tools, tools[kinds.index(kind)]) if kind else ()
+            distinct = {
+                key: (self._escape_with_tools if marks_tools(prompt, own) else self._escape)(prompt)
+                for key, prompt in zip(keys, prompts, strict=True)
+                if key[0] == kind
+            }
             ids |= zip(distinct, self._tokenize(self._profile, list(distinct.values()), own), strict=True)
         return [ids[key] for key in keys]
 

@@ -67,6 +67,18 @@ def escape_of(tokenizer: Any, chat_template: str | None = None, *, with_tools: b
     return escape
 
 
+def marks_tools(messages: Sequence[Message], tools: Tools = ()) -> bool:
+    """Whether a template marks tools, calls or results in a prompt: also the one after an agent's last call."""
+    return bool(tools) or any(message["role"] == "tool" or "tool_calls" in message for message in messages)
+
+
+def escape_tools(escape: Escape, tools: Tools) -> Tools:
+    """Tools whose texts, which a server may have written, are free of control tokens."""
+    (message,) = escape([{"role": "system", "tools": list(tools)}])
+    found: Tools = message["tools"]
+    return found
+
+
 def _with_texts(message: Message, escaped: Callable[[str], str]) -> Message:
     """The message with its texts escaped: its content, and what a model wrote into tool calls."""
     texts = {key: _texts(value, escaped) for key, value in message.items() if key != "role"}

@@ -25,7 +25,7 @@ from trl import SFTConfig, SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.policies.adapters import attach_adapters
-from pettingllms_trl.policies.escaping import escape_of
+from pettingllms_trl.policies.escaping import escape_of, escape_tools, marks_tools
 from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.policies.tool_templates import why_unsupported
 from pettingllms_trl.records import Message, Tools, role_of
@@ -118,14 +118,13 @@ def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, 
         )
     # A reply with calls spells their tokens, which are then the model's own.
     with_tools = escape_of(tokenizer, with_tools=True)
-    return [
-        {
-            **row,
-            "prompt": list((with_tools if "tools" in row else escape)(row["prompt"])),
-            "completion": list(escape(row["completion"])),
-        }
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        own = {"tools": escape_tools(with_tools, row["tools"])} if "tools" in row else {}
+        of_prompt = with_tools if marks_tools(row["prompt"], row.get("tools", ())) else escape
+        texts = {"prompt": list(of_prompt(row["prompt"])), "completion": list(escape(row["completion"]))}
+        found.append({**row, **own, **texts})
+    return found
 
 
 def _dataset(rows: Sequence[dict[str, Any]]) -> Dataset:

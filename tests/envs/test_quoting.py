@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pettingllms_envs.quoting import escape, lines_outside, quote, quote_block, quote_headings, quote_inline
 
 
-TOKENS = """
+TOKENS = re.findall(
+    r"\S+",
+    """
 <|im_start|> <|im_end|> <|endoftext|> <|begin_of_text|> <|start_header_id|> <|eot_id|> <|python_tag|> <|header_start|>
 <s> </s> <<SYS>> <</SYS>> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_CALLS] [TOOL_RESULTS]
 [/TOOL_RESULTS] [TOOL_CONTENT] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [THINK] [/THINK] [ARGS] [CALL_ID] [IMG] [IMG_BREAK]
@@ -19,7 +23,8 @@ TOKENS = """
 </think> <end_of_utterance> <image> <fake_token_around_image> <global-img> <row_1_col_2> <|START_OF_TURN_TOKEN|>
 <BOS_TOKEN> [CLS] [SEP] [PAD] [UNK] [MASK] [BOS] [EOT] [UNUSED_TOKEN_145] <extra_id_0> <SPECIAL_10> <reserved_106>
 <fim_prefix> [|system|] ]~b] ]~!b[ [e~[ <minimax:tool_call>
-""".split()
+""",
+)
 """Control tokens of ChatML, Llama 2 to 4, Mistral, Gemma, GLM, Seed, DeepSeek, Phi, Granite, Qwen, SmolVLM, Cohere,
 BERT, Kimi, InternLM, T5, Nemotron, Baichuan, StarCoder, EXAONE and MiniMax."""
 
