@@ -197,7 +197,10 @@ def with_tools(workflow: Any, result: ToolResult, spec: Callable[[ToolSpec], Too
     """The workflow with tools that always return this, described as `spec` says."""
     if isinstance(getattr(workflow, "tools", None), Mapping):
         tools = {role: tuple(FixedTool(tool, result, spec) for tool in each) for role, each in workflow.tools.items()}
-        return dataclasses.replace(workflow, tools=tools)
+        inner = workflow.workflow
+        return dataclasses.replace(
+            workflow, tools=tools, workflow=with_tools(inner, result) if tools_of(inner) else inner
+        )
     return dataclasses.replace(workflow, executor=lambda program: result)
 
 

@@ -24,6 +24,7 @@ from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.testing.features import calling, tools_of, with_tools
 from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, episode, oracle_of
 from pettingllms_envs.tools.calls import Call, text_call, written_call
+from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 MARK = "qx7z"
@@ -220,8 +221,13 @@ def _with_others(case: Case, start: Start) -> Iterator[tuple[str, TextEnv, Polic
         yield "tools", TextEnv(with_tools(workflow, result, _described)), calling(workflow)
     if hasattr(workflow.task, "retriever"):
         task = dataclasses.replace(workflow.task, retriever=_Retriever())
-        yield "passages", TextEnv(dataclasses.replace(workflow, task=task)), as_oracle
+        yield "passages", TextEnv(_with_task(workflow, task)), as_oracle
     yield "rows", _WithRows(workflow), as_oracle
+
+
+def _with_task(workflow: Any, task: Any) -> Any:
+    own = {"workflow": _with_task(workflow.workflow, task)} if isinstance(workflow, ToolCalls) else {"task": task}
+    return dataclasses.replace(workflow, **own)
 
 
 def _described(spec: ToolSpec) -> ToolSpec:

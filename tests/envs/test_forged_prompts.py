@@ -15,6 +15,7 @@ from pettingzoo import AECEnv
 
 import pettingllms_envs
 from code_problems import SQUARE, UNIQUE
+from pettingllms_envs import registry
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult
 from pettingllms_envs.quoting import escape, quote
@@ -176,6 +177,32 @@ def test_a_sound_environment_passes(module: str) -> None:
     for make in ENVIRONMENTS[module]:
         (result,) = CHECK(make)
         assert result.status == "passed", result.detail
+
+
+def everything() -> list[Any]:
+    """Every environment in every workflow, without tools and with a tool for each role in both styles."""
+    names = [entry.name for entry in registry.entries()]
+    pairs = [(name, each) for name in names for each in pettingllms_envs.make(name).metadata["workflows"]]
+    return [(*pair, style) for pair in pairs for style in (None, *STYLES)]
+
+
+def settings_of(name: str, workflow: str, style: str | None) -> dict[str, Any]:
+    settings: dict[str, Any] = {"workflow": workflow, **({"level": 2} if name == "hanabi" else {})}
+    env = pettingllms_envs.make(name, **settings)
+    if hasattr(env.unwrapped.workflow, "tools"):  # a lone coder's or reasoner's own
+        settings["tools"] = True
+    if style is not None:
+        roles = {role.name: ["python"] for role in env.unwrapped.workflow.roles}
+        settings |= {"role_tools": roles, "tool_calls": style}
+    return settings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "workflow", "style"), everything())
+def test_every_environment_of_ours_passes(name: str, workflow: str, style: str | None) -> None:
+    (result,) = CHECK(made(name, **settings_of(name, workflow, style)))
+    print(f"{name} {workflow} {style}: {result.detail}")
+    assert result.status == "passed", result.detail
 
 
 @pytest.mark.parametrize("site", [*sites()], ids=str)
