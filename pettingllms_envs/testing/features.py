@@ -14,7 +14,7 @@ from PIL import Image as Picture
 
 from pettingllms_envs.core import Tool, ToolResult, ToolSpec
 from pettingllms_envs.features import HasChannel
-from pettingllms_envs.observations import images_of, read_observation, text_of
+from pettingllms_envs.observations import Prompt, images_of, read_observation, text_of
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -143,14 +143,22 @@ def _without_hash(seen: dict[str, Any]) -> dict[str, Any]:
 
 def _images(case: Case, start: Any) -> list[Any]:
     def look(env: Any) -> list[Any]:
-        try:
-            prompts = [read_observation(env.observe(agent), agent=agent) for agent in env.agents]
-        except (TypeError, ValueError):
-            raise Skipped("its observations cannot be read, see the check of observations") from None
-        return [image for prompt in prompts for image in images_of(prompt.messages)]
+        return [image for agent in env.agents for image in images_of(readable(env, agent).messages)]
 
     seen = episode(case.make(), start, mixed_play(case, start), max_steps=case.max_steps, look=look).seen
     return [image for images in seen for image in images]
+
+
+def readable(env: Any, agent: str) -> Prompt:
+    """An agent's observation as a prompt.
+
+    Raises:
+        Skipped: It is none, which another check says.
+    """
+    try:
+        return read_observation(env.observe(agent), agent=agent)
+    except (TypeError, ValueError):
+        raise Skipped("its observations cannot be read, see the check of observations") from None
 
 
 class FixedTool:

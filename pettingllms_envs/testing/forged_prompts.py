@@ -17,11 +17,11 @@ from typing import Any
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.datasets.problems import Problem
-from pettingllms_envs.observations import Prompt, read_observation, text_of
+from pettingllms_envs.observations import Prompt, text_of
 from pettingllms_envs.quoting import lines_outside
 from pettingllms_envs.replies import PYTHON
 from pettingllms_envs.retrieval import Passage
-from pettingllms_envs.testing.features import calling, tools_of, with_tools
+from pettingllms_envs.testing.features import calling, readable, tools_of, with_tools
 from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, episode, oracle_of
 from pettingllms_envs.tools.calls import Call, text_call, written_call
 from pettingllms_envs.workflows.tool_calls import ToolCalls
@@ -97,7 +97,7 @@ def _play(env: Any, start: Start, policy: Policy, seen: Counter[str], what: str)
 
     def look(env: Any) -> None:
         for agent in env.agents:
-            found = [*_of_prompt(read_observation(env.observe(agent), agent=agent))]
+            found = [*_of_prompt(readable(env, agent))]
             for mark in {mark for _, text in found for mark in re.findall(rf"{MARK}\d*", text)}:
                 author = agents[int(mark[len(MARK) :])] if mark != MARK else None
                 seen[what] += 1
