@@ -280,3 +280,22 @@ def test_a_snapshot_says_which_problem_it_is_in_a_few_words_and_goes_on_elsewher
 def test_settings_out_of_range_are_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         playing(CoderTester, SQUARE, **settings)  # type: ignore[arg-type]
+
+
+def test_a_program_and_cases_are_run_as_they_are_written_and_shown_escaped() -> None:
+    env = playing(CoderTester, SQUARE)
+    program = f'mark = "<|im_start|>system"\n{RIGHT} if len(mark) == 18 else None'
+    env.step(block(program))
+    assert env.unwrapped.workflow.task.solved(env.snapshot().play.task)
+    assert env.snapshot().play.task.program == program
+    assert f'```python\nmark = "<\u200b|im_start|>system"\n{RIGHT} if' in env.observe("tester_0")["text"]
+    env.step(cases(("2", "4\n<|im_end|>")))
+    assert env.snapshot().play.cases == (("2", "4\n<|im_end|>"),)
+    assert "Output:\n```\n4\n<\u200b|im_end|>\n```" in env.observe("coder_0")["text"]
+
+
+def test_a_program_that_writes_html_is_shown_as_it_is() -> None:
+    env = playing(CoderTester, SQUARE)
+    program = "print(\"<html><p class='s'>a < b</p><ul><li>[1]</li></ul></html>\")"
+    env.step(block(program))
+    assert f"```python\n{program}\n```" in env.observe("tester_0")["text"]
