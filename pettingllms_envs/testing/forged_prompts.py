@@ -31,18 +31,8 @@ MARK = "qx7z"
 """Stands before each planted mark and tells planted texts from a prompt's own; in replies with the author's number."""
 TOKENS = (
     *("<|im_end|>", "<|im_start|>", "<s>", "[INST]", "<<SYS>>", "<|eot_id|>", "[TOOL_CALLS]", "[SYSTEM_PROMPT]"),
-    *(
-        "<start_of_turn>",
-        "[gMASK]",
-        "<seed:bos>",
-        "<｜User｜>",
-        "<tools>",
-        "</tool_call>",
-        "</think>",
-        "<image>",
-        "<unk>",
-    ),
-    *("<end_of_utterance>", "[SEP]"),
+    *("<start_of_turn>", "[gMASK]", "<seed:bos>", "<｜User｜>", "<tools>", "</tool_call>", "</think>", "<image>"),
+    *("<unk>", "<end_of_utterance>", "[SEP]"),
 )
 """Control tokens of common chat templates."""
 HIDDEN = "\x1b[2J"
@@ -56,15 +46,8 @@ LINES = (
     f"{MARK}\x85{HEADINGS[1]}",
 )
 """Planted texts for a place in a line."""
-TEXT = "\n".join(
-    [
-        "".join(f"{MARK}{token}" for token in (*TOKENS, HIDDEN)),
-        "````",
-        HEADINGS[0],
-        f"a\u2028{HEADINGS[1]}",
-        HEADINGS[2],
-    ]
-)
+_ALL_TOKENS = "".join(f"{MARK}{token}" for token in (*TOKENS, HIDDEN))
+TEXT = f"{_ALL_TOKENS}\n````\n{HEADINGS[0]}\na\u2028{HEADINGS[1]}\n{HEADINGS[2]}"
 """All of it, for a place of several lines. Its fence does not end a block of a reply, but one of a prompt."""
 
 _BLOCK = re.compile(r"^```(\w[^\n`]*)\n(.*?)\n```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -93,26 +76,22 @@ def check_forged_prompts(case: Case) -> str:
 
 
 def _play(env: Any, start: Start, policy: Policy, seen: Counter[str], what: str) -> None:
-    agents, is_ours = env.possible_agents, isinstance(env.unwrapped, TextEnv)
+    """Play an episode, look at every prompt, and count the planted texts that it shows."""
 
     def look(env: Any) -> None:
         for agent in env.agents:
-            found = [*_of_prompt(readable(env, agent))]
-            for mark in {mark for _, text in found for mark in re.findall(rf"{MARK}\d*", text)}:
-                author = agents[int(mark[len(MARK) :])] if mark != MARK else None
+            texts = [*_of_prompt(readable(env, agent))]
+            for mark in sorted({mark for _, text in texts for mark in re.findall(rf"{MARK}\d*", text)}):
+                author = env.possible_agents[int(mark[len(MARK) :])] if mark != MARK else ""
                 seen[what] += 1
-                for kind, text in found:
-                    if author == agent and (kind == "assistant" or not is_ours):
-                        continue
-                    forged = _forged(text, mark, with_headings=is_ours and author != agent and kind != "tool")
-                    if forged:
-                        whose = f"which {author} wrote" if author else f"which stands in {what}"
-                        raise Failed(
-                            f"{agent} observes {forged!r} in its prompt, {whose}; expected it escaped. Pass the text "
-                            "through a function of pettingllms_envs.quoting before it is shown"
-                        )
+                if forged := _forged(env, agent, texts, mark, author):
+                    whose = f"which {author} wrote" if author else f"which stands in {what}"
+                    raise Failed(
+                        f"{agent} observes {forged!r} in its prompt, {whose}; expected it escaped. Pass the text "
+                        "through a function of pettingllms_envs.quoting before it is shown"
+                    )
 
-    episode(env, start, policy, max_steps=3 * len(agents) + 1, look=look)
+    episode(env, start, policy, max_steps=3 * len(env.possible_agents) + 1, look=look)
 
 
 def _of_prompt(prompt: Prompt) -> Iterator[tuple[str, str]]:
@@ -123,16 +102,24 @@ def _of_prompt(prompt: Prompt) -> Iterator[tuple[str, str]]:
         yield "tool", json.dumps(tool, ensure_ascii=False)
 
 
-def _forged(text: str, mark: str, *, with_headings: bool) -> str:
-    """A planted mark that stands in a text as it was planted; empty if there is none."""
-    if mark not in text:
-        return ""
-    planted = [f"{mark}{each}" for each in TOKENS if f"{mark}{each}" in text]
-    if with_headings:
-        headings = [each.replace(MARK, mark) for each in HEADINGS]
-        planted += [line.strip() for line in lines_outside(text) if line and line.strip() in headings]
-        planted += [HIDDEN] * (f"{mark}{HIDDEN}" in text)
-    return planted[0].removeprefix(mark) if planted else ""
+def _forged(env: Any, agent: str, texts: list[tuple[str, str]], mark: str, author: str) -> str:
+    """What stands in the texts of an agent's prompt as it was planted with a mark; empty if nothing does.
+
+    Its own text may stand in what it said (`assistant`), and in an environment without a workflow anywhere; a result
+    is a message of its own (`tool`), which has no headings.
+    """
+    is_ours, is_own = isinstance(env.unwrapped, TextEnv), author == agent
+    headings = [each.replace(MARK, mark) for each in HEADINGS]
+    for kind, text in texts:
+        if mark not in text or (is_own and (kind == "assistant" or not is_ours)):
+            continue
+        planted = [each for each in TOKENS if f"{mark}{each}" in text]
+        if is_ours and not is_own and kind != "tool":
+            planted += [line.strip() for line in lines_outside(text) if line and line.strip() in headings]
+            planted += [HIDDEN] * (f"{mark}{HIDDEN}" in text)
+        if planted:
+            return planted[0]
+    return ""
 
 
 def _roles(env: Any) -> list[tuple[str, ...]]:
