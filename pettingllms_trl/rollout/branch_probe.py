@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ from pettingllms_envs.branching.views import (
 )
 from pettingllms_envs.copying import copy_env
 
+
+Close = Callable[[AECEnv], object]
 
 ATTEMPTS = 8
 """Episodes that are tried if replies crash the environment and there is a `crash_reward`."""
@@ -109,7 +112,13 @@ class _Crash(Exception):
     """An error that an environment raised when it was stepped."""
 
 
-def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branching) -> AECEnv:
+def check_branching(
+    env: AECEnv,
+    replace: Callable[[], AECEnv],
+    branching: Branching,
+    *,
+    close: Close = methodcaller("close"),
+) -> AECEnv:
     """Play a short episode and check at each decision that a branch starts in its state and changes nothing else.
 
     A reply is a sample of the agent's action space, converted to `str`, since replies are text. Until two replies lead
@@ -123,6 +132,7 @@ def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branc
         env: An environment, as `branchable` returns it, just reset.
         replace: Makes another environment, reset the same way, if the given one cannot be used further.
         branching: Why it is branched. With a `crash_reward`, replies that crash it are skipped.
+        close: Closes an environment that is not used further.
 
     Returns:
         An environment just reset: the given one or a fresh one.
@@ -135,9 +145,9 @@ def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branc
         for attempt in range(ATTEMPTS):
             actions: list[str | None] = []
             try:
-                has_moved = _play(env, attempt, actions, replace)
+                has_moved = _play(env, attempt, actions, replace, close)
             except _NotBranched as error:
-                if isinstance(error, _Differs) and mode != "replay" and _is_random(replace, actions):
+                if isinstance(error, _Differs) and mode != "replay" and _is_random(replace, close, actions):
                     _warn(
                         f"the environment {name!r} leads elsewhere when the same replies are played again, even when "
                         f"it is newly made and reset with the same seed, so whether it can be branched was not fully "
@@ -145,7 +155,7 @@ def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branc
                         "random numbers from a generator that reset(seed) seeds and that its state includes, or set "
                         f"{branching.remedy}."
                     )
-                    return _replaced(env, replace)
+                    return _replaced(env, replace, close)
                 raise ValueError(
                     f"the environment {name!r} cannot be branched, which {branching.settings} needs: {error}. Set "
                     f"{branching.remedy}, or {REMEDIES[mode]}."
@@ -157,7 +167,7 @@ def check_branching(env: AECEnv, replace: Callable[[], AECEnv], branching: Branc
                         "to a number below any return, which a reply that crashes the environment is then given; or "
                         "have the environment accept every text."
                     ) from crash.__cause__
-                env = _replaced(env, replace)
+                env = _replaced(env, replace, close)
             else:
                 if not has_moved:
                     _warn(
@@ -177,13 +187,13 @@ def _warn(message: str) -> None:
     warnings.warn(message, stacklevel=3)
 
 
-def _replaced(env: AECEnv, replace: Callable[[], AECEnv]) -> AECEnv:
+def _replaced(env: AECEnv, replace: Callable[[], AECEnv], close: Close) -> AECEnv:
     with suppress(Exception):  # it may have crashed, and this may fail, too
-        env.close()
+        close(env)
     return replace()
 
 
-def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callable[[], AECEnv]) -> bool:
+def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callable[[], AECEnv], close: Close) -> bool:
     """Play an episode with one decision more than there are agents, so that all have acted before the last branch.
 
     Args:
@@ -191,6 +201,7 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callabl
         attempt: Determines the replies.
         actions: Filled with the actions that are stepped, up to the error if one is raised.
         replace: Makes another environment, in which the episode must be the same if it is replayed.
+        close: Closes it.
 
     Returns:
         Whether two replies led to different states.
@@ -208,12 +219,12 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callabl
         has_moved = has_moved or moved
     if first is not None:
         if isinstance(env, ReplayWrapper):
-            _check_replay_in(replace, env)
+            _check_replay_in(replace, close, env)
         _restore(env, first, view)
     return has_moved
 
 
-def _check_replay_in(replace: Callable[[], AECEnv], env: ReplayWrapper) -> None:
+def _check_replay_in(replace: Callable[[], AECEnv], close: Close, env: ReplayWrapper) -> None:
     """Check that an episode leads to the same state in another environment that was made the same way."""
     saved, view = _saved(env), view_of(env)
     assert saved is not None
@@ -221,7 +232,7 @@ def _check_replay_in(replace: Callable[[], AECEnv], env: ReplayWrapper) -> None:
     try:
         _restore(other, saved, view)
     finally:
-        other.close()
+        close(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +317,7 @@ def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) ->
     return later, has_ended or len(ends) > 1
 
 
-def _is_random(replace: Callable[[], AECEnv], actions: Sequence[str | None]) -> bool:
+def _is_random(replace: Callable[[], AECEnv], close: Close, actions: Sequence[str | None]) -> bool:
     """Whether environments that are made and stepped the same way, without branching, differ."""
     first: View | None = None
     before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -320,7 +331,7 @@ def _is_random(replace: Callable[[], AECEnv], actions: Sequence[str | None]) -> 
         except Exception:  # noqa: BLE001  # the environment is not ours, and took these actions before
             return True
         view = view_of(env)
-        env.close()
+        close(env)
         if first is not None and is_other(view, first):
             return True
         first = view

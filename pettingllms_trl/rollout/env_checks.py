@@ -122,12 +122,12 @@ def check_envs(
         The environments, each the first of its pool.
     """
     datasets = [dataset for dataset in datasets if dataset is not None]
+    branches = branching is not None
     if not isinstance(make_env, Mapping):
         env = _made(make_env)
         for dataset in datasets:
-            columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
-            _check_fields(env, [column for column in columns if column != "seed"])
-        env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None)
+            _check_fields(env, [column for column in columns_of(dataset) if column != "seed"])
+        env_pool = EnvPool(make_env, [env], default_seed=seed, branches=branches)
         return {DEFAULT_ENVIRONMENT: [_try(env, env_pool, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
     envs = {name: _made(make) for name, make in make_env.items()}
     first: dict[str, Row] = {}
@@ -135,11 +135,17 @@ def check_envs(
         for name, fields, row in _rows_by_name(dataset, make_env):
             _check_fields(envs[name], fields, name)
             first.setdefault(name, row)
-    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None)
+    made = {name: [env] for name, env in envs.items()}
+    env_pool = EnvPool(make_env, made, default_seed=seed, branches=branches)
     return {
         name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name}), branching)]
         for name, env in envs.items()
     }
+
+
+def columns_of(dataset: Any) -> list[str]:
+    """The columns of a data set; of a stream that does not know them, those of its first row."""
+    return list(dataset.column_names or next(iter(dataset), ()))
 
 
 def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
@@ -215,7 +221,11 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
         text_prompt(env.observe(agent), agent=agent)
     if branching is None:
         return env
-    return check_branching(env, lambda: reset(env_pool.acquire(reset_args.environment, fresh=True)), branching)
+
+    def replace() -> AECEnv:
+        return reset(env_pool.acquire(reset_args.environment, fresh=True))
+
+    return check_branching(env, replace, branching, close=env_pool.close)
 
 
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:

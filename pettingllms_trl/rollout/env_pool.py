@@ -8,11 +8,15 @@ Environments are of one kind, or of several that the rows' column `environment` 
 The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
 a field that is `None` is one that the row does not have. An `EnvHandle` holds the environment in which an instance is
 played; if it fails, a new one replaces it.
+
+Each row is played in an environment of its own. A function that returns one that is still in use, bare or in another
+wrapper, would let rows play in one another's game; that raises.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,19 +35,20 @@ class EnvHandle:
     Args:
         env: Not reset yet, unless it is a copy of one that was.
         reset_args: How the instance is reset.
+        env_pool: Makes another one if it fails.
     """
 
-    def __init__(self, env: AECEnv, reset_args: ResetArgs) -> None:
-        self.env, self.reset_args = env, reset_args
+    def __init__(self, env: AECEnv, reset_args: ResetArgs, env_pool: EnvPool) -> None:
+        self.env, self.reset_args, self._env_pool = env, reset_args, env_pool
 
     def reset(self) -> None:
         """Reset the environment to the instance."""
         self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
 
-    def replace(self, fresh: Callable[[str], AECEnv], calls: CallTimer) -> AECEnv:
+    def replace(self, calls: CallTimer) -> AECEnv:
         """Replace the environment by a fresh one, reset to the instance, after a call of it has failed."""
         self.close(calls)
-        self.env = fresh(self.reset_args.environment)
+        self.env = self._env_pool.acquire(self.reset_args.environment, fresh=True)
         calls.start()
         self.reset()
         calls.restart()
@@ -53,7 +58,7 @@ class EnvHandle:
         """Close an environment that has failed."""
         calls.start()
         with suppress(Exception):  # this may fail, too
-            self.env.close()
+            self._env_pool.close(self.env)
         calls.stop()
 
 
@@ -102,6 +107,9 @@ class EnvPool:
         self._idle = {name: given.get(name, []) for name in self._makers}
         self._default_seed, self.branches = default_seed, branches
         self._making = threading.Lock()  # a user's function need not be thread-safe
+        self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone
+        for idle_env in (env for name in self._idle for env in self._idle[name]):
+            self._use(idle_env)
 
     def reset_args(self, row: Row) -> ResetArgs:
         """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
@@ -115,7 +123,8 @@ class EnvPool:
         """An idle environment of that name, or a new one; a `fresh` one has never been played in.
 
         Raises:
-            ValueError: It is to be branched, and declares that it cannot be.
+            ValueError: It is to be branched, and declares that it cannot be; or the user's function returned one that
+                is still in use.
         """
         env = self._make(name) if fresh else self._idle_or_new(name)
         return branchable(env) if self.branches else env
@@ -127,11 +136,36 @@ class EnvPool:
 
     def _make(self, name: str) -> AECEnv:
         with self._making:
-            return self._makers[name]()
+            env = self._makers[name]()
+            self._use(env)
+        return env
+
+    def _use(self, env: AECEnv) -> None:
+        """Record that an environment is in use: in play, or idle."""
+        inner = _innermost(env)
+        known = self._in_use.get(id(inner))
+        if known is not None and known() is inner:
+            raise ValueError(
+                f"env returned a {type(inner).__name__} that it had returned before and that is still in use; "
+                "expected another one at every call, since each row is played in an environment of its own. Make it "
+                "inside the function: env=lambda: MyEnv(). A variable, or a new wrapper around one, is the same "
+                "environment again."
+            )
+        self._in_use[id(inner)] = weakref.ref(inner)
+
+    def close(self, env: AECEnv) -> None:
+        """Close an environment, which is then no longer in use, so that the user's function may return it again."""
+        self._in_use.pop(id(_innermost(env)), None)
+        env.close()
 
     def release(self, name: str, env: AECEnv) -> None:
         """Keep an environment for later rows."""
         self._idle[name].append(env)
+
+
+def _innermost(env: AECEnv) -> Any:
+    """What the wrappers are around; the environment itself if it does not say."""
+    return getattr(env, "unwrapped", env)
 
 
 def name_of(row: Row, known: Mapping[str, Any]) -> str:

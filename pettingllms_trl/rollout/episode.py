@@ -35,7 +35,7 @@ from pettingllms_trl.rollout.branching import (
     snapshot_of,
     weighed,
 )
-from pettingllms_trl.rollout.env_pool import EnvHandle, ResetArgs
+from pettingllms_trl.rollout.env_pool import EnvHandle, EnvPool, ResetArgs
 from pettingllms_trl.rollout.prompts import ChatHistory
 from pettingllms_trl.rollout.stepping import CandidateStepper, CrashPolicy
 from pettingllms_trl.rollout.timeouts import CallTimer
@@ -51,9 +51,9 @@ class EpisodeRunner:
         instance: Index of the row within the rollout.
         episode: Index of the episode within its instance.
         seed: Names the rollout; breaks ties between equally good candidates.
+        env_pool: Where its environments come from.
         history: The conversations that its agents start with.
         crashes: How a reply that crashes the environment is treated; `None`: as a failure of the environment.
-        branches: Whether several replies may be stepped from one state. If not, states need not be saved.
         parent: What this run continues, if it is not an episode of its own.
     """
 
@@ -69,9 +69,9 @@ class EpisodeRunner:
         episode: int,
         *,
         seed: str,
+        env_pool: EnvPool,
         history: ChatHistory = ChatHistory(),  # noqa: B008  # frozen
         crashes: CrashPolicy | None = None,
-        branches: bool = True,
         parent: ContinuedCandidate | None = None,
     ) -> None:
         self.row = row
@@ -92,7 +92,7 @@ class EpisodeRunner:
         self._followup: str | None = None
         self._shown_text = False
         self._crashes = crashes
-        self._branches = branches
+        self._env_pool = env_pool
         self._agents: list[str] = []
         self._decisions: list[Decision] = []
         self._rewards: list[Mapping[str, float]] = []
@@ -123,9 +123,9 @@ class EpisodeRunner:
             self.instance,
             self.episode,
             seed=self._seed,
+            env_pool=self._env_pool,
             history=history,
             crashes=self._crashes,
-            branches=self._branches,
             parent=parent,
         )
 
@@ -140,7 +140,7 @@ class EpisodeRunner:
         branch = None if self.parent is None else self.parent.branch
         given = env if branch is None or branch.copy is None else branch.copy
         assert given is not None, "no environment for a run that owns none"
-        self.handle = EnvHandle(given, reset_args)
+        self.handle = EnvHandle(given, reset_args, self._env_pool)
         with calls.timed():
             if branch is not None and branch.copy is not None:
                 self.handle.env = copy_env(branch.copy)
@@ -167,7 +167,7 @@ class EpisodeRunner:
                     return
                 self.agent = calls.agent = agent
                 observation = env.observe(agent)
-                self._start = snapshot_of(env, branches=self._branches)
+                self._start = snapshot_of(env, branches=self._env_pool.branches)
                 break
             else:
                 self.over = True
@@ -235,7 +235,7 @@ class EpisodeRunner:
             calls: Timer of the job.
         """
         if env is not None:
-            self.handle = EnvHandle(env, reset_args)
+            self.handle = EnvHandle(env, reset_args, self._env_pool)
             with calls.timed():
                 self.handle.reset()
         self._go_on("value", calls)

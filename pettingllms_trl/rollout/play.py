@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields
-from functools import partial
 from operator import attrgetter
 from typing import Literal, Protocol
 
@@ -247,7 +246,7 @@ def play(
             max_envs=max_envs,
             max_turns=max_turns,
             env_timeout=env_timeout,
-            crashes=None if crash_reward is None else CrashPolicy(partial(env_pool.acquire, fresh=True), crash_reward),
+            crashes=None if crash_reward is None else CrashPolicy(crash_reward),
             history=ChatHistory(follow or {}),
             partners=partners,
         )

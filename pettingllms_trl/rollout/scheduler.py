@@ -90,9 +90,9 @@ class RolloutScheduler:
         self._create = partial(
             EpisodeRunner,
             seed=seed,
+            env_pool=env_pool,
             history=history,
             crashes=crashes,
-            branches=env_pool.branches,
         )
         self._waiting: deque[_Slot] = deque()  # episodes of rows that are taken
         self._waiting_retries: deque[_Slot] = deque()

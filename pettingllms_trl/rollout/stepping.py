@@ -48,11 +48,9 @@ class CrashPolicy:
     """How a reply that crashes its environment is treated.
 
     Args:
-        make_env: Makes a fresh environment, given its name.
         reward: Reward of the agent for such a reply. It must be below any return, or crashing pays.
     """
 
-    make_env: Callable[[str], AECEnv]
     reward: float
 
 
@@ -235,7 +233,7 @@ class CandidateStepper:
                 return False
             own, self.is_env_free = self.is_env_free, False
         reset_args = self._handle.reset_args
-        handle = self._handle if own else EnvHandle(env_pool.acquire(reset_args.environment), reset_args)
+        handle = self._handle if own else EnvHandle(env_pool.acquire(reset_args.environment), reset_args, env_pool)
         with self._closing_on_failure(handle, calls), calls.timed():
             if not own:
                 handle.reset()
@@ -280,7 +278,7 @@ class CandidateStepper:
             where = f"at the instance {dict(calls.row)} after {said!r}"
             self._crashed[ks[i]] = f"{type(crash).__name__} {where}: {crash}"
 
-        replace = partial(handle.replace, crashes.make_env, calls)
+        replace = partial(handle.replace, calls)
         return step_guarded(
             handle.env,
             self._agent,

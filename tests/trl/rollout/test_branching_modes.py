@@ -23,7 +23,7 @@ from pettingllms_trl.rollout import stepping
 from pettingllms_trl.rollout.branch_probe import EPISODES, Branching
 from pettingllms_trl.rollout.branching import snapshot_of
 from pettingllms_trl.rollout.env_checks import check_envs
-from pettingllms_trl.rollout.env_pool import EnvHandle, ResetArgs
+from pettingllms_trl.rollout.env_pool import EnvHandle, EnvPool, ResetArgs
 from pettingllms_trl.rollout.play import Rollout, play
 from pettingllms_trl.rollout.stepping import CandidateStepper, CrashPolicy
 from pettingllms_trl.rollout.timeouts import CallTimer, EnvironmentFailure
@@ -136,7 +136,7 @@ class Clock:
         return self.seconds
 
 
-@pytest.mark.parametrize("crashes", [None, CrashPolicy(Count, -1.0)], ids=["", "crash_reward"])
+@pytest.mark.parametrize("crashes", [None, CrashPolicy(-1.0)], ids=["", "crash_reward"])
 def test_each_call_of_a_replay_is_timed_by_itself(crashes: CrashPolicy | None) -> None:
     clock = Clock()
 
@@ -150,7 +150,7 @@ def test_each_call_of_a_replay_is_timed_by_itself(crashes: CrashPolicy | None) -
     for _ in range(3):
         env.step("1")
     replies = [Completion(ids=(1,), text=text) for text in "123"]
-    handle = EnvHandle(env, ResetArgs("", 3, None))
+    handle = EnvHandle(env, ResetArgs("", 3, None), EnvPool(Count, [env], default_seed=0))
     stepper = CandidateStepper(handle, snapshot_of(env), "other", replies, crashes)
     assert stepper.step_sequentially(CallTimer({}, "other", clock.now), while_quick=True)
     assert not stepper.was_slow
