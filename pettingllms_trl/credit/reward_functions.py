@@ -14,6 +14,8 @@ Prompts and completions have the format that TRL gives them for a data set of th
 | a dict             | lists of messages (conversational) | one message each: `completion[0]["content"]` is the text |
 
 An agent with `history="conversation"` has lists of messages from its second turn on.
+
+A function is numbered (`format_2`) if its name is that of another one, or of a part of the environment's reward.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ import asyncio
 import math
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isclass
+from itertools import chain, count
 from typing import Any, TypeAlias
 
 from torch import nn
@@ -45,6 +47,10 @@ from pettingllms_trl.records import PendingDecision
 RewardFunction: TypeAlias = Callable[..., Any] | nn.Module | str
 """`f(prompts, completions, completion_ids, **columns)` returning a number or `None` for each; a model, or its name."""
 LogMetric = Callable[[str, float], None]
+ARGUMENTS = ("prompts", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
+"""What a reward function is given besides the row's columns, none of which may have such a name."""
+OF_DECISION = ("agent", "turn")
+"""What it is given in place of the row's columns of that name."""
 OWN_COLUMNS = (
     *("step", "prompt", "completion", "environment", "advantage"),
     *("agent", "instance", "episode", "turn", "chosen"),
@@ -74,6 +80,7 @@ class RewardFunctions:
         functions: One or several functions, or `None`.
         weights: A weight for each; `None`: 1 each.
         tokenizers: A tokenizer for each, used for models; `None`: the models' own.
+        parts: Names of the other parts of rewards.
 
     Raises:
         TypeError: One of them is a class, or cannot be called.
@@ -85,6 +92,8 @@ class RewardFunctions:
         functions: RewardFunction | list[RewardFunction] | None,
         weights: list[float] | None,
         tokenizers: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase | None] | None = None,
+        *,
+        parts: Collection[str] = (),
     ) -> None:
         self._functions = [] if functions is None else list(functions) if isinstance(functions, list) else [functions]
         for function in self._functions:
@@ -102,7 +111,7 @@ class RewardFunctions:
                     f"{what} has {len(values)} {kind} for {len(self._functions)} reward functions; give one each"
                 )
         self._weights = weights or [1.0] * len(self._functions)
-        self.names = _numbered([_name(function) for function in self._functions])
+        self.names = _numbered([_name(function) for function in self._functions], taken=(*OWN_COLUMNS, *parts))
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         if any(map(_is_async, self._functions)):
@@ -112,6 +121,11 @@ class RewardFunctions:
 
     def __len__(self) -> int:
         return len(self._functions)
+
+    @property
+    def by_name(self) -> dict[str, RewardFunction]:
+        """The functions."""
+        return dict(zip(self.names, self._functions, strict=True))
 
     def load(self, load: Callable[[str | nn.Module, PreTrainedTokenizerBase | None], Callable[..., Any]]) -> None:
         """Turn models and names of models into functions."""
@@ -123,10 +137,11 @@ class RewardFunctions:
         """Score a decision's candidates. May be called on several threads concurrently.
 
         Raises:
-            ValueError: A function did not return a finite number or `None` for each, or wrote a reserved column or one
-                of another length.
+            ValueError: A column of the row has the name of an argument; or a function did not return a finite number
+                or `None` for each, or wrote a reserved column or one of another length.
             TypeError: A function did not return a list.
         """
+        check_columns(decision.row)
         width = len(decision.completions)
         columns: dict[str, list[Any]] = {}
         row = {**decision.row, "agent": decision.agent, "turn": decision.turn}
@@ -162,6 +177,17 @@ class RewardFunctions:
             )
             for k in range(width)
         ]
+
+
+def check_columns(columns: Collection[str]) -> None:
+    """Raise `ValueError` for columns of rows that would replace arguments of reward functions."""
+    taken = [column for column in columns if column in ARGUMENTS]
+    if taken:
+        raise ValueError(
+            f"the data set's rows have the columns {taken}; expected other names than those of the arguments that "
+            f"reward functions are given ({', '.join(ARGUMENTS)}), which they would replace. Rename them: "
+            f"dataset.rename_column({taken[0]!r}, 'row_{taken[0]}')."
+        )
 
 
 def warnings_of_constant_rewards(groups: Collection[Sequence[RewardScores]]) -> list[str]:
@@ -251,11 +277,10 @@ def _name(function: RewardFunction) -> str:
     return str(get_callable_name(function))
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
+def _numbered(names: Sequence[str], *, taken: Collection[str]) -> list[str]:
     """Make names unique: the second of a name becomes name_2, and so on."""
-    seen = Counter(OWN_COLUMNS)
-    unique = []
+    unique: list[str] = []
     for name in names:
-        seen[name] += 1
-        unique.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+        candidates = chain([name], (f"{name}_{i}" for i in count(2)))
+        unique.append(next(each for each in candidates if each not in (*taken, *unique)))
     return unique

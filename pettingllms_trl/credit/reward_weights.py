@@ -3,6 +3,12 @@
 Which candidate is chosen, and what an episode returns, depend on the weights. So the rollout computes every agent's
 reward right after a step (`weigh`); `weigher` checks the user's weights on one step before any training, and
 `reweighed` applies other weights to decisions that were played before.
+
+The names of parts are known where the environment declares them, those of the end of an episode included. Elsewhere a
+name that one step does not show may be that of a part that comes later; if none has come in the first generation,
+`RewardWeights` warns.
+
+    metadata = {"name": "my_game_v0", "reward_ranges": {"format": (-0.1, 0.0), "success": (0.0, 1.0)}}
 """
 
 from __future__ import annotations
@@ -16,7 +22,17 @@ from functools import partial
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Completion, Decision
-from pettingllms_trl.rollout.branching import Branch, RewardWeigher, play_branches, snapshot_of, weighed
+from pettingllms_trl.rollout.branching import Branch, check_part_names, play_branches, snapshot_of, weighed
+
+
+RANGES = "reward_ranges"
+"""Where an environment's metadata declares the parts of its rewards: by name, the least and the greatest value."""
+DECLARE = (
+    "An environment declares all its parts in metadata['reward_ranges'], such as {'success': (0.0, 1.0)}; then every "
+    "name is checked when the trainer is created."
+)
+MISSPELT = 0.8
+"""Similarity (`difflib`) from which an unknown name is taken for a misspelt one."""
 
 
 def weigh(
@@ -119,16 +135,48 @@ def check_weights(weights: Mapping[str, float], alpha: float | None, *, known: C
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"no reward part {name!r}.{hint} Known: {', '.join(known) or 'none'}.")
+            raise ValueError(f"no reward part {name!r}.{hint} Known: {', '.join(known) or 'none'}. {DECLARE}")
         if not math.isfinite(weight):
             raise ValueError(f"the weight of the reward part {name!r} is {weight!r}, expected a finite number")
     if alpha is not None and not 0.0 <= alpha < math.inf:
         raise ValueError(f"alpha={alpha!r}, expected the weight of the team's rewards, finite and at least 0")
 
 
+class RewardWeights:
+    """The weights of a run, a `RewardWeigher` that remembers which parts have come.
+
+    Args:
+        weights: By the name of a part.
+        alpha: Weight of the team's parts, or `None`.
+        late: Names of parts that have a weight, and are not known to exist.
+    """
+
+    def __init__(self, weights: Mapping[str, float], alpha: float | None, late: Collection[str]) -> None:
+        self.late, self._weigh = frozenset(late), partial(weigh, weights=weights, alpha=alpha)
+        self.seen: set[str] = set()
+
+    def __call__(self, reward: float, parts: Mapping[str, float], /, *, team: Collection[str] | None = None) -> float:
+        """See [`weigh`]."""
+        if self.late:
+            self.seen.update(parts)
+        return self._weigh(reward, parts, team=team)
+
+    def warnings_of_missing_parts(self, seen: Collection[str]) -> list[str]:
+        """Warnings for weights of parts that have not come.
+
+        Args:
+            seen: The names of the parts that have come, on all processes.
+        """
+        return [
+            f"reward_parts has a weight for {name!r}, but no reward of the first generation had such a part; they had "
+            f"{', '.join(sorted(seen)) or 'none'}. Correct the name, unless the part comes but rarely. {DECLARE}"
+            for name in sorted(self.late.difference(seen))
+        ]
+
+
 def weigher(
     envs: Sequence[AECEnv], *, alpha: float | None, weights: Mapping[str, float] | None, functions: Collection[str]
-) -> RewardWeigher | None:
+) -> RewardWeights | None:
     """The function that computes the rewards of a run, or `None` if they stay as the environment gives them.
 
     Args:
@@ -138,8 +186,9 @@ def weigher(
         functions: Names of the user's reward functions, whose rewards are parts, too.
 
     Raises:
-        ValueError: A part is unknown, a weight is not a finite number, the environment was made with an alpha of its
-            own or does not say which parts are the team's, or its parts do not add up to its rewards.
+        ValueError: A part is unknown, a weight is not a finite number, a function has the name of a part, the
+            environment was made with an alpha of its own or does not say which parts are the team's, or its parts do
+            not add up to its rewards.
     """
     if alpha is None and not weights:
         return None
@@ -150,9 +199,13 @@ def weigher(
         start = snapshot_of(env, branches=False)
         (branch,) = play_branches(env, agent, [Completion(ids=(), text="")], start)
         steps.append((env, agent, branch))
-    known = [name for env, _, branch in steps for name in _known_parts(env, branch, functions)]
-    check_weights(weights, alpha, known=list(dict.fromkeys(known)))
-    made = partial(weigh, weights=weights, alpha=alpha)
+        check_part_names(branch, functions)
+    shown = [name for _, _, branch in steps for parts in branch.parts.values() for name in parts]
+    known = list(dict.fromkeys([*declared_parts(envs), *shown, *functions]))
+    is_declared = all(env.metadata.get(RANGES) is not None for env in envs)
+    late = [] if is_declared else [name for name in weights if _is_new(name, known)]
+    check_weights(weights, alpha, known=[*known, *late])
+    made = RewardWeights(weights, alpha, late)
     for env, agent, branch in steps:
         own = env.metadata.get("alpha", 1.0)
         if own != 1.0:
@@ -171,9 +224,11 @@ def weigher(
     return made
 
 
-def _known_parts(env: AECEnv, branch: Branch, functions: Collection[str]) -> list[str]:
-    """The parts that the environment declares or, if it declares none, those of the step that was played."""
-    declared = env.metadata.get("reward_ranges")
-    if declared is None:
-        declared = [name for parts in branch.parts.values() for name in parts]
-    return list(dict.fromkeys([*declared, *functions]))
+def declared_parts(envs: Sequence[AECEnv]) -> list[str]:
+    """The reward parts that environments declare, each name once."""
+    return list(dict.fromkeys(name for env in envs for name in env.metadata.get(RANGES) or ()))
+
+
+def _is_new(name: str, known: Collection[str]) -> bool:
+    """Whether a name is not known, and unlike all that are, so that it is hardly a misspelt one."""
+    return name not in known and not difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT)

@@ -141,7 +141,7 @@ def check_branching(
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.
     """
     name, mode = name_of(env), branching_of(env)
-    with _same_random_numbers_afterwards():
+    with same_random_numbers_afterwards():
         for attempt in range(ATTEMPTS):
             actions: list[str | None] = []
             try:
@@ -408,7 +408,8 @@ def _sample(env: AECEnv, *, seed: int) -> Any:
 
 
 @contextmanager
-def _same_random_numbers_afterwards() -> Iterator[None]:
+def same_random_numbers_afterwards() -> Iterator[None]:
+    """Leave the random states of Python and NumPy unchanged."""
     before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield

@@ -177,13 +177,30 @@ def check_rewards(branch: Branch, agent: str) -> None:
 
 
 def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch:
-    """The branch with further rewards for the agent that acted."""
+    """The branch with further rewards for the agent that acted.
+
+    Raises:
+        ValueError: The environment has given a part of such a name.
+    """
+    check_part_names(branch, more)
     candidate, extra = branch.candidate, sum(more.values())
     return replace(
         branch,
         candidate=replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more}),
         rewards={**branch.rewards, agent: branch.rewards[agent] + extra},
     )
+
+
+def check_part_names(branch: Branch, functions: Collection[str]) -> None:
+    """Raise `ValueError` if a reward function has the name of a part of the environment's reward."""
+    given = {name for parts in (*branch.parts.values(), branch.candidate.parts) for name in parts}
+    taken = [name for name in functions if name in given]
+    if taken:
+        raise ValueError(
+            f"the reward function {taken[0]!r} has the name of a part of the environment's reward; expected another "
+            "name, or the two would count as one. Rename the function, or declare the environment's parts in "
+            "metadata['reward_ranges']: then the function is numbered."
+        )
 
 
 def weighed(branch: Branch, agent: str, weigh: RewardWeigher) -> Branch:

@@ -115,18 +115,18 @@ def check_envs(
     Args:
         make_env: The result of `env_makers`.
         seed: Seed for rows without one.
-        datasets: Data sets of rows; `None` is ignored. Only the first row of a streamed one is checked.
+        datasets: Data sets of rows. Only the first row of a streamed one is checked.
         branching: Why environments are branched, if they are.
 
     Returns:
         The environments, each the first of its pool.
     """
-    datasets = [dataset for dataset in datasets if dataset is not None]
     branches = branching is not None
     if not isinstance(make_env, Mapping):
         env = _made(make_env)
         for dataset in datasets:
-            _check_fields(env, [column for column in columns_of(dataset) if column != "seed"])
+            columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
+            _check_fields(env, [column for column in columns if column != "seed"])
         env_pool = EnvPool(make_env, [env], default_seed=seed, branches=branches)
         return {DEFAULT_ENVIRONMENT: [_try(env, env_pool, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
     envs = {name: _made(make) for name, make in make_env.items()}
@@ -141,11 +141,6 @@ def check_envs(
         name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name}), branching)]
         for name, env in envs.items()
     }
-
-
-def columns_of(dataset: Any) -> list[str]:
-    """The columns of a data set; of a stream that does not know them, those of its first row."""
-    return list(dataset.column_names or next(iter(dataset), ()))
 
 
 def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:

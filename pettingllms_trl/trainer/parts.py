@@ -189,6 +189,7 @@ def reporter_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> GenerationRepor
         environment=setup.environment,
         temperature=trainer.temperature,
         reward_names=setup.rewards.names,
+        weights=setup.weigh,
         is_main=trainer.is_world_process_zero(),
     )
 

@@ -19,9 +19,11 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.grouping import same_continued
 from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_constant_rewards
+from pettingllms_trl.credit.reward_weights import RewardWeights
 from pettingllms_trl.credit.selection import metrics_of
 from pettingllms_trl.credit.statistics import GroupExactness, group_exactness
 from pettingllms_trl.policies.team import Team
+from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.records import Decision, role_of
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.collector import Generation, Played, RolloutCollector
@@ -43,6 +45,7 @@ class GenerationReporter:
         environment: Name of what is played.
         temperature: Of sampling.
         reward_names: Of the user's reward functions.
+        weights: Of reward parts, if the user gave some.
         is_main: Whether this process warns and writes.
     """
 
@@ -58,12 +61,13 @@ class GenerationReporter:
         environment: str,
         temperature: float,
         reward_names: Sequence[str],
+        weights: RewardWeights | None,
         is_main: bool,
     ) -> None:
         self._args, self._team, self._envs = args, team, envs
         self._credit, self._collector, self._monitor = credit, collector, monitor
         self._environment, self._temperature = environment, temperature
-        self.reward_names, self._is_main = tuple(reward_names), is_main
+        self.reward_names, self._weights, self._is_main = tuple(reward_names), weights, is_main
         self._recorder = self._make_recorder() if args.log_rollouts and is_main else None
         self._audit = None if args.audit is None else self._make_audit()
 
@@ -126,10 +130,18 @@ class GenerationReporter:
                     "(max_resamples).",
                     stacklevel=2,
                 )
-        if is_first and self._is_main:
-            for warning in warnings_of_constant_rewards(_scores_by_turn(generation.played).values()):
-                warnings.warn(warning, stacklevel=2)
+        if is_first:
+            self._warn_of_rewards(generation)
         return metrics
+
+    def _warn_of_rewards(self, generation: Generation) -> None:
+        """Warn of reward functions and weights of reward parts that change nothing."""
+        found = warnings_of_constant_rewards(_scores_by_turn(generation.played).values())
+        weights = self._weights
+        if weights is not None and weights.late:
+            found += weights.warnings_of_missing_parts(set().union(*on_all(lambda: weights.seen)))
+        for warning in found if self._is_main else ():
+            warnings.warn(warning, stacklevel=2)
 
     def _metrics_of_groups(self, generation: Generation) -> Metrics:
         """Whether the credit compares answers to the same prompt, and what of continuations is trained on."""

@@ -13,18 +13,18 @@ from pettingllms_trl import credit as credits
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles
 from pettingllms_trl.credit.reward_functions import RewardFunctions
-from pettingllms_trl.credit.reward_weights import weigher
+from pettingllms_trl.credit.reward_weights import RewardWeights, declared_parts, weigher
 from pettingllms_trl.credit.selection import check_resampling
 from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.rollout.branch_probe import Branching
-from pettingllms_trl.rollout.branching import RewardWeigher
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
 from pettingllms_trl.rollout.env_checks import agents_of, check_envs, check_levels, check_openings, env_makers
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows
+from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds
 from pettingllms_trl.trainer.distributed import check_processes
 from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners
 
@@ -57,7 +57,7 @@ class Setup:
     filters: Sequence[credits.Filter]
     curricula: Curricula
     rewards: RewardFunctions
-    weigh: RewardWeigher | None
+    weigh: RewardWeights | None
     dataset: Any
     trains: bool
 
@@ -86,10 +86,11 @@ class Setup:
         """
         make_env = env_makers(env)
         args = _config(args)
+        datasets = by_argument(train_dataset, eval_dataset)
         envs = check_envs(
             make_env,
             args.seed,
-            [train_dataset, *(eval_dataset.values() if isinstance(eval_dataset, dict) else [eval_dataset])],
+            list(datasets.values()),
             Branching.of(
                 sampling=args.sampling,
                 num_continuations=args.num_continuations,
@@ -97,6 +98,7 @@ class Setup:
                 trains=train_dataset is not None,
             ),
         )
+        check_seeds(make_env, envs, datasets, args.seed)
         routing = route(policies, agents_of(envs), model=model, tokenizer=processing_class)
         schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
         sampled = {
@@ -111,10 +113,12 @@ class Setup:
         for name, each in curricula.curricula.items():
             check_levels(envs[name][0], each)
         check_openings(envs, agents_with_history(args.history, agents_of(envs)))
-        rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes)
+        probes = [pool[0] for pool in envs.values()]
+        parts = [*declared_parts(probes), *(["crash"] if args.crash_reward is not None else [])]
+        rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes, parts=parts)
+        check_reward_columns(rewards, datasets, curricula)
         learning = set(routing.of_agent) - set(routing.partners)
         check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)
-        probes = [pool[0] for pool in envs.values()]
         weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=rewards.names)
         if processing_class is not None:
             check_chat_template(processing_class)

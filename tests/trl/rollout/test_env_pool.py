@@ -70,9 +70,9 @@ def test_an_environment_that_is_in_play_is_not_taken_again(make_env: Any, sampli
 
 
 def test_one_that_does_not_say_what_it_wraps_is_compared_itself() -> None:
+    env_pool = EnvPool(always(BARE), None, default_seed=0)
+    env_pool.acquire("")
     with pytest.raises(ValueError, match=AGAIN):
-        env_pool = EnvPool(always(BARE), None, default_seed=0)
-        env_pool.acquire("")
         env_pool.acquire("")
 
 

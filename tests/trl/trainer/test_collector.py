@@ -132,6 +132,7 @@ def reporter_of(path: Path, collector: Any, **options: Any) -> GenerationReporte
         environment="relay",
         temperature=1.0,
         reward_names=["lengths"],
+        weights=None,
         is_main=True,
     )
 
