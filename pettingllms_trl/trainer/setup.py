@@ -98,7 +98,8 @@ class Setup:
                 trains=train_dataset is not None,
             ),
         )
-        check_seeds(make_env, envs, datasets, args.seed)
+        if args.process_index == 0:
+            check_seeds(make_env, envs, datasets, args.seed)
         routing = route(policies, agents_of(envs), model=model, tokenizer=processing_class)
         schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
         sampled = {

@@ -119,6 +119,24 @@ def test_functions_of_one_name_are_kept_apart_and_a_name_may_be_missing(model_pa
     assert decisions[0].played.parts == {"one": 1.0, "one_2": 10.0, "Named": 100.0}
 
 
+def test_a_number_is_never_the_name_of_another_function_or_part() -> None:
+    def one_2(completions: list[Any], **_: Any) -> list[float]:
+        return [1.0] * len(completions)
+
+    functions = [one, one, one_2, one]
+    assert RewardFunctions(functions, None).names == ["one", "one_2", "one_2_2", "one_3"]
+    assert RewardFunctions(functions, None, parts=["one", "one_3"]).names == ["one_2", "one_4", "one_2_2", "one_5"]
+
+
+@pytest.mark.parametrize("column", ["prompts", "completions", "completion_ids", "trainer_state", "log_metric"])
+def test_a_row_never_replaces_what_a_function_judges(column: str) -> None:
+    row = {"seed": 1, column: "reference answer"}
+    completions = [Completion(ids=(1,), text=text) for text in ("a", "abc")]
+    decision = PendingDecision(row, "A_0", 0, [{"role": "user", "content": "x"}], completions, is_text=True)
+    with pytest.raises(ValueError, match=rf"rows have the columns \['{column}'\]; expected other names"):
+        RewardFunctions(one, None).score(decision, trainer_state=None, log_metric=lambda *_: None)
+
+
 @pytest.mark.filterwarnings("ignore:the reward function")
 def test_each_functions_rewards_are_logged_unweighted_as_in_trl(model_path: str, tmp_path: Path) -> None:
     def halves(completions: list[Any], turn: list[int], **_: Any) -> list[float | None]:

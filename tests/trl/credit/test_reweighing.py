@@ -15,6 +15,7 @@ from pettingzoo import AECEnv
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import counterfactual, weigh
+from pettingllms_trl.credit.reward_weights import RewardWeights
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, PendingDecision, Request, Sampled
 from pettingllms_trl.rollout.play import play
@@ -206,6 +207,10 @@ def brief(completions: list[Any], **_: Any) -> list[float]:
     return [0.0] * len(completions)
 
 
+def plates(completions: list[Any], **_: Any) -> list[float]:
+    return [10.0] * len(completions)
+
+
 class Hidden(Shop):
     """Pays 5 more than it names."""
 
@@ -228,9 +233,18 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unknown part of what declares none": (
         Shop,
         {"reward_parts": {"wast": 2.0}},
-        r"'wast'.*'waste'.*plates, waste, tip",
+        r"'wast'.*'waste'.*plates, waste, tip\. An environment declares all its parts in metadata\['reward_ranges'\]",
     ),
-    "no parts": (Relay, {"reward_parts": {"success": 2.0}}, r"'success'.*none"),
+    "unknown part, though a late one, of what declares its parts": (
+        partial(Shop, declared=True),
+        {"reward_parts": {"success": 2.0}},
+        r"'success'.*plates, waste, tip\. An environment declares",
+    ),
+    "a reward function of the name of a part": (
+        Shop,
+        {"reward_parts": {"plates": 2.0}, "reward_funcs": [plates]},
+        r"the reward function 'plates' has the name of a part .* expected another name, .* Rename the function, or",
+    ),
     "alpha twice": (
         partial(plan_path_v0.raw_env, alpha=0.5),
         {"alpha": 2.0},
@@ -267,3 +281,69 @@ def test_what_cannot_be_meant_is_refused_before_a_model_is_loaded(
 def test_a_part_that_is_declared_but_not_in_the_first_step_is_known(model_path: str, tmp_path: Path) -> None:
     made(model_path, tmp_path, partial(Shop, declared=True), reward_parts={"tip": 0.5, "waste": 2})
     made(model_path, tmp_path, PLAN_PATH, reward_parts={"settle": 0.0}, alpha=1.0)
+
+
+class Closing(Relay):
+    """Names no part, and pays nothing, but at the end: a `bonus` for whoever acts, and another for the other one."""
+
+    parts = ("bonus", "share")
+
+    def step(self, action: str | None) -> None:
+        who = self.agent_selection
+        super().step(action)
+        self.rewards = dict.fromkeys(self.possible_agents, 0.0)
+        if len(self.written) == 4 and action is not None:
+            own, others = self.parts
+            self.rewards = {agent: 1.0 if agent == who else 3.0 for agent in self.agents}
+            self.infos = {agent: {"rewards": {own: 1.0} if agent == who else {others: 3.0}} for agent in self.agents}
+
+
+class Declared(Closing):
+    metadata = {**Relay.metadata, "reward_ranges": {"bonus": (0.0, 1.0), "share": (0.0, 3.0)}}
+
+
+@pytest.mark.parametrize("env", [Closing, Declared])
+def test_a_part_that_first_comes_at_the_end_of_an_episode_is_weighed(
+    env: Any, model_path: str, tmp_path: Path
+) -> None:
+    credit = KeepsDecisions()
+    made(model_path, tmp_path, env, reward_parts={"bonus": 5.0, "share": -2.0}, credit=credit).train()
+    assert {(d.agent, d.episode_return) for d in credit.decisions} == {("closer_0", 5.0), ("opener_0", -6.0)}
+
+
+def test_a_part_that_never_came_is_told_after_the_first_generation(model_path: str, tmp_path: Path) -> None:
+    trainer = made(model_path, tmp_path, Closing, reward_parts={"succes": 5.0, "bonus": 2.0}, max_steps=2)
+    with pytest.warns(
+        UserWarning, match=r"weight for 'succes', but no reward of the first .* they had bonus, share\. C"
+    ):
+        trainer.train()
+
+
+def test_a_part_that_never_came_is_told_on_one_process_of_two() -> None:
+    weights = RewardWeights({"bonus": 2.0, "share": 1.0, "succes": 5.0}, None, ["bonus", "share", "succes"])
+    weights(1.0, {"bonus": 1.0})  # the other process has seen a share
+    (warning,) = weights.warnings_of_missing_parts({*weights.seen, "share"})
+    assert warning.startswith("reward_parts has a weight for 'succes'")
+
+
+@pytest.mark.filterwarnings("ignore:the reward function")
+def test_a_reward_function_with_the_name_of_a_declared_part_is_numbered(model_path: str, tmp_path: Path) -> None:
+    def bonus(completions: list[Any], **_: Any) -> list[float]:
+        return [10.0] * len(completions)
+
+    credit = KeepsDecisions()
+    weights = {"bonus": 5.0, "bonus_2": 0.5}
+    trainer = made(model_path, tmp_path, Declared, reward_funcs=bonus, reward_parts=weights, credit=credit)
+    trainer.train()
+    assert trainer.state.log_history[0]["rewards/bonus_2/mean"] == 10.0
+    assert [d.played.parts for d in credit.decisions][-1] == {"bonus": 1.0, "bonus_2": 10.0}
+    assert [d.played.reward for d in credit.decisions][-1] == 5 * 1.0 + 0.5 * 10.0
+
+
+def test_a_reward_function_with_the_name_of_a_part_that_shows_late_is_refused(model_path: str, tmp_path: Path) -> None:
+    def share(completions: list[Any], **_: Any) -> list[float]:
+        return [0.0] * len(completions)
+
+    trainer = made(model_path, tmp_path, Closing, reward_funcs=share)
+    with pytest.raises(ValueError, match="the reward function 'share' has the name of a part of the environment's"):
+        trainer.train()
