@@ -86,7 +86,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             weighs them. Rewards are weighed in the rollout, for every agent, before the best candidate is chosen.
         reward_parts (`dict[str, float]`, *optional*):
             Weight of each named part of the rewards (`infos[agent]["rewards"]`, and those of reward functions by their
-            name), such as `{"format": 2.0, "progress": 0.0}`; 1 where none is given. Parts are logged unweighed.
+            name), such as `{"format": 2.0, "progress": 0.0}`; 1 where none is given. Parts are logged unweighed. Names
+            are checked against the parts that the environment declares (`metadata["reward_ranges"]`). If it declares
+            none, a part may come later; one that has not come in the first generation is warned of.
         max_resamples (`int`, *optional*, defaults to `0`):
             Dynamic sampling as in DAPO: where the trainer's `filters` leave less than a generation's rows hold, or an
             environment's failure dropped some, further rows are played, at most `max_resamples` times and at most a

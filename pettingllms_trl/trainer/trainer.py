@@ -95,9 +95,9 @@ class MultiAgentGRPOTrainer(TRLHooks):
         env (`str` or `Callable[[], AECEnv]`, or `dict` of them):
             A PettingZoo AEC environment whose observations are text (a `str`, a dict with `"text"` and perhaps
             `"system"`, or one with chat `"messages"`): an id of PettingZoo's registry, or a function that makes one.
-            It is called once for every environment in play at once. With a dict by name, each row says in its column
-            `environment` which one it is an instance of; a field that is `None` in a row is not one of its reset
-            options.
+            It is called once for every environment in play at once, and makes a new one each time. With a dict by
+            name, each row says in its column `environment` which one it is an instance of; a field that is `None` in a
+            row is not one of its reset options.
         args ([`MultiAgentGRPOConfig`], *optional*):
             Configuration. `None`: the defaults.
         train_dataset ([`~datasets.Dataset`] or [`~datasets.IterableDataset`], *optional*):
