@@ -127,7 +127,8 @@ def check_envs(
         for dataset in datasets:
             columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
             _check_fields(env, [column for column in columns if column != "seed"])
-        env_pool = EnvPool(make_env, [env], default_seed=seed, branches=branches)
+        env_pool = EnvPool(make_env, None, default_seed=seed, branches=branches)
+        env_pool.add(env)
         return {DEFAULT_ENVIRONMENT: [_try(env, env_pool, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
     envs = {name: _made(make) for name, make in make_env.items()}
     first: dict[str, Row] = {}
@@ -135,8 +136,9 @@ def check_envs(
         for name, fields, row in _rows_by_name(dataset, make_env):
             _check_fields(envs[name], fields, name)
             first.setdefault(name, row)
-    made = {name: [env] for name, env in envs.items()}
-    env_pool = EnvPool(make_env, made, default_seed=seed, branches=branches)
+    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branches)
+    for env in envs.values():
+        env_pool.add(env)
     return {
         name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name}), branching)]
         for name, env in envs.items()

@@ -108,8 +108,8 @@ class EnvPool:
         self._default_seed, self.branches = default_seed, branches
         self._making = threading.Lock()  # a user's function need not be thread-safe
         self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone
-        for idle_env in (env for name in self._idle for env in self._idle[name]):
-            self._use(idle_env)
+        for inner in (_innermost(env) for envs in self._idle.values() for env in envs):  # made once, or copies of such
+            self._in_use[id(inner)] = weakref.ref(inner)
 
     def reset_args(self, row: Row) -> ResetArgs:
         """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
@@ -137,11 +137,15 @@ class EnvPool:
     def _make(self, name: str) -> AECEnv:
         with self._making:
             env = self._makers[name]()
-            self._use(env)
+            self.add(env)
         return env
 
-    def _use(self, env: AECEnv) -> None:
-        """Record that an environment is in use: in play, or idle."""
+    def add(self, env: AECEnv) -> None:
+        """Record that the user's function has returned an environment, which is then in use: in play, or idle.
+
+        Raises:
+            ValueError: It is in use already, perhaps in another wrapper.
+        """
         inner = _innermost(env)
         known = self._in_use.get(id(inner))
         if known is not None and known() is inner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -103,6 +104,18 @@ def test_released_environments_are_handed_out_again_by_the_pool() -> None:
     assert rollout(made.__next__, pool=pool).episodes == first.episodes
     with pytest.raises(ValueError, match=AGAIN):  # those that are idle are in use, too
         EnvPool(always(pool[0]), pool, default_seed=0).acquire("", fresh=True)
+
+
+def test_copies_of_an_environment_may_share_what_they_wrap() -> None:
+    class Sharing(BaseWrapper):
+        """Copies are this wrapper again, around the same; of which there is nothing to see in a game of one reply."""
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return Sharing(self.env)
+
+    first = Sharing(Relay())
+    pool = EnvPool(Relay, [first, copy.deepcopy(first)], default_seed=0)
+    assert pool.acquire("").unwrapped is pool.acquire("").unwrapped is first.unwrapped
 
 
 def test_equal_environments_are_different_ones() -> None:
