@@ -78,7 +78,7 @@ def verify(folder: Path) -> None:
         CorruptCheckpoint: The manifest or a file is not what was saved.
         ValueError: The manifest is of another format than this version writes.
     """
-    for name, expected in _manifest(folder)["files"].items():
+    for name, expected in manifest(folder)["files"].items():
         path = folder / name
         if not path.is_file():
             raise CorruptCheckpoint(f"{folder}: {name} is missing")
@@ -190,9 +190,9 @@ def _seal(folder: Path, about: Mapping[str, Any]) -> None:
         if path.is_file()
     }
     content = {"format": FORMAT, **about, "files": files}
-    manifest = folder / MANIFEST
-    manifest.write_text(json.dumps({**content, "crc32": _crc32(json.dumps(content))}, indent=1), encoding="utf-8")
-    _flush(manifest)
+    file = folder / MANIFEST
+    file.write_text(json.dumps({**content, "crc32": _crc32(json.dumps(content))}, indent=1), encoding="utf-8")
+    _flush(file)
     _flush(folder)
 
 
@@ -210,7 +210,8 @@ def _put(folder: Path, final: Path) -> None:
     _flush(final.parent)
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint. Raises as `verify` does."""
     try:
         content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:

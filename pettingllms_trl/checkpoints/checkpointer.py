@@ -20,7 +20,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -33,6 +33,7 @@ from torch.distributed.tensor import DTensor
 from transformers.trainer import TRAINER_STATE_NAME
 
 from pettingllms_trl.checkpoints import atomic
+from pettingllms_trl.checkpoints.configuration import Difference, RunConfiguration, differences, refusal, warning
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.processes.on_all import on_all, on_main
 from pettingllms_trl.records import Stateful
@@ -90,10 +91,18 @@ class Checkpointer:
         args: The trainer's.
         accelerator: The trainer's.
         parts: Stateful parts of the trainer, by name.
+        configuration: What decides the run; `None`: unknown, so that nothing is compared.
     """
 
-    def __init__(self, args: MultiAgentGRPOConfig, accelerator: Accelerator, parts: Mapping[str, Stateful]) -> None:
+    def __init__(
+        self,
+        args: MultiAgentGRPOConfig,
+        accelerator: Accelerator,
+        parts: Mapping[str, Stateful],
+        configuration: RunConfiguration | None = None,
+    ) -> None:
         self._args, self._accelerator, self._parts = args, accelerator, parts
+        self._configuration = configuration or RunConfiguration()
         self._signals: StopSignals | None = None
         self.stopped_by: str | None = None
         self.saved_step: int | None = None
@@ -118,7 +127,7 @@ class Checkpointer:
         return self.stopped_by
 
     def check_resume(self, resume_from_checkpoint: str | bool | None) -> None:
-        """Raise `ValueError` where there is no such checkpoint; none is read."""
+        """Raise `ValueError` where there is no such checkpoint, or where it is another team's; no weights are read."""
         output_dir = Path(self._args.output_dir)
         there = [path.name for path in atomic.checkpoints(output_dir)]
         if resume_from_checkpoint is True and not any(output_dir.glob("checkpoint-*")):  # damaged ones included
@@ -128,6 +137,34 @@ class Checkpointer:
                 f"resume_from_checkpoint is {resume_from_checkpoint!r}; expected the folder of a checkpoint, or True "
                 f"for the newest of {output_dir}, which has {', '.join(there) or 'none'}."
             )
+        if resume_from_checkpoint and (there or resume_from_checkpoint is not True):
+            checkpoint = output_dir / there[-1] if resume_from_checkpoint is True else Path(resume_from_checkpoint)
+            with suppress(atomic.CorruptCheckpoint):  # found where the checkpoint is verified
+                self._check_team(checkpoint)
+
+    def _check_team(self, checkpoint: Path) -> None:
+        refused = refusal(checkpoint, self._differences(checkpoint) or [])
+        if refused is not None:
+            raise ValueError(refused)
+
+    def _differences(self, checkpoint: Path) -> list[Difference] | None:
+        """`None`: the checkpoint does not say how its run was configured."""
+        saved = atomic.manifest(checkpoint).get("configuration")
+        return None if saved is None else differences(saved, self._configuration)
+
+    def warn_of_differences(self, checkpoint: Path) -> None:
+        """Warn where a run goes on from a checkpoint with another configuration, or where that is unknown."""
+        if not self._accelerator.is_main_process or not (checkpoint / atomic.MANIFEST).is_file():
+            return  # without a manifest `verified` has warned
+        found = self._differences(checkpoint)
+        message = (
+            f"{checkpoint} was saved by an older version of pettingllms, which did not keep the run's configuration; "
+            "whether it is that of this run cannot be checked."
+            if found is None
+            else warning(checkpoint, found)
+        )
+        if message is not None:
+            warnings.warn(message, stacklevel=2)
 
     def _has_none(self) -> ValueError:
         return ValueError(
@@ -139,7 +176,7 @@ class Checkpointer:
         """The verified checkpoint to resume from, the same on all processes; `None` for a new run.
 
         Raises:
-            ValueError: There is no checkpoint, or it is not a folder.
+            ValueError: There is no checkpoint, it is not a folder, or it is of another team.
             CorruptCheckpoint: The given checkpoint is damaged.
         """
         return on_main(lambda: self._verified(resume_from_checkpoint))
@@ -150,6 +187,7 @@ class Checkpointer:
             newest = atomic.newest(output_dir)
             if newest is None:
                 raise self._has_none()
+            self._check_team(newest)
             return str(newest)
         self.check_resume(resume_from_checkpoint)
         atomic.sweep(output_dir)
@@ -173,7 +211,8 @@ class Checkpointer:
     @contextmanager
     def staged(self, final: Path, *, step: int) -> Iterator[Path]:
         """A temporary folder into which all processes write a checkpoint; it is renamed once all of it is on disk."""
-        about = {"step": step, "packages": {name: importlib.metadata.version(name) for name in _PACKAGES}}
+        packages = {name: importlib.metadata.version(name) for name in _PACKAGES}
+        about = {"step": step, "packages": packages, "configuration": self._configuration.described()}
         with ExitStack() as main:
             own: AbstractContextManager[Path]
             own = atomic.staged(final, about=about) if self._args.should_save else nullcontext(final)

@@ -124,7 +124,7 @@ class RewardFunctions:
 
     @property
     def by_name(self) -> dict[str, RewardFunction]:
-        """The functions."""
+        """The functions by their names; a model is one once it is loaded."""
         return dict(zip(self.names, self._functions, strict=True))
 
     def load(self, load: Callable[[str | nn.Module, PreTrainedTokenizerBase | None], Callable[..., Any]]) -> None:

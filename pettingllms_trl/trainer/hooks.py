@@ -758,6 +758,7 @@ class TRLHooks(GRPOTrainer):
         place = self.checkpointer.load_state(Path(checkpoint))
         if place is not None:
             self._step, self._buffered_inputs = place
+        self.checkpointer.warn_of_differences(Path(checkpoint))
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         """TRL's; but a run that was over when it was killed stays so, where transformers adds a step."""

@@ -11,6 +11,8 @@ from pettingzoo import AECEnv
 
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
+from pettingllms_trl.checkpoints.configuration import ARGUMENTS, RunConfiguration
+from pettingllms_trl.checkpoints.descriptions import adapter_of, described_rows, described_team, digest_of, plain
 from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.engines import api
 from pettingllms_trl.engines.factory import EngineSet
@@ -21,6 +23,7 @@ from pettingllms_trl.policies.references import MoveReferencesCallback, MovingRe
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.env_checks import agents_with_tools
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.collector import RolloutCollector
@@ -231,7 +234,39 @@ def publisher_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> Publisher:
     )
 
 
-def checkpointer_of(trainer: MultiAgentGRPOTrainer) -> Checkpointer:
+def configuration_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> RunConfiguration:
+    """What decides the run, for its checkpoints."""
+    args, team = trainer.args, trainer.team
+    optimizer = {"the optimizer": plain(args.optim).removesuffix("_fused")}  # fused or not, its state is the same
+    settings: dict[str, Any] = {
+        **{name: getattr(args, name) for name in ARGUMENTS},
+        "num_processes": trainer.accelerator.num_processes,
+        "agents": list(trainer.routing.of_agent),
+        "train_dataset": described_rows(setup.dataset),
+        "env": setup.environment,
+        "credit": setup.credit,
+        "filters": setup.filters,
+        "curriculum": setup.curricula.curricula,
+        "schedule": setup.schedule,
+        "reward_funcs": setup.rewards.by_name,
+    }
+    makers = setup.make_env if isinstance(setup.make_env, Mapping) else {DEFAULT_ENVIRONMENT: setup.make_env}
+    for name, pool in setup.envs.items():
+        declared = pool[0].metadata.get("settings") or {"made by": makers[name]}
+        settings |= {f"{what} of env {name}".strip(): value for what, value in declared.items()}
+    for policy in trainer.routing.policies:
+        own: dict[str, Any] = {"api": policy.api}
+        if policy.api is None:
+            template = str(team.profiles[policy.name].tokenizer.chat_template)
+            own = {"chat template": f"digest {digest_of(template)}"}
+            own |= {field: getattr(policy, field) for field in ("learning_rate", "max_grad_norm", "beta")}
+            adapter = adapter_of(team, policy)
+            own |= {} if adapter is None else {"lora_dropout": adapter.to_dict().get("lora_dropout")}
+        settings |= {f"{what} of {policy.name}": value for what, value in own.items()}
+    return RunConfiguration(team={**described_team(team), "optim": optimizer}, settings=plain(settings))
+
+
+def checkpointer_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> Checkpointer:
     """What saves checkpoints, with the states of the parts that have one."""
     parts: dict[str, Any] = {
         "credit": trainer.credit,
@@ -244,4 +279,4 @@ def checkpointer_of(trainer: MultiAgentGRPOTrainer) -> Checkpointer:
         "references": trainer.references,
     }
     stateful = {name: part for name, part in parts.items() if isinstance(part, Stateful)}
-    return Checkpointer(trainer.args, trainer.accelerator, stateful)
+    return Checkpointer(trainer.args, trainer.accelerator, stateful, configuration_of(trainer, setup))

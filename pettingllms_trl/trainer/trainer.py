@@ -233,7 +233,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.rollout_times = parts.rollout_times_of(self)
         self.references = parts.references_of(self)
         self.publisher = parts.publisher_of(self, setup)
-        self.checkpointer = parts.checkpointer_of(self)
+        self.checkpointer = parts.checkpointer_of(self, setup)
         if self._can_train:
             self.scorer.try_all()
 

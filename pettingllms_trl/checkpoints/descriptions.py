@@ -1,0 +1,182 @@
+"""Describes what decides a run as values of JSON that are the same in each process: functions, data sets, models.
+
+Checkpoints may be uploaded, and arguments of a user's functions may be secrets: of texts among them a digest is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, IterableDataset
+from huggingface_hub import try_to_load_from_cache
+from peft import PeftConfig, PeftModel
+from trl.trainer.utils import get_config_model_id
+
+from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.policies.team import Team
+
+
+NUM_ROWS = 64
+"""Of a data set that are compared."""
+_PLACE = ("base_model_name_or_path", "revision", "inference_mode", "peft_version", "task_type", "auto_mapping")
+"""Of an adapter's configuration, what says where it is, not what its weights mean."""
+_SIZES = ("num_hidden_layers", "hidden_size", "vocab_size")
+_NUM_BLOCKS, _BLOCK = 64, 4096  # of a file of weights
+
+
+def plain(value: Any) -> Any:
+    """A setting as a JSON value, without the addresses of objects."""
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain(each) for each in value), key=str)
+    return described(value)
+
+
+def described(given: Any) -> str:
+    """A name of a function or object that is the same in each process: module, name, and arguments that are set.
+
+    `partial(loo, value="return")` is `pettingllms_trl.credit.schemes.loo(value='return')`. Of a closure the numbers
+    that it holds are told, and of an object those that it keeps under the names of its constructor's arguments; texts
+    may be of one process alone, as paths are.
+    """
+    arguments: list[str] = []
+    options: Mapping[str, Any] = {}
+    if isinstance(given, partial):
+        arguments, options, given = [_argument(each, given.func) for each in given.args], given.keywords, given.func
+    elif is_dataclass(given) and not isinstance(given, type):
+        options, given = {each.name: getattr(given, each.name) for each in fields(given)}, type(given)
+    elif inspect.isfunction(given):
+        options = _lasting(inspect.getclosurevars(given).nonlocals, given)
+    elif not inspect.isroutine(given) and not inspect.isclass(given):
+        options, given = _lasting(_kept_arguments(given), type(given)), type(given)
+    arguments += [f"{name}={_argument(options[name], given)}" for name in sorted(options)]
+    name = f"{given.__module__}.{given.__qualname__}"
+    return f"{name}({', '.join(arguments)})" if arguments else name
+
+
+def _kept_arguments(given: Any) -> dict[str, Any]:
+    """The arguments of an object's constructor that it keeps under their names."""
+    constructor, own = type(given).__init__, getattr(given, "__dict__", {})
+    names = inspect.signature(constructor).parameters if inspect.isfunction(constructor) else ()
+    return {name: own[name] for name in names if name in own}
+
+
+def _lasting(values: Mapping[str, Any], of: Callable[..., Any]) -> dict[str, Any]:
+    kinds = str | int | float | None if _is_ours(of) else int | float | None
+    return {name: value for name, value in values.items() if isinstance(value, kinds)}
+
+
+def _argument(value: Any, of: Callable[..., Any]) -> str:
+    if callable(value):
+        return described(value)
+    if _is_ours(of) or isinstance(value, int | float | None):
+        return repr(plain(value))
+    return f"digest {digest_of(json.dumps(plain(value), sort_keys=True))}"
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return str(function.__module__).startswith("pettingllms_trl.")
+
+
+def described_rows(rows: Dataset | IterableDataset) -> str:
+    """The length of a data set and a digest of 64 of its rows, evenly spread; of a stream, whose rows may be there
+    only once, the names of its columns."""
+    if isinstance(rows, IterableDataset):
+        return f"a stream of {', '.join(rows.column_names or ['unknown columns'])}"
+    number = min(len(rows), NUM_ROWS)
+    places = [i * (len(rows) - 1) // max(number - 1, 1) for i in range(number)]
+    # As Arrow has them: without the user's transforms, which may be random, and without decoding images.
+    table = rows.with_format("arrow")[places]
+    content = json.dumps(table.to_pylist(), sort_keys=True, default=str)
+    return f"{len(rows)} rows, digest {digest_of(content)}"
+
+
+def described_team(team: Team) -> dict[str, dict[str, Any]]:
+    """What the weights of a team and the state of its optimizer depend on, by the option that sets it."""
+    routing = team.routing
+    has_own_rates = any(policy.learning_rate is not None for policy in routing.trained)
+    policies: dict[str, Any] = {
+        **{f"the policy of {agent}": name for agent, name in routing.of_agent.items()},
+        "a learning rate for each policy": has_own_rates,  # then each has parameter groups of its own
+        "the order of policies": [policy.name for policy in routing.policies],  # that of the optimizer's state
+    }
+    models: dict[str, Any] = {}
+    adapters: dict[str, Any] = {}
+    for policy in routing.policies:
+        kind = "an api" if policy.api is not None else "a model" if policy.adapter is None else "an adapter"
+        policies[f"policy {policy.name}"] = f"{kind}, {'trained' if policy.is_trained else 'frozen'}"
+        if policy.api is None:
+            adapter = adapter_of(team, policy)
+            is_saved = policy.is_trained and adapter is None
+            models[f"the model of {policy.name}"] = described_model(
+                team.weights_of(policy.name).config, is_saved=is_saved
+            )
+            own = {} if adapter is None else adapter.to_dict()
+            adapters |= {
+                f"{name} of the adapter {policy.name}": plain(value)
+                for name, value in own.items()
+                if name not in _PLACE and not name.endswith("dropout")
+            }
+    return {"policies": policies, "model": models, "peft_config": adapters}
+
+
+def adapter_of(team: Team, policy: Policy) -> PeftConfig | None:
+    """The configuration of a policy's adapter, which TRL may have put on the one model of all agents."""
+    model = team.weights_of(policy.name)
+    if not isinstance(model, PeftModel) or not (policy.adapter or team.is_plain):
+        return None
+    return model.peft_config[policy.adapter or model.active_adapters[0]]
+
+
+def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
+    """The model that a policy begins with.
+
+    Args:
+        config: The model's.
+        is_saved: Whether checkpoints have all of its weights, so that those it began with no longer matter.
+    """
+    name, sizes = get_config_model_id(config), config.get_text_config()
+    folder, revision = Path(name), getattr(config, "_commit_hash", None)
+    cached = None if revision is None else try_to_load_from_cache(name, "config.json", revision=revision)
+    if isinstance(cached, str):
+        folder = Path(cached).parent
+    return {
+        "name": name,
+        "architecture": f"{config.model_type}, {' x '.join(str(getattr(sizes, each, '?')) for each in _SIZES)}",
+        "weights": _digest_of_weights(folder) if name and folder.is_dir() else None,
+        "is_saved": is_saved,
+    }
+
+
+def _digest_of_weights(folder: Path) -> str | None:
+    """A digest of the files of weights in a folder: their sizes, and 64 blocks of each."""
+    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
+    digest = hashlib.sha256()
+    for file in files:
+        with open(file, "rb") as stream:
+            size = stream.seek(0, 2)
+            digest.update(str(size).encode())
+            for i in range(_NUM_BLOCKS):
+                stream.seek(max(size - _BLOCK, 0) * i // (_NUM_BLOCKS - 1))
+                digest.update(stream.read(_BLOCK))
+    return digest.hexdigest()[:8] if files else None
+
+
+def digest_of(text: str) -> str:
+    """8 hex digits."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
