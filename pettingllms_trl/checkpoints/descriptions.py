@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:
 def described(given: Any) -> str:
     """A name of a function or object that is the same in each process: module, name, and arguments that are set.
 
-    `partial(loo, value="return")` is `pettingllms_trl.credit.schemes.loo(value='return')`. Of a closure the numbers
+    `partial(loo, value="outcome")` is `pettingllms_trl.credit.schemes.loo(value='outcome')`. Of a closure the numbers
     that it holds are told, and of an object those that it keeps under the names of its constructor's arguments; texts
     may be of one process alone, as paths are.
     """
@@ -62,7 +62,7 @@ def described(given: Any) -> str:
         options, given = {each.name: getattr(given, each.name) for each in fields(given)}, type(given)
     elif inspect.isfunction(given):
         options = _lasting(inspect.getclosurevars(given).nonlocals, given)
-    elif not inspect.isroutine(given) and not inspect.isclass(given):
+    elif not hasattr(given, "__qualname__"):  # an object
         options, given = _lasting(_kept_arguments(given), type(given)), type(given)
     arguments += [f"{name}={_argument(options[name], given)}" for name in sorted(options)]
     name = f"{given.__module__}.{given.__qualname__}"

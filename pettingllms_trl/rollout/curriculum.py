@@ -119,10 +119,11 @@ class Curricula:
         return {name: [progress.index, list(progress.latest)] for name, progress in self.progress.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the progress; environments that no longer have a curriculum are ignored."""
+        """Restore the progress, up to the last level; environments that no longer have a curriculum are ignored."""
         for name, (index, latest) in state.items():
             if name in self.progress:
-                self.progress[name] = Progress(index, tuple(latest))
+                last = len(self.curricula[name].levels) - 1
+                self.progress[name] = Progress(min(index, last), tuple(latest))
 
 
 def by_environment(

@@ -12,7 +12,14 @@ from pettingzoo import AECEnv
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.configuration import ARGUMENTS, RunConfiguration
-from pettingllms_trl.checkpoints.descriptions import adapter_of, described_rows, described_team, digest_of, plain
+from pettingllms_trl.checkpoints.descriptions import (
+    adapter_of,
+    described,
+    described_rows,
+    described_team,
+    digest_of,
+    plain,
+)
 from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.engines import api
 from pettingllms_trl.engines.factory import EngineSet
@@ -237,7 +244,11 @@ def publisher_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> Publisher:
 def configuration_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> RunConfiguration:
     """What decides the run, for its checkpoints."""
     args, team = trainer.args, trainer.team
-    optimizer = {"the optimizer": plain(args.optim).removesuffix("_fused")}  # fused or not, its state is the same
+    of_states = {
+        "optim": {"the optimizer": plain(args.optim).removesuffix("_fused")}
+    }  # fused or not, its state is same
+    if isinstance(setup.credit, Stateful):
+        of_states["credit"] = {"the credit with a state": described(type(setup.credit))}
     settings: dict[str, Any] = {
         **{name: getattr(args, name) for name in ARGUMENTS},
         "num_processes": trainer.accelerator.num_processes,
@@ -263,7 +274,7 @@ def configuration_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> RunConfigu
             adapter = adapter_of(team, policy)
             own |= {} if adapter is None else {"lora_dropout": adapter.to_dict().get("lora_dropout")}
         settings |= {f"{what} of {policy.name}": value for what, value in own.items()}
-    return RunConfiguration(team={**described_team(team), "optim": optimizer}, settings=plain(settings))
+    return RunConfiguration(team={**described_team(team), **of_states}, settings=plain(settings))
 
 
 def checkpointer_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> Checkpointer:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
+import zlib
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,7 +17,7 @@ from datasets import Dataset
 from transformers import TrainerCallback
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.checkpoints.atomic import newest
+from pettingllms_trl.checkpoints.atomic import MANIFEST, newest
 from short_runs import KeepsRollouts, adapter, settings
 from third_party import Relay
 
@@ -94,3 +96,12 @@ def live(model_path: str, path: Path, says: Connection, slowly: bool) -> None:
     checkpoint = newest(path)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     says.send("done")
+
+
+def forget_configuration(checkpoint: Path) -> None:
+    """Make a checkpoint as versions wrote it that did not keep the run's configuration."""
+    file = checkpoint / MANIFEST
+    content = json.loads(file.read_text())
+    del content["configuration"], content["crc32"]
+    crc32 = f"{zlib.crc32(json.dumps(content).encode()):08x}"
+    file.write_text(json.dumps({**content, "crc32": crc32}))

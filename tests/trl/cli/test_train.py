@@ -656,6 +656,22 @@ def test_a_checkpoint_that_does_not_exist_is_a_line_of_the_command(
     assert "error: resume_from_checkpoint" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", ["true", "checkpoint-1"])
+def test_a_checkpoint_of_another_team_is_a_line_of_the_command(
+    given: str, model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    options = {"model_name_or_path": model_path, "output_dir": str(out), "policies": "lora", "save_strategy": "steps"}
+    assert cli.train(["--config", str(written(tmp_path, **options, save_steps=1))]) == 0
+    checkpoint = given if given == "true" else str(out / given)
+    file = written(tmp_path, **options, lora_alpha=2, resume_from_checkpoint=checkpoint)
+    assert cli.train(["--config", str(file)]) == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert error.startswith(
+        f"error: this trainer cannot go on from {out / 'checkpoint-1'}: lora_alpha of the adapter "
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "read"), [("true", True), ("False", False), ("runs/checkpoint-2", "runs/checkpoint-2")]
 )

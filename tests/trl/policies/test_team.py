@@ -26,6 +26,7 @@ from transformers import (
     TrainerCallback,
 )
 
+from mortal import forget_configuration
 from pettingllms_envs import apps_v0
 from pettingllms_trl import Completion, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
@@ -600,23 +601,32 @@ def test_a_resumed_run_equals_one_never_interrupted(
 
 
 @pytest.mark.parametrize(
-    ("policies", "missing"),
-    [("lora", "opener/adapter_config.json"), ({"opener": Policy(), "closer": Policy()}, None)],
+    ("policies", "message"),
+    [
+        ("lora", "policy opener is a model, trained there, but an adapter, trained is given"),
+        ({"opener": Policy(), "closer": Policy()}, "the policy of opener_0 is opener there, but base is given"),
+    ],
     ids=["another kind", "another layout"],
 )
 def test_a_checkpoint_of_other_policies_is_refused_before_anything_is_read(
-    policies: Any, missing: str | None, model_path: str, tmp_path: Path
+    policies: Any, message: str, model_path: str, tmp_path: Path
 ) -> None:
     team(model_path, tmp_path, "full", max_steps=1, save_strategy="steps", save_steps=1).train()
     other = team(model_path, tmp_path, policies)
     before = weights(other)
+    with pytest.raises(ValueError, match=message):
+        other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+    assert moved(before, weights(other)) == set()
+
+
+def test_policies_that_an_older_checkpoint_lacks_are_named(model_path: str, tmp_path: Path) -> None:
+    team(model_path, tmp_path, "full", max_steps=1, save_strategy="steps", save_steps=1).train()
+    forget_configuration(tmp_path / "checkpoint-1")
+    other = team(model_path, tmp_path, "lora")
+    before = weights(other)
     message = (
-        "Can't find a valid checkpoint"
-        if missing is None
-        else (
-            rf"checkpoint-1 has no {missing}, expected weights of the policy 'opener' \(there are: closer/config\."
-            r"json, opener/config\.json\)\. Resume with the policies that it was saved with"
-        )
+        r"checkpoint-1 has no opener/adapter_config.json, expected weights of the policy 'opener' \(there are: "
+        r"closer/config\.json, opener/config\.json\)\. Resume with the policies that it was saved with"
     )
     with pytest.raises(ValueError, match=message):
         other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
