@@ -17,7 +17,8 @@ from typing import Any
 
 from datasets import Dataset, IterableDataset
 from huggingface_hub import try_to_load_from_cache
-from peft import PeftConfig, PeftModel
+from peft import PeftModel
+from peft.tuners.tuners_utils import BaseTunerLayer
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.policies.routing import Policy
@@ -26,8 +27,11 @@ from pettingllms_trl.policies.team import Team
 
 NUM_ROWS = 64
 """Of a data set that are compared."""
-_PLACE = ("base_model_name_or_path", "revision", "inference_mode", "peft_version", "task_type", "auto_mapping")
-"""Of an adapter's configuration, what says where it is, not what its weights mean."""
+_NOT_OF_WEIGHTS = (
+    *("base_model_name_or_path", "revision", "inference_mode", "peft_version", "task_type", "auto_mapping"),
+    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
+)
+"""Fields of an adapter's configuration that say where it is from and, in one of several ways, on which modules."""
 _SIZES = ("num_hidden_layers", "hidden_size", "vocab_size")
 _NUM_BLOCKS, _BLOCK = 64, 4096  # of a file of weights
 
@@ -121,26 +125,39 @@ def described_team(team: Team) -> dict[str, dict[str, Any]]:
         kind = "an api" if policy.api is not None else "a model" if policy.adapter is None else "an adapter"
         policies[f"policy {policy.name}"] = f"{kind}, {'trained' if policy.is_trained else 'frozen'}"
         if policy.api is None:
-            adapter = adapter_of(team, policy)
+            adapter = adapter_name(team, policy)
             is_saved = policy.is_trained and adapter is None
             models[f"the model of {policy.name}"] = described_model(
                 team.weights_of(policy.name).config, is_saved=is_saved
             )
-            own = {} if adapter is None else adapter.to_dict()
-            adapters |= {
-                f"{name} of the adapter {policy.name}": plain(value)
-                for name, value in own.items()
-                if name not in _PLACE and not name.endswith("dropout")
-            }
+            own = {} if adapter is None else _described_adapter(team.weights_of(policy.name), adapter)
+            adapters |= {f"{name} of the adapter {policy.name}": value for name, value in own.items()}
     return {"policies": policies, "model": models, "peft_config": adapters}
 
 
-def adapter_of(team: Team, policy: Policy) -> PeftConfig | None:
-    """The configuration of a policy's adapter, which TRL may have put on the one model of all agents."""
+def adapter_name(team: Team, policy: Policy) -> str | None:
+    """The name of a policy's adapter, which TRL may have put on the one model of all agents."""
     model = team.weights_of(policy.name)
-    if not isinstance(model, PeftModel) or not (policy.adapter or team.is_plain):
-        return None
-    return model.peft_config[policy.adapter or model.active_adapters[0]]
+    is_of_trl = team.is_plain and isinstance(model, PeftModel)
+    return model.active_adapters[0] if is_of_trl else policy.adapter
+
+
+def _described_adapter(model: PeftModel, name: str) -> dict[str, Any]:
+    """Rank, alpha, and what else an adapter's weights depend on; the modules are those that it is on, which can be
+    written in several ways."""
+    on = [
+        path
+        for path, module in model.named_modules()
+        if isinstance(module, BaseTunerLayer)
+        and any(name in getattr(module, layers) for layers in module.adapter_layer_names)
+    ]
+    kinds = sorted({path.rpartition(".")[2] for path in on})
+    settings = {
+        field: plain(value)
+        for field, value in model.peft_config[name].to_dict().items()
+        if field not in _NOT_OF_WEIGHTS and not field.endswith("dropout")
+    }
+    return {**settings, "modules": f"{len(on)} of {', '.join(kinds)}, digest {digest_of(json.dumps(sorted(on)))}"}
 
 
 def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:

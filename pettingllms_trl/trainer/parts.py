@@ -13,7 +13,7 @@ from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.configuration import ARGUMENTS, RunConfiguration
 from pettingllms_trl.checkpoints.descriptions import (
-    adapter_of,
+    adapter_name,
     described,
     described_rows,
     described_team,
@@ -244,9 +244,7 @@ def publisher_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> Publisher:
 def configuration_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> RunConfiguration:
     """What decides the run, for its checkpoints."""
     args, team = trainer.args, trainer.team
-    of_states = {
-        "optim": {"the optimizer": plain(args.optim).removesuffix("_fused")}
-    }  # fused or not, its state is same
+    of_states = {"optim": {"the optimizer": plain(args.optim).removesuffix("_fused")}}  # which has the same state
     if isinstance(setup.credit, Stateful):
         of_states["credit"] = {"the credit with a state": described(type(setup.credit))}
     settings: dict[str, Any] = {
@@ -271,8 +269,9 @@ def configuration_of(trainer: MultiAgentGRPOTrainer, setup: Setup) -> RunConfigu
             template = str(team.profiles[policy.name].tokenizer.chat_template)
             own = {"chat template": f"digest {digest_of(template)}"}
             own |= {field: getattr(policy, field) for field in ("learning_rate", "max_grad_norm", "beta")}
-            adapter = adapter_of(team, policy)
-            own |= {} if adapter is None else {"lora_dropout": adapter.to_dict().get("lora_dropout")}
+            adapter = adapter_name(team, policy)
+            if adapter is not None:
+                own["lora_dropout"] = team.weights_of(policy.name).peft_config[adapter].to_dict().get("lora_dropout")
         settings |= {f"{what} of {policy.name}": value for what, value in own.items()}
     return RunConfiguration(team={**described_team(team), **of_states}, settings=plain(settings))
 
