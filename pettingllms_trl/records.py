@@ -112,6 +112,7 @@ class Decision:
         environment: Name of the environment in a run with several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
         return_to_go: Sum of the agent's rewards from this step to the end, along the chosen branch.
+        rewards: Of the step along the chosen branch, by agent; empty if they are not known.
         policy_version: The optimizer steps that its policy's weights had taken when they sampled the candidates; 0 of
             a policy that is not trained.
         continuation: The continuation in which it was taken, where it lies off the chosen branches of its episode: it
@@ -131,6 +132,7 @@ class Decision:
     environment: str = ""
     episode_return: float = 0.0
     return_to_go: float = 0.0
+    rewards: Mapping[str, float] = field(default_factory=dict)
     policy_version: int = 0
     continuation: ContinuationPlace | None = None
 

@@ -90,7 +90,8 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.tools",
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
-    "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"},
+    "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"}
+    | {"pettingllms_envs.episodes.files"},
     "datasets/problems.py": {"pettingllms_envs.datasets.judging", "pettingllms_envs.sandbox.values"}
     | {"pettingllms_envs.retrieval.passages"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.

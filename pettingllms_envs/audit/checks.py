@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pettingllms_envs.audit.advantages import NonFiniteNumbers, WrongAdvantages, WrongSums
 from pettingllms_envs.audit.collapse import COLLAPSE
+from pettingllms_envs.audit.completeness import ChangedRows, MissingEpisodes, RepeatedEpisodes, WrongTurns
 from pettingllms_envs.audit.errors import EpisodesWithErrors
 from pettingllms_envs.audit.exchange import (
     ChangedState,
@@ -44,7 +45,16 @@ EXCHANGE: tuple[Callable[[Run], Check], ...] = (
     SwappedAgents,
 )
 """Of groups; a training runs them, too."""
-OF_EPISODES: tuple[Callable[[Run], Check], ...] = (EpisodesWithErrors, WrongReturns, *EXCHANGE, LazyRole)
+OF_EPISODES: tuple[Callable[[Run], Check], ...] = (
+    EpisodesWithErrors,
+    MissingEpisodes,
+    RepeatedEpisodes,
+    ChangedRows,
+    WrongReturns,
+    WrongTurns,
+    *EXCHANGE,
+    LazyRole,
+)
 OF_SERIES: tuple[Callable[[Run, Series], Finding], ...] = (dead_role, uneven_learning, *COLLAPSE)
 """Read nothing but counts by role and step."""
 

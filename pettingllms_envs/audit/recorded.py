@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
+from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Part, Run, Written
+from pettingllms_envs.episodes.files import digest
 
 
 Row = Mapping[str, Any]
@@ -17,11 +18,13 @@ TYPES: Mapping[str, Any] = {"reply": str, "reward": NUMBER, "advantage": NUMBER,
 """Of a candidate, as far as they are calculated with."""
 
 
-def run_of(header: Row) -> Run:
-    """What a `run.json` says of the run."""
+def run_of(header: Row, report: Row | None = None) -> Run:
+    """What a `run.json` says of the run, and the `report.json` of a benchmark that came to its end."""
     config = header["config"]
     if header["kind"] != "rollouts":
-        return Run(kind="bench", is_tree=False)
+        ended = None if report is None else report["episodes"]["ended"]
+        return Run(kind="bench", is_tree=False, written=None if ended is None else Written(episodes=ended))
+    written = header.get("written")
     credit = config.get("credit") or {}
     sampling = config.get("sampling")
     agents = config.get("agents") or {}
@@ -35,6 +38,7 @@ def run_of(header: Row) -> Run:
         judges_own_step=credit.get("judges_own_step"),
         scale=credit.get("scale"),
         temperature=config.get("temperature"),
+        written=None if written is None else Written(**written),
     )
 
 
@@ -50,11 +54,12 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
         ValueError: A candidate is none.
     """
     returns = [value for value in row["returns"].values() if value is not None]
-    step = (row.get("training") or {}).get("step")
+    training = row.get("training") or {}
+    written = row.get("digest")
     return Episode(
         instance=row["instance"]["index"],
         decisions=tuple(_decision(run, each, f"{where}: steps[{i}]") for i, each in enumerate(row["steps"])),
-        step=step,
+        step=training.get("step"),
         sample=row["sample"],
         where=where,
         result=sum(returns) / len(returns) if returns and row["error"] is None else None,
@@ -62,13 +67,18 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
         error=None if row["error"] is None else row["error"]["kind"],
         returns=row["returns"],
         reward_sums=_reward_sums(run, row),
+        digest=written,
+        is_changed=None if written is None else written != digest(row),
+        part=Part(before=training["before"], episodes=training["episodes"]) if "episodes" in training else None,
     )
 
 
 def _reward_sums(run: Run, row: Row) -> dict[str, float]:
-    """The sum of each agent's rewards; a training's steps have the reward of the agent that acted alone."""
+    """The sum of each agent's rewards. An earlier version wrote that of the agent that acted alone in a training."""
     steps = [step["rewards"] for step in row["steps"]]
-    agents = [each for each in row["returns"] if not run.is_training or all(each in rewards for rewards in steps)]
+    has_others = any(agent != step["agent"] for step in row["steps"] for agent in step["rewards"])
+    are_all = has_others or not run.is_training
+    agents = [each for each in row["returns"] if are_all or all(each in rewards for rewards in steps)]
     return {agent: math.fsum(rewards.get(agent, 0.0) for rewards in steps) for agent in agents}
 
 

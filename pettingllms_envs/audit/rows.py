@@ -82,6 +82,19 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The episodes that a training wrote at once: those of a generation.
+
+    Args:
+        before: How many episodes the run had written before.
+        episodes: How many these are.
+    """
+
+    before: int
+    episodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """Decisions in the order in which they were taken.
 
@@ -97,6 +110,9 @@ class Episode:
         is_whole: Whether all its decisions are here, in order; those of a table are not.
         returns: Of each agent, as recorded.
         reward_sums: The sum of an agent's rewards, of agents whose reward is recorded for every step.
+        digest: Of the row, as it was written with it, or `None`.
+        is_changed: Whether the row has another digest now; `None` where none was written.
+        part: Which of the run's generations it belongs to, or `None`.
     """
 
     instance: Hashable
@@ -110,6 +126,22 @@ class Episode:
     is_whole: bool = True
     returns: Mapping[str, float | None] = field(default_factory=dict)
     reward_sums: Mapping[str, float] = field(default_factory=dict)
+    digest: str | None = None
+    is_changed: bool | None = None
+    part: Part | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a run says that it has written, elsewhere than in its rows.
+
+    Args:
+        episodes: How many episodes without an error, at least: a run that was killed may have written more.
+        digest: SHA-256 of their rows' digests, one after the other, 64 hex digits; `None` where it is not known.
+    """
+
+    episodes: int
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +160,7 @@ class Run:
         scale: What it divides by: the deviation of the `"group"` or of the `"batch"`, the group's `"mean"`, nothing
             (`"none"`); `None` where it is not known.
         temperature: At which replies were sampled; `None` where it is not known.
+        written: What it says that it has written; `None` where it does not.
     """
 
     kind: str
@@ -139,6 +172,7 @@ class Run:
     judges_own_step: bool | None = None
     scale: str | None = None
     temperature: float | None = None
+    written: Written | None = None
 
     @property
     def is_training(self) -> bool:

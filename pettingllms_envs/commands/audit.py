@@ -112,7 +112,7 @@ def _of_record(path: Path) -> tuple[str, list[Finding]]:
     from pettingllms_envs.audit.recorded import episode_of, run_of
     from pettingllms_envs.episodes import files
 
-    run = run_of(files.read_header(path))
+    run = run_of(files.read_header(path), files.read_report(path))
     whole, number = Audit(run), 0
     for number, row in enumerate(files.stream(path), 1):  # how many there were
         whole.observe(episode_of(run, row, f"line {number}"))

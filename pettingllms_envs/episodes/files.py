@@ -194,7 +194,8 @@ def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[
     found = {place(row): (light(row), offset, size) for row, offset, size in _rows(file) if keep(row)}
     order = [found[key] for key in sorted(found)]
     other = file.with_name(file.name + ".new")
-    with open(file, "rb") as stream, open(other, "wb") as new:
+    other.unlink(missing_ok=True)  # a link would be followed
+    with open(file, "rb") as stream, open(other, "xb") as new:
         for _, offset, size in order:
             stream.seek(offset)
             new.write(stream.read(size))
@@ -212,10 +213,7 @@ def read_header(file: Path) -> dict[str, Any]:
         OSError: There is no such file.
     """
     file = find_run(file) / RUN
-    try:
-        header: dict[str, Any] = json.loads(file.read_text("ascii"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file} is not JSON ({error}); expected the {RUN} of a run. Name another folder.") from None
+    header: dict[str, Any] = _json(file)
     if isinstance(header, dict) and "format" in header:
         _check_format(header, str(file))
     if (fault := schema.of_run(header)) is not None:
@@ -223,11 +221,27 @@ def read_header(file: Path) -> dict[str, Any]:
     return header
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Write a file atomically: a kill leaves the old file or the new one, never half of it."""
+def read_report(file: Path) -> dict[str, Any] | None:
+    """The `report.json` of a run, as `read_header` finds it; None where there is none: it has not come to its end.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    file = find_run(file) / REPORT
+    if not file.exists():
+        return None
+    report = _json(file)
+    if (fault := schema.of_report(report)) is not None:
+        raise ValueError(f"{file} is no {REPORT} of a run ({fault}); expected what docs/records.md says. Remove it.")
+    return report
+
+
+def write_whole(file: Path, content: str | bytes) -> None:
+    """Write a file atomically: a kill leaves the old file or the new one, never half of it. A link is replaced."""
     other = file.with_name(file.name + ".new")
-    with open(other, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    other.unlink(missing_ok=True)  # a link would be followed
+    with open(other, "xb") as stream:
+        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
         stream.flush()
         os.fsync(stream.fileno())
     other.replace(file)
@@ -273,6 +287,15 @@ def header(
             "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         },
     }
+
+
+def _json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{file} is not JSON ({error}); expected the {file.name} of a run. Name another folder."
+        ) from None
 
 
 def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:

@@ -6,7 +6,72 @@ docs/records.md explains every field. A `NotRequired` field may be missing; unkn
 import types
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, NotRequired, TypedDict, get_args, get_origin, get_type_hints
+from typing import Any, NotRequired, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+
+
+class EnvironmentFields(TypedDict):
+    """One of several environments of a training."""
+
+    env: str
+    settings: dict[str, Any]
+
+
+class InstancesFields(TypedDict):
+    """Where the problems of a benchmark come from."""
+
+    source: str
+    num: int
+    digest: NotRequired[str]
+
+
+class CreditFields(TypedDict, total=False):
+    """How a training turned rewards into advantages."""
+
+    name: str | None
+    sums_to_zero: str | None
+    judges_own_step: bool | None
+    scale: str | None
+
+
+class Config(TypedDict, total=False):
+    """What determines the rows. Each kind of run has some of these fields, and others that nothing reads."""
+
+    env: str | None
+    settings: dict[str, Any] | None
+    env_config: str | None
+    environments: dict[str, EnvironmentFields] | None
+    roles: dict[str, str] | None
+    agents: dict[str, dict[str, Any]] | None
+    instances: InstancesFields | None
+    samples: int | None
+    seed: int | None
+    max_steps: int | None
+    episode_tokens: int | None
+    generated_tokens: int | None
+    sampling: str | None
+    num_generations: int | None
+    temperature: float | None
+    credit: CreditFields | None
+
+
+class DataFields(TypedDict):
+    """The label of the data."""
+
+    name: str
+    note: str
+
+
+class SandboxFields(TypedDict, total=False):
+    """How programs were isolated."""
+
+    level: str
+
+
+class WrittenFields(TypedDict):
+    """What a training has written: how many episodes, and SHA-256 of their digests."""
+
+    episodes: int
+    digest: str
 
 
 class Header(TypedDict):
@@ -14,11 +79,24 @@ class Header(TypedDict):
 
     format: NotRequired[int]
     kind: str
-    config: dict[str, Any]
-    data: NotRequired[dict[str, str] | None]
+    config: Config
+    data: NotRequired[DataFields | None]
     versions: dict[str, str]
-    sandbox: NotRequired[dict[str, Any] | None]
+    sandbox: NotRequired[SandboxFields | None]
     machine: dict[str, Any]
+    written: NotRequired[WrittenFields]
+
+
+class CountFields(TypedDict):
+    """How many episodes a report is of."""
+
+    ended: int
+
+
+class Report(TypedDict):
+    """What is read again of `report.json`."""
+
+    episodes: CountFields
 
 
 class InstanceFields(TypedDict):
@@ -103,12 +181,22 @@ class Step(TypedDict):
     timing: NotRequired[Timing]
 
 
+class TrainingFields(TypedDict, total=False):
+    """Where an episode belongs in a training."""
+
+    step: int
+    before: int
+    episodes: int
+    environment: str
+
+
 class EpisodeRow(TypedDict):
     """An episode: one line of `episodes.jsonl`."""
 
     format: NotRequired[int]
     instance: InstanceFields
     sample: int
+    training: NotRequired[TrainingFields]
     tools: NotRequired[list[list[dict[str, Any]]]]
     steps: list[Step]
     end: NotRequired[str]
@@ -140,7 +228,12 @@ NUMBER: Types = (int, float)
 
 def of_run(value: Any) -> str | None:
     """A description of why a value is not a valid `run.json`; None if it is."""
-    return next(_wrong("", value, required(Header)), None)
+    return next(_mismatches("", value, Header), None)
+
+
+def of_report(value: Any) -> str | None:
+    """A description of why a value is not a valid `report.json`; None if it is."""
+    return next(_mismatches("", value, Report), None)
 
 
 def of_row(value: Any) -> str | None:
@@ -151,9 +244,13 @@ def of_row(value: Any) -> str | None:
 @cache
 def required(fields: type) -> Mapping[str, Types]:
     """The required fields, in the order of their definition, with their JSON types."""
-    hints = get_type_hints(fields)
     needed: frozenset[str] = fields.__required_keys__  # type: ignore[attr-defined]  # of a TypedDict
-    return {name: tuple(_json_types(hint)) for name, hint in hints.items() if name in needed}
+    return {name: tuple(_json_types(hint)) for name, hint in _hints(fields).items() if name in needed}
+
+
+@cache
+def _hints(fields: type) -> Mapping[str, Any]:
+    return get_type_hints(fields)
 
 
 def _json_types(hint: Any) -> Iterator[type]:
@@ -168,11 +265,37 @@ def _json_types(hint: Any) -> Iterator[type]:
         yield get_origin(hint) or hint
 
 
+def _mismatches(name: str, value: Any, hint: Any) -> Iterator[str]:
+    """Where a value is not of a type, in order, down to the values of its objects. Only the first one is reliable."""
+    if hint is Any:
+        return
+    expected = tuple(_json_types(hint))
+    if not isinstance(value, expected):
+        yield f"{name} is not {' or '.join(WORDS[each] for each in expected)}" if name else "it is no object"
+    if not isinstance(value, dict):
+        return
+    for each in get_args(hint) if isinstance(hint, types.UnionType) else (hint,):
+        if is_typeddict(each):
+            for field, of_field in _hints(each).items():
+                if field in value:
+                    yield from _mismatches(_inner(name, field), value[field], of_field)
+                elif field in required(each):
+                    yield f"it has no {_inner(name, field)}"
+        elif get_origin(each) is dict:
+            for field, of_field in value.items():
+                yield from _mismatches(_inner(name, field), of_field, get_args(each)[1])
+
+
+def _inner(name: str, field: str) -> str:
+    return f"{name}.{field}" if name else field
+
+
 def _of_row(row: Any) -> Iterator[str]:
     """The errors of a row, in order. Only the first one is reliable: later checks assume that there was none."""
     yield from _wrong("", row, required(EpisodeRow))
     yield from _wrong("instance", row["instance"], required(InstanceFields))
     yield from _numbers("returns", row["returns"])
+    yield from _mismatches("training", row.get("training", {}), TrainingFields)
     if row["error"] is not None:
         yield from _wrong("error", row["error"], required(ErrorFields))
     for number, step in enumerate(row["steps"]):
@@ -220,7 +343,7 @@ def _wrong(name: str, found: Any, fields: Mapping[str, Types]) -> Iterator[str]:
         yield f"{name or 'it'} is no object"
         return
     for field, expected in fields.items():
-        full = f"{name}.{field}" if name else field
+        full = _inner(name, field)
         if field not in found:
             yield f"it has no {full}"
         elif not isinstance(found[field], expected):

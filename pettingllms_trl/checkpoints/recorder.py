@@ -10,12 +10,13 @@ import json
 import os
 import platform
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.prompts import recorded, with_tools
 from pettingllms_trl.records import Candidate, ContinuationPlace, Decision, Episode, role_of
 
@@ -33,6 +34,7 @@ def rows(
     teams: Mapping[str, Sequence[str]],
     policies: Mapping[str, str],
     step: int,
+    before: int,
     first: int,
 ) -> list[dict[str, Any]]:
     """A generation's episodes, as rows of the record.
@@ -46,9 +48,11 @@ def rows(
         teams: The possible agents of each environment, by the same names.
         policies: Names of the policies by agent.
         step: The optimizer step of the generation, from 1.
+        before: Number of episodes that the log has of earlier generations.
         first: Number of instances that the training had played before.
     """
     made = []
+    training = {"step": step, "before": before, "episodes": len(episodes)}
     for episode in episodes:
         tools: list[Any] = []
         scopes = _scopes(teams[episode.environment])
@@ -62,7 +66,7 @@ def rows(
                 tools,
                 instances[episode.instance],
                 environment=environments[episode.environment],
-                step=step,
+                training=training,
                 index=first + episode.instance,
             )
         )
@@ -119,30 +123,53 @@ def data_label(metadata: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
 class RolloutRecorder:
     """Writes the files of a training run, `run.json` and `episodes.jsonl`. Used by one process only.
 
+    After each generation `run.json` says what was written, so that rows that are lost later are missed. A kill comes
+    before that or after it: there may be rows of which it does not know yet, but never too few.
+
     Args:
         folder: Folder of the files.
         about: See `header`.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
-        self._folder = folder
+        self._run, self._episodes = folder / files.RUN, folder / files.EPISODES
         self._about = about
+        self._digest = hashlib.sha256()
+        self._num = 0
         self._is_open = False
 
-    def write(self, made: Iterable[Mapping[str, Any]], step: int) -> None:
-        """Append the rows of a generation for this optimizer step.
+    def begin(self, step: int) -> int:
+        """The number of episodes in the log, before those of this optimizer step.
 
         The first call removes the rows that an earlier run in this folder wrote for this step and later ones: a
         resumed run plays them again, and a new one starts with an empty log.
         """
-        file = self._folder / "episodes.jsonl"
         if not self._is_open:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            _replace(self._folder / "run.json", json.dumps(self._about, indent=2) + "\n")
-            _replace(file, "".join(_before(file, step)))
+            self._run.parent.mkdir(parents=True, exist_ok=True)
+            kept = []
+            for line, row in _before(self._episodes, step):
+                kept.append(line)
+                self._count(row)
+            self._write_header()  # first: it must never say more than there is
+            files.write_whole(self._episodes, "".join(kept))
             self._is_open = True
-        with open(file, "a", encoding="ascii") as stream:
+        return self._num
+
+    def write(self, made: Sequence[Mapping[str, Any]]) -> None:
+        """Append the rows of a generation; `begin` was called for its step."""
+        with open(self._episodes, "a", encoding="ascii") as stream:
             stream.writelines(json.dumps(row) + "\n" for row in made)
+        for row in made:
+            self._count(row)
+        self._write_header()
+
+    def _count(self, row: Mapping[str, Any]) -> None:
+        self._num += 1
+        self._digest.update(row.get("digest", "").encode("ascii"))
+
+    def _write_header(self) -> None:
+        written = {"episodes": self._num, "digest": self._digest.hexdigest()}
+        files.write_json(self._run, {**self._about, "written": written})
 
 
 def _settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,20 +187,14 @@ def _settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _before(file: Path, step: int) -> Iterable[str]:
-    """The lines of earlier steps in a file, without an incomplete last line."""
+def _before(file: Path, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines of earlier steps in a file with their rows, without an incomplete last line."""
     if not file.exists():
         return
     with open(file, encoding="ascii") as stream:
         for line in stream:
-            if line.endswith("\n") and json.loads(line)["training"]["step"] < step:
-                yield line
-
-
-def _replace(file: Path, text: str) -> None:
-    other = file.with_name(file.name + ".new")
-    other.write_text(text, "ascii")
-    other.replace(file)
+            if line.endswith("\n") and (row := json.loads(line))["training"]["step"] < step:
+                yield line, row
 
 
 def _row(
@@ -183,7 +204,7 @@ def _row(
     instance: Mapping[str, Any],
     *,
     environment: str,
-    step: int,
+    training: Mapping[str, int],
     index: int,
 ) -> dict[str, Any]:
     options = {key: _plain(value) for key, value in instance.items() if key != "seed" and value is not None}
@@ -198,7 +219,7 @@ def _row(
             "problem": None,
         },
         "sample": episode.episode,
-        "training": {"step": step, **({"environment": episode.environment} if episode.environment else {})},
+        "training": {**training, **({"environment": episode.environment} if episode.environment else {})},
         **({"tools": tools} if tools else {}),
         "steps": steps,
         "end": None,
@@ -209,8 +230,7 @@ def _row(
         "state": episode.decisions[-1].played.state if episode.decisions else None,
         "error": None,
     }
-    digest = hashlib.sha256(json.dumps(row, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
-    return {**row, "digest": digest, "timing": {}}
+    return {**row, "digest": files.digest(row), "timing": {}}
 
 
 def _step(
@@ -235,7 +255,7 @@ def _step(
         "finish": played.completion.finish,
         "model": None,
         "seed": None,
-        "rewards": {decision.agent: played.reward},
+        "rewards": {**decision.rewards, decision.agent: played.reward},
         "parts": _parts(played, scope),
         "policy": policies[decision.agent],
         "prompt_ids": _digest_of_ids(decision.prompt_ids),
@@ -294,7 +314,9 @@ def _parts(candidate: Candidate, scope: str) -> dict[str, dict[str, float]] | No
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON data: NumPy numbers become Python numbers, other objects text."""
+    """A value as JSON has it: NumPy numbers become Python numbers, other objects text."""
     if hasattr(value, "item"):
         value = value.item()
-    return value if isinstance(value, str | int | float | bool | list | dict | None) else str(value)
+    if isinstance(value, list | dict):
+        return json.loads(json.dumps(value))  # keys become text, by which the digest sorts them
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

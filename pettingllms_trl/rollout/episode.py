@@ -354,7 +354,7 @@ def with_returns(
     rewards: Sequence[Mapping[str, float]],
     before: Sequence[Mapping[str, float]] = (),
 ) -> tuple[Decision, ...]:
-    """The decisions of a run with `episode_return` and `return_to_go` of the agents that took them.
+    """The decisions of a run with `rewards`, and `episode_return` and `return_to_go` of the agents that took them.
 
     Args:
         decisions: In the order in which they were taken.
@@ -369,7 +369,7 @@ def with_returns(
     for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
         to_go.update(step)
         own = decision.agent
-        found.append(replace(decision, episode_return=totals[own], return_to_go=to_go[own]))
+        found.append(replace(decision, rewards=step, episode_return=totals[own], return_to_go=to_go[own]))
     return tuple(reversed(found))
 
 

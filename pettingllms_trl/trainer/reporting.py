@@ -192,9 +192,10 @@ class GenerationReporter:
             teams={**teams, "": next(iter(teams.values()))},
             policies=self._team.routing.of_agent,
             step=step,
+            before=log.begin(step),
             first=self._collector.rows_played.number - len(generation.rows),
         )
-        log.write(made, step)
+        log.write(made)
 
     def _make_recorder(self) -> recorder.RolloutRecorder:
         """Training rollouts are written by one process, for each knows all episodes."""

@@ -71,13 +71,13 @@ ABOUT: dict[str, Any] = {
 
 def test_the_own_parts_of_an_agent_are_under_its_name_if_its_role_has_several() -> None:
     teams = {"teams": {"": ["planner_0", "planner_1"]}}
-    (row,) = rows([EPISODE], {}, [{}, {"seed": 4}], **ABOUT | teams, step=1, first=0)
+    (row,) = rows([EPISODE], {}, [{}, {"seed": 4}], **ABOUT | teams, step=1, before=0, first=0)
     assert row["steps"][0]["parts"] == {"team": {"progress": 1.0}, "planner_0": {"steps": 0.5}}
 
 
 def test_a_row_says_what_was_played_and_every_candidate() -> None:
     data = [{"seed": 3}, {"seed": 4, "level": 2, "split": None}]
-    (row,) = rows([EPISODE], {id(DECISION): [1.0, -1.0]}, data, **ABOUT, step=7, first=20)
+    (row,) = rows([EPISODE], {id(DECISION): [1.0, -1.0]}, data, **ABOUT, step=7, before=12, first=20)
     assert row["instance"] == {
         "index": 21,
         "env": "plan_path_v0",
@@ -85,7 +85,8 @@ def test_a_row_says_what_was_played_and_every_candidate() -> None:
         "options": {"level": 2},
         "problem": None,
     }
-    assert (row["training"], row["success"], row["state"]) == ({"step": 7}, True, "s1")
+    assert (row["training"], row["success"]) == ({"step": 7, "before": 12, "episodes": 1}, True)
+    assert row["state"] == "s1"
     (step,) = row["steps"]
     assert (step["turn"], step["reply"], step["finish"], step["state"]) == (1, "up", "stop", "s0")
     assert step["prompt"] == {"system": "Rules.", "text": "Go."}
@@ -99,7 +100,7 @@ def test_a_row_says_what_was_played_and_every_candidate() -> None:
 
 
 def test_what_is_not_trained_on_has_no_advantage() -> None:
-    (row,) = rows([EPISODE], {}, [{}, {"seed": 4}], **ABOUT, step=1, first=0)
+    (row,) = rows([EPISODE], {}, [{}, {"seed": 4}], **ABOUT, step=1, before=0, first=0)
     assert [c["advantage"] for c in row["steps"][0]["candidates"]] == [None, None]
 
 
@@ -130,17 +131,23 @@ def test_of_several_environments_each_row_says_which_settings_are_its_own() -> N
         episode = dataclasses.replace(EPISODE, environment=name)
         known = {**ABOUT, "environments": {"small": "plan_path_v0", "large": "plan_path_v0"}}
         known["teams"] = {name: env.possible_agents for name, env in envs.items()}
-        (row,) = rows([episode], {}, [{}, {"seed": 4}], **known, step=1, first=0)
+        (row,) = rows([episode], {}, [{}, {"seed": 4}], **known, step=1, before=0, first=0)
         env, settings = files.made_with(about, row)
         assert (env, settings["size"]) == ("plan_path_v0", size)
 
 
 def test_a_log_begins_anew_at_the_step_that_is_written_first(tmp_path: Path) -> None:
     for step in (1, 2, 3):
-        RolloutRecorder(tmp_path, {"format": 1}).write([{"training": {"step": step}, "of": "first"}], step)
+        first = RolloutRecorder(tmp_path, {"format": 1})
+        assert first.begin(step) == step - 1
+        first.write([{"training": {"step": step}, "of": "first"}])
     with open(tmp_path / "episodes.jsonl", "a") as stream:
         stream.write('{"training": {"st')  # a kill
-    RolloutRecorder(tmp_path, {"format": 1}).write([{"training": {"step": 3}, "of": "resumed"}], 3)
+    resumed = RolloutRecorder(tmp_path, {"format": 1})
+    assert resumed.begin(3) == 2
+    assert json.loads((tmp_path / "run.json").read_text())["written"]["episodes"] == 2
+    resumed.write([{"training": {"step": 3}, "of": "resumed"}])
+    assert json.loads((tmp_path / "run.json").read_text())["written"]["episodes"] == 3
     lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
     assert [(line["training"]["step"], line["of"]) for line in lines] == [(1, "first"), (2, "first"), (3, "resumed")]
 

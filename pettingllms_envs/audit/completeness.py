@@ -1,0 +1,180 @@
+"""Are the rows of a file those that the run wrote: all of them, each once, unchanged, with the turns that were taken?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable
+
+from pettingllms_envs.audit.counting import Faults, concluded, where_of
+from pettingllms_envs.audit.findings import Finding, counted
+from pettingllms_envs.audit.rows import Episode, Part, Run
+
+
+RESTORE = "Every number of the run is of the rows that are left. Restore the file, or play the run again."
+
+
+class MissingEpisodes:
+    """No episode that the run wrote is missing.
+
+    What a killed run was writing may be incomplete. It is the last generation, and the run does not yet say that it
+    wrote it.
+    """
+
+    name = "missing episodes"
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._faults = Faults(self.name, "generation")
+        self._part: Part | None = None
+        self._where = ""
+        self._found = self._reached = self._num_ended = 0
+
+    def observe(self, episode: Episode) -> None:
+        self._num_ended += episode.error is None
+        part = episode.part
+        if part is not None and part.before < self._reached:  # written before: [`RepeatedEpisodes`] tells it
+            return
+        if part != self._part:
+            self._close()
+            self._part, self._found, self._where = part, 0, where_of(episode)
+            if part is not None and part.before > self._reached:
+                fault = f"{self._reached:,} episodes come before it, expected {part.before:,}"
+                self._faults.add(self._where, fault)
+        self._found += 1
+
+    def _close(self) -> None:
+        if self._part is None:
+            self._reached += self._found
+            return
+        num = self._part.episodes
+        self._faults.add(self._where, None if self._found >= num else f"{self._found:,} of {num:,} episodes are there")
+        self._reached = self._part.before + num
+
+    def conclude(self) -> Finding:
+        written = self._run.written
+        if self._faults.wrong:
+            return self._faults.conclude(bad="lack episodes", good="", remedy=RESTORE, nothing=self._not_recorded())
+        if written is not None and self._num_ended < written.episodes:
+            text = (
+                f"the run wrote {written.episodes:,} that ended without an error, and {self._num_ended:,} are there."
+            )
+            return Finding(name=self.name, status="failed", text=text, where="the end of the file", remedy=RESTORE)
+        if written is None and self._part is None:
+            return self._not_recorded()
+        text = f"{counted(self._num_ended, 'episode')}: all that the run says it wrote."
+        if self._part is not None and self._found < self._part.episodes:
+            text += (
+                f" Of the last generation {self._found:,} of {self._part.episodes:,}: it was not written to its end."
+            )
+        return Finding(name=self.name, status="passed", text=text)
+
+    def _not_recorded(self) -> Finding:
+        return concluded(self.name, "not recorded", "the run does not say how many episodes it wrote.")
+
+
+class RepeatedEpisodes:
+    """No episode is there twice."""
+
+    name = "repeated episodes"
+
+    def __init__(self, run: Run) -> None:
+        self._faults = Faults(self.name, "episode")
+        self._step: int | None = None
+        self._places: set[tuple[Hashable, int]] = set()
+
+    def observe(self, episode: Episode) -> None:
+        if not episode.is_whole:  # a row of a table, which numbers no episodes
+            return
+        step, place = episode.step, (episode.instance, episode.sample)
+        fault = None
+        if step is not None and self._step is not None and step < self._step:
+            fault = f"it comes after step {self._step}"
+        elif step != self._step:
+            self._step, self._places = step, {place}
+        elif place in self._places:
+            fault = "it is there already"
+        self._places.add(place)
+        self._faults.add(where_of(episode), fault)
+
+    def conclude(self) -> Finding:
+        return self._faults.conclude(
+            bad="are repeated",
+            good="each is there once",
+            remedy="They count twice in every mean. Remove the rows that were added.",
+            nothing=concluded(self.name, "not recorded", "the rows are not of whole episodes."),
+        )
+
+
+class ChangedRows:
+    """Each row has the content whose digest was written with it, and the rows together are those of the run."""
+
+    name = "changed rows"
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._faults = Faults(self.name, "row")
+        self._all = hashlib.sha256()
+        self._num = 0
+
+    def observe(self, episode: Episode) -> None:
+        if episode.is_changed is not None:
+            fault = "its content has another digest than it was written with" if episode.is_changed else None
+            self._faults.add(where_of(episode), fault)
+        if self._run.written is not None and self._num < self._run.written.episodes:
+            self._all.update((episode.digest or "").encode())
+        self._num += 1
+
+    @property
+    def _are_others(self) -> bool:
+        """Whether the rows that the run says it wrote, if none is missing, have other digests."""
+        written = self._run.written
+        if written is None or written.digest is None or self._num < written.episodes:
+            return False
+        return self._all.hexdigest() != written.digest
+
+    def conclude(self) -> Finding:
+        if self._are_others and not self._faults.wrong:
+            return Finding(
+                name=self.name,
+                status="failed",
+                text="each row has its digest, but together they are not the rows that the run says it wrote.",
+                remedy=RESTORE,
+            )
+        return self._faults.conclude(
+            bad="were changed after they were written",
+            good="each as it was written",
+            remedy=RESTORE,
+            nothing=concluded(self.name, "not recorded", "the rows have no digests."),
+        )
+
+
+class WrongTurns:
+    """In a training an agent's turns count its decisions, whoever acts between them."""
+
+    name = "wrong turns"
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._faults = Faults(self.name, "decision")
+
+    def observe(self, episode: Episode) -> None:
+        if self._run.kind != "rollouts":
+            return
+        taken: Counter[str] = Counter()
+        for decision in episode.decisions:
+            taken[decision.agent] += 1
+            number = taken[decision.agent]
+            fault = None if decision.turn == number else f"it is no. {number} of the agent's in the episode"
+            self._faults.add(where_of(episode, decision), fault)
+
+    def conclude(self) -> Finding:
+        if self._run.kind != "rollouts":
+            status = "not recorded" if self._run.is_training else "not applicable"
+            return concluded(self.name, status, "only a training's rollouts count an agent's decisions.")
+        return self._faults.conclude(
+            bad="are not at the turn that is recorded",
+            good="each at its turn",
+            remedy="Groups by turn compare others than they should. Look for lost steps, or what numbers them.",
+            nothing=concluded(self.name, "not applicable", "there is no decision."),
+        )
