@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -148,12 +148,12 @@ def to_terminal(task: Task[Any, Any], state: Any, title: str = "", console: Cons
         console.print(Text(task.show(state)), soft_wrap=True)
 
 
-def save_gif(frames: Sequence[Image.Image], path: str | Path, ms: int = 600) -> None:
+def save_gif(frames: Sequence[Image.Image], file: str | Path | IO[bytes], ms: int = 600) -> None:
     """Write pictures as a film that repeats for ever; the last one stays three times as long.
 
     Args:
         frames: At least one. Smaller ones are filled up with white at the right and below.
-        path: Where to, replaced if it is there.
+        file: Where to, replaced if it is there.
         ms: How long each picture stays, in milliseconds.
 
     Raises:
@@ -165,7 +165,7 @@ def save_gif(frames: Sequence[Image.Image], path: str | Path, ms: int = 600) -> 
     width, height = max(frame.width for frame in frames), max(frame.height for frame in frames)
     first, *rest = (_padded(frame, width, height) for frame in frames)
     durations = [ms] * len(rest) + [3 * ms]
-    first.save(path, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0, disposal=1)
+    first.save(file, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0, disposal=1)
 
 
 @lru_cache(maxsize=512)

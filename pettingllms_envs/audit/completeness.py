@@ -1,4 +1,4 @@
-"""Are the rows of a file those that the run wrote: all of them, each once, unchanged, with the turns that were taken?"""
+"""Are the rows of a file those that the run wrote: all of them, each once, unchanged, at the turns that they had?"""
 
 from __future__ import annotations
 
@@ -56,17 +56,13 @@ class MissingEpisodes:
         if self._faults.wrong:
             return self._faults.conclude(bad="lack episodes", good="", remedy=RESTORE, nothing=self._not_recorded())
         if written is not None and self._num_ended < written.episodes:
-            text = (
-                f"the run wrote {written.episodes:,} that ended without an error, and {self._num_ended:,} are there."
-            )
-            return Finding(name=self.name, status="failed", text=text, where="the end of the file", remedy=RESTORE)
+            text = f"{self._num_ended:,} of {counted(written.episodes, 'episode')} that the run says it wrote."
+            return Finding(name=self.name, status="failed", text=text, remedy=RESTORE)
         if written is None and self._part is None:
             return self._not_recorded()
         text = f"{counted(self._num_ended, 'episode')}: all that the run says it wrote."
         if self._part is not None and self._found < self._part.episodes:
-            text += (
-                f" Of the last generation {self._found:,} of {self._part.episodes:,}: it was not written to its end."
-            )
+            text += f" The last generation has {self._found:,} of {self._part.episodes:,}: the run was stopped there."
         return Finding(name=self.name, status="passed", text=text)
 
     def _not_recorded(self) -> Finding:
@@ -170,8 +166,7 @@ class WrongTurns:
 
     def conclude(self) -> Finding:
         if self._run.kind != "rollouts":
-            status = "not recorded" if self._run.is_training else "not applicable"
-            return concluded(self.name, status, "only a training's rollouts count an agent's decisions.")
+            return concluded(self.name, "not applicable", "only a training's rollouts count an agent's decisions.")
         return self._faults.conclude(
             bad="are not at the turn that is recorded",
             good="each at its turn",

@@ -51,6 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show the findings. Returns 1 if a check failed."""
     from pettingllms_envs.audit.history import falling_entropy, history_of
+    from pettingllms_envs.episodes.outputs import write_output
 
     path: Path = args.run_folder
     if args.replies < 1:
@@ -70,10 +71,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
             findings.append(falling_entropy(history_of(_output_dir(path))))
         if args.replay and record_at is not None:
             findings.append(_influence(record_at, args.replies))
-        if args.json is not None:
-            args.json.write_text(json.dumps({"run": what, "findings": [f.plain for f in findings]}, indent=2) + "\n")
     say(console, what)
     show(console, findings)
+    if args.json is not None:
+        plain = {"run": what, "findings": [finding.plain for finding in findings]}
+        with user_errors():
+            write_output(args.json, json.dumps(plain, indent=2) + "\n")
     return int(any(finding.status == "failed" for finding in findings))
 
 

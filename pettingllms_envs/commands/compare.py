@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,13 +28,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show which run does better, and whether the difference is significant."""
+    from pettingllms_envs.episodes.outputs import write_output
     from pettingllms_envs.evaluation import compare as comparing
 
     with user_errors():
         runs = [read_run(text) for text in args.runs]
         comparison = comparing.compare(runs)
         if args.json is not None:
-            args.json.write_text(json.dumps(comparison.plain, indent=2) + "\n", "ascii")
+            write_output(args.json, json.dumps(comparison.plain, indent=2) + "\n")
     say_data(console, runs)
     show(console, comparison)
     return 0
@@ -55,11 +57,9 @@ def read_run(text: str) -> Any:
 
     name, equals, folder = text.partition("=")
     path = Path(folder) if equals and not Path(text).exists() else Path(text)
-    name = (
-        name
-        if equals and path == Path(folder)
-        else (path.resolve().parent if path.suffix == ".jsonl" else path.resolve()).name
-    )
+    if not equals or path != Path(folder):
+        real = Path(os.path.realpath(path))  # unlike `resolve`, it does not raise for a link to itself
+        name = (real.parent if path.suffix == ".jsonl" else real).name
     return Run(name, files.read_header(path), files.read(path, whole=False))
 
 

@@ -61,10 +61,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     """Write the package into a new folder, and say what to do next."""
     folder: Path = args.to / args.name
-    if not args.to.is_dir():
-        refuse(f"--to is {args.to}; expected a folder that exists. Make it first.")
-    if folder.exists():
-        refuse(f"{folder} is there already; expected a new folder. Choose another name, or another --to.")
+    with user_errors():
+        if not args.to.is_dir():
+            refuse(f"--to is {args.to}; expected a folder that exists. Make it first.")
+        if folder.exists():
+            refuse(f"{folder} is there already; expected a new folder. Choose another name, or another --to.")
     if args.data is not None and args.kind != "rows":
         refuse(f"--data is {args.data}, and --kind is {args.kind}; expected data for rows only. Add --kind rows.")
     check_name(args.name)

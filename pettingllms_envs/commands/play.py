@@ -8,6 +8,7 @@ if the environment has an oracle, :quit leaves.
 from __future__ import annotations
 
 import argparse
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import add_environment, made, refuse, user_errors
 from pettingllms_envs.core import Unreadable
+from pettingllms_envs.episodes.outputs import check_output, write_output
 from pettingllms_envs.observations import read_observation, text_of
 from pettingllms_envs.replies import FENCE, LETTERS
 
@@ -28,6 +30,7 @@ COMMANDS = "Here ? shows the prompt{oracle}, :quit leaves; a line that ends with
 BLOCKS = "; an empty line after the last block ends a reply with blocks"
 INTERRUPTED = 130  # the usual exit status after Ctrl-C
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
+GIF = b"GIF89a"
 MAX_SHOWN = 400  # characters of a reply that nobody typed
 
 
@@ -50,8 +53,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play one episode until it ends or the person leaves; 130 after Ctrl-C."""
-    if args.record is not None and not args.record.parent.is_dir():
-        refuse(f"--record is {args.record}; expected a file in a folder that exists. Make {args.record.parent} first.")
+    if args.record is not None:
+        with user_errors():
+            if not args.record.parent.is_dir():
+                refuse(
+                    f"--record is {args.record}; expected a file in a folder that exists. Make {args.record.parent} "
+                    "first."
+                )
+            check_output(args.record, GIF)
     env = _started(args)
     states, status = [_state(env)], 0
     _show_board(env, console)
@@ -73,7 +82,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     _say(console, ending(env))
     if args.record is not None:
         with user_errors():
-            rendering.save_gif([rendering.picture(env.workflow.task, state) for state in states], args.record)
+            film = io.BytesIO()
+            rendering.save_gif([rendering.picture(env.workflow.task, state) for state in states], film)
+            write_output(args.record, film.getvalue())
         _say(console, f"Recorded {len(states)} boards in {args.record}.")
     return status
 

@@ -91,11 +91,10 @@ def make_folder(path: Path) -> None:
     Raises:
         ValueError: There is a run in it.
     """
-    from pettingllms_envs.episodes import files
+    from pettingllms_envs.episodes.outputs import check_new_run
 
     path.mkdir(parents=True, exist_ok=True)
-    if (path / files.RUN).exists():
-        raise ValueError(f"{path} has a run already; expected a new folder. Name another.")
+    check_new_run(path)
 
 
 def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], replayed: list[Any]) -> None:

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Print the report, and write it with its curves."""
-    from pettingllms_envs.episodes.files import write_whole
+    from pettingllms_envs.episodes.outputs import write_output
     from pettingllms_envs.studies import curves
     from pettingllms_envs.studies.analysis import read_results
     from pettingllms_envs.studies.page import page
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         drawn = {b.environment: curves.draw(results, b.environment) for b in report if isinstance(b, Curves)}
         for environment, pictures in drawn.items():
             curves.save(pictures, environment, args.out)
-        write_whole(args.out / "report.md", markdown(report, has_pictures=True))
-        write_whole(args.out / "report.html", page(report, {e: p["svg"].decode() for e, p in drawn.items()}))
+        write_output(args.out / "report.md", markdown(report, has_pictures=True))
+        write_output(args.out / "report.html", page(report, {e: p["svg"].decode() for e, p in drawn.items()}))
     console.print(Text(f"{args.out / 'report.html'}: open it in a browser"), soft_wrap=True)
     return 0

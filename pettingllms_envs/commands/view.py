@@ -35,13 +35,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.page import build, cooperation, page  # with numpy's random numbers, for the intervals
     from pettingllms_envs.page.serve import server
 
-    if (args.run_folder / cooperation.NUMBERS).is_file() and not args.serve:
-        with user_errors():
-            return _written(console, cooperation.build(args.run_folder, args.output))
     with user_errors():
+        if (args.run_folder / cooperation.NUMBERS).is_file() and not args.serve:
+            return _written(console, cooperation.build(args.run_folder, args.output))
         folder = files.find_run(args.run_folder)
-    if not args.serve:
-        with user_errors():
+        if not args.serve:
             return _written(console, build(folder, args.output))
     if args.output is not None:
         refuse("--serve got --output; expected one of them. Leave one out.")

@@ -230,7 +230,7 @@ def read_report(file: Path) -> dict[str, Any] | None:
     file = find_run(file) / REPORT
     if not file.exists():
         return None
-    report = _json(file)
+    report: dict[str, Any] = _json(file)
     if (fault := schema.of_report(report)) is not None:
         raise ValueError(f"{file} is no {REPORT} of a run ({fault}); expected what docs/records.md says. Remove it.")
     return report

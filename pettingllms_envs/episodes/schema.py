@@ -54,11 +54,31 @@ class Config(TypedDict, total=False):
     credit: CreditFields | None
 
 
+class AgentFields(TypedDict):
+    """What acted for an agent of a benchmark; the options of its kind are beside these."""
+
+    kind: str
+    target: str | None
+
+
+class BenchConfig(TypedDict):
+    """What a benchmark needs to be played again."""
+
+    env: str
+    settings: dict[str, Any]
+    instances: InstancesFields
+    samples: int
+    seed: int
+    max_steps: int
+    episode_tokens: int | None
+    agents: dict[str, AgentFields]
+
+
 class DataFields(TypedDict):
     """The label of the data."""
 
     name: str
-    note: str
+    note: str | None
 
 
 class SandboxFields(TypedDict, total=False):
@@ -81,7 +101,7 @@ class Header(TypedDict):
     kind: str
     config: Config
     data: NotRequired[DataFields | None]
-    versions: dict[str, str]
+    versions: dict[str, Any]
     sandbox: NotRequired[SandboxFields | None]
     machine: dict[str, Any]
     written: NotRequired[WrittenFields]
@@ -229,6 +249,11 @@ NUMBER: Types = (int, float)
 def of_run(value: Any) -> str | None:
     """A description of why a value is not a valid `run.json`; None if it is."""
     return next(_mismatches("", value, Header), None)
+
+
+def of_bench_config(value: Any) -> str | None:
+    """A description of what a benchmark's `config` lacks to be played again; None if nothing."""
+    return next(_mismatches("config", value, BenchConfig), None)
 
 
 def of_report(value: Any) -> str | None:

@@ -15,6 +15,7 @@ from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
 from pettingllms_envs.episodes.observing import problem_of
+from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
@@ -218,18 +219,20 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
         name: Name of the run in error messages.
 
     Raises:
-        ValueError: The run is not a benchmark, or is incomplete; or its settings would start a program.
+        ValueError: The run is not a benchmark, or is incomplete or damaged; or its settings would start a program.
     """
     config = head["config"]
     if head["kind"] != "bench":
         raise ValueError(f"{name} has {head['kind']}; expected a run of `pettingllms bench`. Name another.")
+    if (fault := of_bench_config(config)) is not None:
+        raise ValueError(f"{name} cannot be played again ({fault}); expected what docs/records.md says. Name another.")
     check_starts_nothing(config["settings"])
     instances = {row["instance"]["index"]: row["instance"] for row in rows}
     if len(instances) < config["instances"]["num"]:
         raise ValueError(
             f"{name} has {len(instances)} of {config['instances']['num']} problems; expected all. Play it to its end."
         )
-    return Bench(
+    bench = Bench(
         env=config["env"],
         settings=config["settings"],
         agents={agent: from_identity(identity) for agent, identity in config["agents"].items()},
@@ -245,6 +248,12 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
             generated_tokens=config.get("generated_tokens"),
         ),
     )
+    if without := set(bench.make().possible_agents) - set(bench.agents):
+        raise ValueError(
+            f"{name} does not say who played {', '.join(sorted(without))}; expected each in config.agents. Name "
+            "another."
+        )
+    return bench
 
 
 def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:

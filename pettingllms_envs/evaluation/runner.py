@@ -90,8 +90,8 @@ class Folder:
                 _check_same(there, header, path)
                 if "data" not in there and "data" in header:  # an earlier version did not say what the problems are
                     write_json(path / RUN, {**there, "data": header["data"]})
-            elif self._file.exists():
-                raise ValueError(f"{path} has {EPISODES} without {RUN}; expected a run of ours. Name another folder.")
+            elif found := [name for name in (EPISODES, REPORT) if (path / name).exists()]:
+                raise ValueError(f"{path} has {found[0]} without {RUN}; expected a run of ours. Name another folder.")
             else:
                 write_json(path / RUN, header)
         except BaseException:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import read_image
+from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.episodes.prompts import digests_of
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.page.boards import Boards
@@ -38,11 +40,12 @@ def build(run: Path, output: Path | None = None) -> Path:
         The file.
 
     Raises:
-        ValueError: The folder has no run, or one without episodes, or an image of it is missing or altered.
+        ValueError: The folder has no run, or one without episodes, or an image of it is missing or altered; or the
+            output is a file of another kind.
         OSError: A file cannot be read or written.
     """
     output = run / "page.html" if output is None else output
-    files.write_whole(output, page(run))
+    write_output(output, page(run))
     return output
 
 
@@ -102,6 +105,4 @@ def _filled(title: str, blocks: list[str]) -> str:
         "@scripts@": "\n".join(scripts),
     }
     text = (static / "template.html").read_text("utf-8")
-    for mark, part in parts.items():
-        text = text.replace(mark, part)
-    return text
+    return re.sub("|".join(parts), lambda mark: parts[mark[0]], text)  # at once: marks within a part are text of it

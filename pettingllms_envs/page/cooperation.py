@@ -13,7 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.episodes.files import write_json, write_whole
+from pettingllms_envs.episodes.files import write_json
+from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.evaluation.cooperation import FORMAT, Cooperation
 
 
@@ -41,17 +42,20 @@ def build(folder: Path, output: Path | None = None) -> Path:
         output: The file to write; None is `cooperation.html` in the folder.
 
     Raises:
-        ValueError: The numbers are of another version.
+        ValueError: The numbers are of another version, or damaged.
         OSError: A file cannot be read or written.
     """
-    numbers = json.loads((folder / NUMBERS).read_text("utf-8"))
-    if numbers.get("format") != FORMAT:
-        raise ValueError(
-            f"{folder / NUMBERS} has the format {numbers.get('format')!r}; expected {FORMAT}. Give the command of the "
-            "benchmark again, with this version."
-        )
+    file = folder / NUMBERS
+    again = "Give the command of the benchmark again, with this version."
+    try:
+        numbers = json.loads(file.read_text("utf-8"))
+        if numbers["format"] != FORMAT:
+            raise ValueError(f"{file} has the format {numbers['format']!r}; expected {FORMAT}. {again}")
+        text = page(numbers)
+    except (json.JSONDecodeError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file} is damaged ({error!r}); expected what docs/records.md says. {again}") from error
     output = folder / PAGE if output is None else output
-    write_whole(output, page(numbers))
+    write_output(output, text)
     return output
 
 

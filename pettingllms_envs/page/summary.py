@@ -162,5 +162,5 @@ def _facts(header: Mapping[str, Any]) -> Any:
         yield "data", f"{label['name']}, {label['note']}" if label["note"] else label["name"]
     yield "versions", ", ".join(f"{name} {version}" for name, version in header["versions"].items())
     sandbox = header.get("sandbox")
-    yield "sandbox", "no program was run" if sandbox is None else sandbox["level"]
+    yield "sandbox", "no program was run" if sandbox is None else sandbox.get("level", "not recorded")
     yield "machine", ", ".join(f"{name} {value}" for name, value in header["machine"].items())

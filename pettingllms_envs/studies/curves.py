@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pettingllms_envs.episodes.outputs import inside, write_output
 from pettingllms_envs.evaluation.paired import student
 from pettingllms_envs.installing import install_command
 from pettingllms_envs.studies.analysis import StudyResults
@@ -86,6 +87,6 @@ def save(pictures: Mapping[str, bytes], environment: str, folder: Path) -> list[
     """Write the pictures of an environment; returns their files."""
     paths = []
     for ending, content in pictures.items():
-        paths.append(folder / f"curves-{environment}.{ending}")
-        paths[-1].write_bytes(content)
+        paths.append(inside(folder, f"curves-{environment}.{ending}"))
+        write_output(paths[-1], content)
     return paths

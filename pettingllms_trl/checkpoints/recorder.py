@@ -129,10 +129,14 @@ class RolloutRecorder:
     Args:
         folder: Folder of the files.
         about: See `header`.
+
+    Raises:
+        ValueError: The folder has the episodes of something else, which the log would replace.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
         self._run, self._episodes = folder / files.RUN, folder / files.EPISODES
+        _check_is_log(self._episodes)
         self._about = about
         self._digest = hashlib.sha256()
         self._num = 0
@@ -185,6 +189,18 @@ def _settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
                 "log_rollouts=False."
             ) from None
     return settings
+
+
+def _check_is_log(file: Path) -> None:
+    if not file.exists():
+        return
+    with open(file, encoding="ascii") as stream:
+        first = stream.readline()
+    if first.endswith("\n") and "training" not in json.loads(first):
+        raise ValueError(
+            f"{file} has other episodes than a training's; expected a folder for the log of rollouts. Set another "
+            "output_dir, or log_rollouts=False."
+        )
 
 
 def _before(file: Path, step: int) -> Iterator[tuple[str, dict[str, Any]]]:

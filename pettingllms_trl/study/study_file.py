@@ -302,7 +302,7 @@ def _check_known(where: str, given: Mapping[str, Any], known: set[str]) -> None:
 
 def _name(where: str, given: Any) -> str:
     """A name that can be a folder's."""
-    if not isinstance(given, str) or not re.fullmatch(r"[\w.+-]+", given):
+    if not isinstance(given, str) or not re.fullmatch(r"[\w.+-]+", given) or given in (".", ".."):
         raise ValueError(
             f"{where} has the name {given!r}; expected letters, digits, and any of _ . + -, such as at_grpo."
         )

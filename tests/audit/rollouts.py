@@ -11,8 +11,8 @@ Row = dict[str, Any]
 SYSTEM = {"drafter_0": "You draft a plan.", "planner_0": "You follow the draft."}
 ROLES = {"drafter_0": "drafter", "planner_0": "planner"}
 NOT_RECORDED_EARLIER = ("missing episodes", "changed rows", "wrong returns")
-"""Checks that need what these rows, as an earlier version wrote them, lack: how many episodes a step has, a digest, and
-the rewards of agents that did not act."""
+"""What these rows, as an earlier version wrote them, lack: how many episodes a step has, digests, and the rewards of
+agents that did not act."""
 ADVANTAGES = (0.866, -0.866, -0.866, 0.866)  # of rewards 1, 0, 0, 1: mean 0.5, deviation 0.577
 
 
