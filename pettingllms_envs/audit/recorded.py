@@ -34,7 +34,9 @@ def run_of(header: Row, report: Row | None = None) -> Run:
         num_candidates=config.get("num_generations"),
         sums=credit.get("sums_to_zero"),
         credit=credit.get("name"),
-        policies={agent: each["policy"] for agent, each in agents.items() if "policy" in each},
+        policies={
+            agent: each["policy"] for agent, each in agents.items() if isinstance(each, dict) and "policy" in each
+        },
         judges_own_step=credit.get("judges_own_step"),
         scale=credit.get("scale"),
         temperature=config.get("temperature"),
