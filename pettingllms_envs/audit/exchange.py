@@ -61,7 +61,10 @@ class MixedPrompts:
 
 
 class MixedTurns:
-    """All candidates of a group are of one agent, turn and instance, and nobody decides twice at one turn."""
+    """All candidates of a group are of one agent, turn and instance; in a training nobody decides twice at one turn.
+
+    A benchmark's turns are the environment's, in which an agent may act several times.
+    """
 
     def __init__(self, run: Run) -> None:
         self._faults = Faults("mixed turns", "group")
@@ -75,9 +78,8 @@ class MixedTurns:
                 self._missing = True
                 continue
             at = (decision.agent, decision.turn)
-            fault = _mixed(episode, decision) or (
-                "the agent decided twice at this turn" if at in seen and episode.is_whole else None
-            )
+            is_second = at in seen and episode.is_whole and self._run.is_training
+            fault = _mixed(episode, decision) or ("the agent decided twice at this turn" if is_second else None)
             seen.add(at)
             self._faults.add(where_of(episode, decision), fault)
 

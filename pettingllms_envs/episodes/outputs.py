@@ -7,9 +7,9 @@ from pathlib import Path
 from pettingllms_envs.episodes.files import EPISODES, REPORT, RUN, write_whole
 
 
-LEAD = 8
-"""Bytes by which kinds of files are told apart: `<!doctyp` of a page, `{\\n  "num` of a comparison, `{\\n  "for` of a
-run.json."""
+LEAD = 6
+"""Bytes by which kinds of files are told apart: of a page `<!doct`, of a film `GIF89a`, of findings and comparisons a
+brace with the first letter of their first field, which is another in a run.json and a report.json."""
 
 
 def write_output(file: Path, content: str | bytes) -> None:
@@ -65,6 +65,6 @@ def inside(folder: Path, name: str) -> Path:
     Raises:
         ValueError: The name, which may come from a record, leads elsewhere.
     """
-    if Path(name).name != name:
+    if Path(name).name != name or name in ("", ".."):
         raise ValueError(f"a file of {folder} would be called {name!r}; expected a name without '/'. Rename it.")
     return folder / name

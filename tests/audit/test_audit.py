@@ -405,6 +405,13 @@ def paid_rows(kind: str) -> tuple[Row, list[Row]]:
     return {**tree_header(), "kind": kind}, rows
 
 
+def test_an_agent_of_a_benchmark_may_act_twice_in_a_turn_of_the_environment() -> None:
+    header, rows = paid_rows("bench")
+    for step in rows[0]["steps"]:
+        step["turn"] = 1
+    assert findings_of(header, rows)["mixed turns"].status == "passed"
+
+
 @pytest.mark.parametrize(("kind", "num"), [("bench", 4), ("rollouts", 2)])
 def test_a_return_that_is_not_the_sum_of_the_rewards_is_found(kind: str, num: int) -> None:
     header, rows = paid_rows(kind)

@@ -128,6 +128,76 @@ def test_a_benchmarks_roles_are_replaced_and_their_influence_is_told(run: Run) -
     assert "(6 of 6 changed a return); planner silent -" in line
 
 
+def lines_of_bench() -> list[str]:
+    return Path("bench/episodes.jsonl").read_text().splitlines(keepends=True)
+
+
+def as_it_was(lines: list[str]) -> list[str]:
+    return lines
+
+
+def without_an_error(lines: list[str]) -> list[str]:
+    """As a killed command leaves it that was to play the errors of an earlier one again."""
+    report = json.loads(Path("bench/report.json").read_text())
+    report["episodes"] |= {"ended": 5, "errors": {"environment": 1}}
+    files.write_json(Path("bench/report.json"), report)
+    return lines[:5]
+
+
+def without_a_report(lines: list[str]) -> list[str]:
+    """As a killed command leaves it."""
+    Path("bench/report.json").unlink()
+    return [lines[3], lines[0], lines[2], lines[1][:50]]
+
+
+@pytest.mark.parametrize("sound", [as_it_was, without_an_error, without_a_report], ids=lambda sound: sound.__name__)
+def test_a_sound_benchmark_has_no_finding(run: Run, sound: Callable[[list[str]], list[str]]) -> None:
+    run("bench plan_path --agents oracle --limit 6 --output bench")
+    Path("bench/episodes.jsonl").write_text("".join(sound(lines_of_bench())))
+    status, out, _ = run("audit bench")
+    assert status == 0
+    assert out.endswith("0 checks failed, 0 warnings.")
+
+
+def first_twice(lines: list[str]) -> list[str]:
+    return [*lines, lines[0]]
+
+
+def half_gone(lines: list[str]) -> list[str]:
+    return lines[:3]
+
+
+def returns_changed(lines: list[str]) -> list[str]:
+    row = json.loads(lines[2])
+    row["returns"] = {agent: value + 1 for agent, value in row["returns"].items()}
+    return [*lines[:2], files.write_line({**row, "digest": files.digest(row)}), *lines[3:]]
+
+
+def reply_changed(lines: list[str]) -> list[str]:
+    row = json.loads(lines[2])
+    row["steps"][0]["reply"] += " "
+    return [*lines[:2], files.write_line(row), *lines[3:]]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (first_twice, "repeated episodes failed 1 of 7 episodes are repeated (it is there already)."),
+        (half_gone, "missing episodes failed 3 of 6 episodes that the run says it wrote."),
+        (returns_changed, "wrong returns failed 2 of 12 returns are not the sums of their episodes' rewards"),
+        (reply_changed, "changed rows failed 1 of 6 rows were changed after they were written"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_damaged_benchmark_fails(run: Run, damage: Callable[[list[str]], list[str]], said: str) -> None:
+    run("bench plan_path --agents oracle --limit 6 --output bench")
+    Path("bench/episodes.jsonl").write_text("".join(damage(lines_of_bench())))
+    status, out, _ = run("audit bench")
+    assert status == 1
+    assert said in out
+    assert out.endswith("1 check failed, 0 warnings.")
+
+
 def test_a_role_whose_replies_change_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     env = Deaf()
     monkeypatch.setattr(influence.pettingllms_envs, "make", lambda name, **settings: env)

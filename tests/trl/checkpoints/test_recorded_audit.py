@@ -66,7 +66,7 @@ def candidates(rows: list[Row]) -> list[Row]:
 
 
 def one(rows: list[Row]) -> tuple[Row, Row]:
-    """A row, and a step of it whose candidates have different advantages: rows of the second step, and not the last."""
+    """A row of the second step, and a decision of it whose candidates have different advantages."""
     found = ((row, step) for row in rows if row["training"]["step"] == 2 for step in row["steps"])
     return next((row, step) for row, step in found if len({each["advantage"] for each in step["candidates"]}) > 1)
 
