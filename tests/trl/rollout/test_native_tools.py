@@ -67,6 +67,7 @@ def test_the_candidates_of_a_call_are_a_group() -> None:
 
 
 def test_rollouts_on_disk_keep_tools_and_their_messages_and_are_replayed(tmp_path: Path) -> None:
+    recorder = RolloutRecorder(tmp_path, header("plan_path_v0", {"": {}}, {}, {}))
     made = rows(
         episodes(),
         {},
@@ -75,10 +76,10 @@ def test_rollouts_on_disk_keep_tools_and_their_messages_and_are_replayed(tmp_pat
         teams={"": plan_path().possible_agents},
         policies=dict.fromkeys(plan_path().possible_agents, "p"),
         step=1,
+        before=recorder.begin(1),
         first=0,
     )
-    recorder = RolloutRecorder(tmp_path, header("plan_path_v0", {"": {}}, {}, {}))
-    recorder.write(made, 1)
+    recorder.write(made)
     (row,) = files.read(tmp_path)
     assert schema.of_row(row) is None
     assert row["tools"] == [[FUNCTION]]
