@@ -9,6 +9,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -63,14 +64,24 @@ def described(given: Any) -> str:
     if isinstance(given, partial):
         arguments, options, given = [_argument(each, given.func) for each in given.args], given.keywords, given.func
     elif is_dataclass(given) and not isinstance(given, type):
-        options, given = {each.name: getattr(given, each.name) for each in fields(given)}, type(given)
+        names = [each.name for each in fields(given) if hasattr(given, each.name)]  # some may be set later
+        options, given = {name: getattr(given, name) for name in names}, type(given)
     elif inspect.isfunction(given):
-        options = _lasting(inspect.getclosurevars(given).nonlocals, given)
+        options = _lasting(_closure_of(given), given)
     elif not hasattr(given, "__qualname__"):  # an object
         options, given = _lasting(_kept_arguments(given), type(given)), type(given)
     arguments += [f"{name}={_argument(options[name], given)}" for name in sorted(options)]
     name = f"{given.__module__}.{given.__qualname__}"
     return f"{name}({', '.join(arguments)})" if arguments else name
+
+
+def _closure_of(function: Any) -> dict[str, Any]:
+    """What a function holds of the functions around it."""
+    held = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # it is assigned later, as the trainer is that is given the function
+            held[name] = cell.cell_contents
+    return held
 
 
 def _kept_arguments(given: Any) -> dict[str, Any]:

@@ -371,6 +371,13 @@ def test_a_function_is_named_by_what_is_the_same_in_each_process(given: Any, nam
     assert described(given) == name
 
 
+def test_a_reward_function_may_use_the_trainer_that_it_is_given_to(model_path: str, tmp_path: Path) -> None:
+    def by_step(completions: list[Any], **_: Any) -> list[float]:
+        return [float(trainer.state.global_step)] * len(completions)
+
+    trainer = team(model_path, tmp_path, reward_funcs=by_step)
+
+
 def test_texts_among_a_users_arguments_are_compared_but_not_shown() -> None:
     one, same, other = (described(partial(of_length, scale=key)) for key in ("sk-secret", "sk-secret", "sk-other"))
     assert one == same != other
