@@ -161,7 +161,7 @@ class _Instances:
         first = self._beginning(rows[0])
         if first is None:  # the rollout will say why it cannot be reset
             return None
-        column = _like_seed(rows[0].options or {})
+        column = _like_seed([row.options or {} for row in rows])
         others = [row for row in rows[1:] if row.options != rows[0].options] or list(rows[1:])
         if column is not None and self._is_alike(first, _with_another(rows[0], column)):
             return (
@@ -197,11 +197,19 @@ class _Instances:
         self._env.reset(seed=row.seed, options=row.options)
 
 
-def _like_seed(options: Mapping[str, Any]) -> str | None:
-    """A column of numbers whose name is much like `seed`."""
-    names = [name for name, value in options.items() if isinstance(value, int) and not isinstance(value, bool)]
+def _like_seed(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """A column of numbers whose name is much like `seed`; a word of its own, such as `speed`, only if the other
+    columns do not tell the rows apart."""
+    names = [name for name, value in rows[0].items() if isinstance(value, int) and not isinstance(value, bool)]
     near = [name for name in names if difflib.SequenceMatcher(None, name.lower(), "seed").ratio() >= LIKE_SEED]
-    return next(iter([*near, *(name for name in names if "seed" in name.lower())]), None)
+    found = [*near, *(name for name in names if "seed" in name.lower())]
+    return next((name for name in found if "seed" in name.lower() or not _is_told_apart(rows, name)), None)
+
+
+def _is_told_apart(rows: Sequence[Mapping[str, Any]], column: str) -> bool:
+    """Whether each row has values of its own in the columns besides one."""
+    others = [{name: value for name, value in row.items() if name != column} for row in rows]
+    return all(row and row not in others[:i] for i, row in enumerate(others))
 
 
 def _with_another(row: ResetArgs, column: str) -> ResetArgs:

@@ -193,6 +193,8 @@ ALIKE = r"the rows of {} have no seed, and those that were tried begin alike; ex
         (of(Seed=range(20)), None, MISSPELT.format("Seed")),
         (of(sede=[3] * 20), None, MISSPELT.format("sede")),
         (of(env_seed=range(20), text="ab" * 10), None, MISSPELT.format("env_seed")),
+        (of(seeds=range(20), text=list("abcdefghijklmnopqrst")), None, MISSPELT.format("seeds")),
+        (of(sede=range(20), text="ab" * 10), None, MISSPELT.format("sede")),
         (of(seed=range(8)), of(seeds=range(8)), MISSPELT.format("seeds")),
         (stream({"seeds": 1}), None, MISSPELT.format("seeds")),
         (of(number=range(20)), None, ALIKE.format("train_dataset")),
@@ -217,6 +219,7 @@ def test_rows_that_no_seed_tells_apart_are_warned_of(rows: Any, evaluated: Any, 
         (Puzzle, of(text=["a"] * 7 + ["b"])),
         (Speedy, of(speed=[1, 2, 3])),  # much like `seed`, but read
         (Strict, of(speed=[3, 2, 1])),
+        (Puzzle, of(text=list("abcdefgh"), speed=[1, 2] * 4)),  # read later; each row has a text of its own
         (Drawing, of(number=range(8))),
         (Declaring, of(seeds=range(8))),
         (Declaring, of(text=["the same"] * 8)),
