@@ -33,7 +33,15 @@ from torch.distributed.tensor import DTensor
 from transformers.trainer import TRAINER_STATE_NAME
 
 from pettingllms_trl.checkpoints import atomic
-from pettingllms_trl.checkpoints.configuration import Difference, RunConfiguration, differences, refusal, warning
+from pettingllms_trl.checkpoints.configuration import (
+    MODEL,
+    Difference,
+    RunConfiguration,
+    differences,
+    is_loaded_from,
+    refusal,
+    warning,
+)
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.processes.on_all import on_all, on_main
 from pettingllms_trl.records import Stateful
@@ -150,7 +158,10 @@ class Checkpointer:
     def _differences(self, checkpoint: Path) -> list[Difference] | None:
         """`None`: the checkpoint does not say how its run was configured."""
         saved = atomic.manifest(checkpoint).get("configuration")
-        return None if saved is None else differences(saved, self._configuration)
+        if saved is None:
+            return None
+        found = differences(saved, self._configuration)
+        return [each for each in found if each.option != MODEL or not is_loaded_from(checkpoint, each.given)]
 
     def warn_of_differences(self, checkpoint: Path) -> None:
         """Warn where a run goes on from a checkpoint with another configuration, or where that is unknown."""

@@ -144,6 +144,11 @@ def _is_same_model(saved: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
     return bool(saved[key] == given[key])
 
 
+def is_loaded_from(checkpoint: Path, model: Mapping[str, Any]) -> bool:
+    """Whether a model that is trained as a whole was loaded from the checkpoint, as `described_model` describes it."""
+    return bool(model["is_saved"] and Path(model["name"]).resolve().is_relative_to(checkpoint.resolve()))
+
+
 def _shown(value: Any, option: str | None = None) -> str:
     if option == MODEL:
         about = [value["architecture"], *([f"weights {value['weights']}"] if value["weights"] else [])]

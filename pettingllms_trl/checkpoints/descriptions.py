@@ -193,7 +193,8 @@ def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
 
 def _digest_of_weights(folder: Path) -> str | None:
     """A digest of the files of weights in a folder: their sizes, and 64 blocks of each."""
-    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
+    # Not adapters and states, which a run may have saved beside them.
+    files = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     digest = hashlib.sha256()
     for file in files:
         with open(file, "rb") as stream:

@@ -231,6 +231,7 @@ def test_another_base_model_is_refused_and_one_that_was_moved_is_not(
 ) -> None:
     moved, other = tmp_path / "moved", tmp_path / "other"
     shutil.copytree(model_path, moved)
+    (moved / "adapter_model.safetensors").touch()  # as a run saves beside it whose output folder it is
     assert differs(team(str(moved), tmp_path / "run"), saved) == []
     shutil.copytree(model_path, other)
     tensors = load_file(other / "model.safetensors")
@@ -239,6 +240,13 @@ def test_another_base_model_is_refused_and_one_that_was_moved_is_not(
         ValueError, match=r"the model of opener is .* there, but \S+other \(.* is given.* Set model= as"
     ):
         team(str(other), tmp_path / "run").train(resume_from_checkpoint=str(saved))
+
+
+def test_a_model_that_is_trained_as_a_whole_may_be_loaded_from_the_checkpoint(model_path: str, tmp_path: Path) -> None:
+    whole: dict[str, Any] = {"policies": "shared", "peft_config": None}
+    team(model_path, tmp_path, **whole).train()
+    checkpoint = tmp_path / "checkpoint-1"
+    assert differs(team(str(checkpoint), tmp_path / "run", **whole), checkpoint) == []
 
 
 @pytest.mark.parametrize("is_saved", [False, True], ids=["a base of adapters", "trained as a whole"])
