@@ -162,7 +162,7 @@ class _Instances:
         if first is None:  # the rollout will say why it cannot be reset
             return None
         column = _like_seed([row.options or {} for row in rows])
-        others = [row for row in rows[1:] if row.options != rows[0].options] or list(rows[1:])
+        others = [row for row in rows[1:] if not _is_equal(row.options, rows[0].options)] or list(rows[1:])
         if column is not None and self._is_alike(first, _with_another(rows[0], column)):
             return (
                 f"the rows of {self._where} have no column 'seed', and the environment begins alike whatever their "
@@ -209,7 +209,16 @@ def _like_seed(rows: Sequence[Mapping[str, Any]]) -> str | None:
 def _is_told_apart(rows: Sequence[Mapping[str, Any]], column: str) -> bool:
     """Whether each row has values of its own in the columns besides one."""
     others = [{name: value for name, value in row.items() if name != column} for row in rows]
-    return all(row and row not in others[:i] for i, row in enumerate(others))
+    return all(row and not any(_is_equal(row, each) for each in others[:i]) for i, row in enumerate(others))
+
+
+def _is_equal(row: Any, other: Any) -> bool:
+    """Whether the columns of two rows are equal. Arrays and tensors, whose comparison has no one answer, count as
+    different."""
+    try:
+        return bool(row == other)
+    except (ValueError, RuntimeError):
+        return False
 
 
 def _with_another(row: ResetArgs, column: str) -> ResetArgs:

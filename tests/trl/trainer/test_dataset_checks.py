@@ -221,6 +221,13 @@ def test_rows_that_no_seed_tells_apart_are_warned_of(rows: Any, evaluated: Any, 
         (Strict, of(speed=[3, 2, 1])),
         (Puzzle, of(text=list("abcdefgh"), speed=[1, 2] * 4)),  # read later; each row has a text of its own
         (Drawing, of(number=range(8))),
+        (Drawing, of(numbers=[[1, 2]] * 8).with_format("numpy")),
+        (
+            Drawing,
+            of(numbers=[[1, 2]] * 8, speed=range(8)).with_format(
+                "torch", columns=["numbers"], output_all_columns=True
+            ),
+        ),
         (Declaring, of(seeds=range(8))),
         (Declaring, of(text=["the same"] * 8)),
         (Puzzle, stream({"text": "a"})),
