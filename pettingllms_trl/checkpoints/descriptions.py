@@ -178,7 +178,7 @@ def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
         config: The model's.
         is_saved: Whether checkpoints have all of its weights, so that those it began with no longer matter.
     """
-    name, sizes = get_config_model_id(config), config.get_text_config()
+    name, sizes = get_config_model_id(config) or "", config.get_text_config()
     folder, revision = Path(name), getattr(config, "_commit_hash", None)
     cached = None if revision is None else try_to_load_from_cache(name, "config.json", revision=revision)
     if isinstance(cached, str):

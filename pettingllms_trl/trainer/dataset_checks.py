@@ -124,7 +124,9 @@ def check_seeds(
             has_seed = any(row.get("seed") is not None for row in read)
             if start is not None and rows and not has_seed and kind not in tried and left >= RESETS:
                 tried.add(kind)
-                instances = _Instances(envs[name][0], where)
+                instances = _Instances(
+                    envs[name][0], where if name == DEFAULT_ENVIRONMENT else f"{where} for {name!r}"
+                )
                 with same_random_numbers_afterwards():
                     warning = instances.warning(rows)
                     instances.reset(start)
@@ -149,7 +151,7 @@ class _Instances:
 
     Args:
         env: The environment.
-        where: The data set.
+        where: The data set, and of several environments which one.
     """
 
     def __init__(self, env: AECEnv, where: str) -> None:

@@ -246,7 +246,7 @@ def test_a_single_row_is_like_no_other(tmp_path: Path) -> None:
 
 def test_of_several_environments_each_is_looked_at(tmp_path: Path) -> None:
     rows = of(environment=["a"] * 4 + ["b"] * 4, seed=[1, 2, 3, 4, None, None, None, None], number=range(8))
-    with pytest.warns(UserWarning, match=ALIKE.format("train_dataset")):
+    with pytest.warns(UserWarning, match=ALIKE.format("train_dataset for 'b'")):
         create(tmp_path, rows, env={"a": Puzzle, "b": Puzzle})
 
 
