@@ -31,7 +31,11 @@ def cut_off_replies(run: Run, series: Series) -> Finding:
         f"{share:.0%} of {role}'s ({int(known[role].cut):,} of {int(known[role].ended):,})"
         for role, share in shares.items()
     )
-    worst = max((share for role, share in shares.items() if known[role].ended >= FEW_REPLIES), default=0.0)
+    told = [share for role, share in shares.items() if known[role].ended >= FEW_REPLIES]
+    if not told:
+        text = f"cut off: {words}. No role has {FEW_REPLIES} replies: too few to tell."
+        return Finding(name="cut-off replies", status="not applicable", text=text)
+    worst = max(told)
     status: Status = "failed" if worst > MOST_CUT_OFF else "warning" if worst > MANY_CUT_OFF else "passed"
     remedy = "Turn thinking off (chat_template_kwargs={'enable_thinking': False}) or raise max_completion_length."
     return Finding(

@@ -112,7 +112,7 @@ class LazyRole:
             reply, number = replies.most
             shares.append((number / replies.total, role, reply, number, replies.total))
         if not shares:
-            text = f"no role was asked {FEW_PROMPTS} things and gave {FEW_GROUPS} replies."
+            text = f"no role has {FEW_GROUPS} replies to {FEW_PROMPTS} different prompts: too few to tell."
             return Finding(name=self.name, status="not applicable", text=text)
         lazy = [f"{_quoted(reply)} is {number:,} of {total:,} replies of {role}"
                 for share, role, reply, number, total in shares if share >= NEARLY_ALWAYS]  # fmt: skip

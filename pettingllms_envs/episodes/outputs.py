@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from pettingllms_envs.episodes.files import EPISODES, REPORT, RUN, write_whole
@@ -21,6 +22,8 @@ def write_output(file: Path, content: str | bytes) -> None:
     """
     content = content.encode("utf-8") if isinstance(content, str) else content
     check_output(file, content)
+    if not file.parent.is_dir():  # named as it was given, and not as the temporary file is
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist", str(file.parent))
     if file.exists() and not file.is_file():  # such as /dev/stdout
         file.write_bytes(content)
     else:
@@ -36,7 +39,7 @@ def check_output(file: Path, content: bytes) -> None:
     """
     name = file.name.casefold()  # on some systems RUN.JSON is run.json
     if name in (RUN, EPISODES) or (name == REPORT and is_run(file.parent)):
-        raise ValueError(f"{file} is the name of a run's record; expected another. Name a file such as page.html.")
+        raise ValueError(f"{file} is the name of a run's record; expected another name. Write to another file.")
     if not file.is_file():
         return
     with open(file, "rb") as stream:

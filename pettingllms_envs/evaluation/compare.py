@@ -261,8 +261,21 @@ def _pair(first: str, second: str, shares: Mapping[str, Sequence[Fraction]], con
         "only_second": only_second,
         "p": p,
         "test": test,
-        "needed": num_to_show(mean, math.sqrt(variance), alpha=1 - confidence),
+        "needed": _num_needed(mean, math.sqrt(variance), sum(each != 0 for each in differences) / num, 1 - confidence),
     }
+
+
+def _num_needed(mean: float, deviation: float, differing: float, alpha: float) -> int | None:
+    """`num_to_show`, but no fewer problems than the exact test needs: n that differ have a p-value of 2 / 2^n or more.
+
+    Args:
+        mean: Of the problems' differences.
+        deviation: Of the same.
+        differing: Share of problems with a difference.
+        alpha: Level of the two-sided test.
+    """
+    needed = num_to_show(mean, deviation, alpha=alpha)
+    return None if needed is None else max(needed, math.ceil(math.ceil(1 - math.log2(alpha)) / differing))
 
 
 def _budgets(runs: Sequence[Run], common: set[str]) -> dict[int, dict[str, float]]:

@@ -287,7 +287,7 @@ def _check_same(there: Mapping[str, Any], header: Mapping[str, Any], path: Path)
         found.append(f"pettingllms is {wanted['versions'].get(version)}, was {there['versions'].get(version)}")
     if found:
         raise ValueError(
-            f"{path} has a run of another configuration: {'; '.join(found)}; expected the same, to take it up. Give "
+            f"{path} has a run of another configuration: {'; '.join(found)}; expected the same, to resume it. Give "
             "another --output."
         )
 

@@ -88,7 +88,8 @@ def _play(env: Any, start: Start, policy: Policy, seen: Counter[str], what: str)
                     whose = f"which {author} wrote" if author else f"which stands in {what}"
                     raise Failed(
                         f"{agent} observes {forged!r} in its prompt, {whose}; expected it escaped. Pass the text "
-                        "through a function of pettingllms_envs.quoting before it is shown"
+                        "through pettingllms_envs.quoting.quote before it is shown (in a workflow: sent.shown of a "
+                        "message, game.quote in a function)"
                     )
 
     episode(env, start, policy, max_steps=3 * len(env.possible_agents) + 1, look=look)

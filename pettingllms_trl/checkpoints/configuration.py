@@ -124,10 +124,10 @@ def warning(checkpoint: Path, found: Sequence[Difference]) -> str | None:
         return None
     named = "; ".join(f"{each.what} {_shown(each.saved)} -> {_shown(each.given)}" for each in found)
     kept = [each.what for each in found if each.what.partition(" of ")[0] in OPTIMIZER]
-    unless = f", but for {', '.join(kept)}, which the optimizer's state has" if kept else ""
+    unless = f", except {', '.join(kept)}, restored with the optimizer's state" if kept else ""
     return (
         f"{checkpoint} was saved by a run with another configuration: {named}. From here on the new values hold"
-        f"{unless}. To continue that run, give the old ones."
+        f"{unless}. To continue that run, pass the old values."
     )
 
 

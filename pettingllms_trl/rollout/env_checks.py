@@ -191,7 +191,8 @@ def _check_fields(env: AECEnv, fields: Sequence[str], name: str = DEFAULT_ENVIRO
     if unknown and name == DEFAULT_ENVIRONMENT:
         raise ValueError(
             f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
-            f"{', '.join(['seed', *known])}. Rename or remove the columns (dataset.remove_columns)."
+            f"{', '.join(['seed', *known])}. Rename or remove the columns (dataset.remove_columns). "
+            "If a reward function alone reads them, wrap the environment as docs/training.md shows."
         )
     if unknown:
         raise ValueError(

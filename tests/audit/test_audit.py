@@ -281,6 +281,13 @@ def test_a_finding_says_how_many_and_where(broken: Callable[[list[Row]], None], 
     assert finding.remedy
 
 
+def test_few_cut_off_replies_are_too_few_to_tell() -> None:
+    rows = tree_rows()[:1]  # 4 candidates at each decision
+    cut_off_replies(rows)
+    finding = findings_of(tree_header(), rows)["cut-off replies"]
+    assert (finding.status, "No role has 16 replies" in finding.text) == ("not applicable", True)
+
+
 def lost_episode(rows: list[Row]) -> None:
     """Of one instance the second and the third episode are gone, whose advantages sum with the others' to zero."""
     rows[5]["steps"][0]["candidates"][0]["advantage"] = rows[5]["steps"][1]["candidates"][0]["advantage"] = -0.866

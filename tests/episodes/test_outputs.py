@@ -108,6 +108,11 @@ def test_the_page_of_a_run_is_written_in_its_folder_and_not_where_a_link_leads(r
     assert record() == before
 
 
+def test_a_missing_folder_is_named(run: Run) -> None:
+    status, error = run("view a --output nowhere/page.html")
+    assert (status, error.partition(";")[0]) == (2, "error: nowhere: the folder does not exist")
+
+
 def test_what_is_no_file_is_written_to(run: Run) -> None:
     assert run("audit a --json /dev/null")[0] == 0
     assert Path("/dev/null").is_char_device()

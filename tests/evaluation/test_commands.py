@@ -207,7 +207,7 @@ def test_compare_tells_what_it_can(run: Run) -> None:
     assert status == 0
     assert "20 problems that every run has a result for." in out
     assert "bad - good -100.0 [-100.0, -" in out
-    assert "0:20 5.7e-06 3 good is better" in out
+    assert "0:20 5.7e-06 7 good is better" in out
     assert "also - bad +0.0 [" in out
     assert "0:0 1 - cannot tell" in out
     assert "Adjusted by Holm, so that all 3 verdicts hold together" in out
@@ -231,7 +231,7 @@ def test_a_comparison_of_runs_with_default_names_fits_in_80_columns(
     assert f"A = {oracle.name}    100.0% [83.9, 100.0]" in lines
     assert f"B = {random.name}        0.0% [0.0, 16.1]" in lines
     assert "pair        points [interval]  won left:right  p (exact)  needed      verdict" in lines
-    assert "B - A  -100.0 [-100.0, -77.2]            0:20    1.9e-06       2  A is better" in lines
+    assert "B - A  -100.0 [-100.0, -77.2]            0:20    1.9e-06       6  A is better" in lines
     assert all(len(line) <= 80 for line in lines if not line.startswith(("p: ", "needed: ")))
     monkeypatch.setenv("COLUMNS", "160")
     cli.main(["compare", str(oracle), str(random)])

@@ -42,6 +42,12 @@ def test_what_two_runs_could_tell_three_may_not() -> None:
     assert (pairs[0].low, pairs[0].high) == paired_interval(14, 6, 0, 0, 1 - 0.05 / 3)
 
 
+@pytest.mark.parametrize(("differing", "of", "needed"), [(5, 5, 6), (5, 6, 8)])  # 2 / 2^5 > 0.05 > 2 / 2^6
+def test_no_fewer_problems_are_needed_than_the_exact_test_can_tell(differing: int, of: int, needed: int) -> None:
+    (pair,) = compare([run_of("a", "0" * of), run_of("b", "1" * differing + "0" * (of - differing))]).pairs
+    assert (pair.verdict, pair.needed) == ("cannot tell", needed)
+
+
 def test_comparing_with_the_first_alone_asks_fewer_questions() -> None:
     runs = [run_of("a", "0" * 6), run_of("b", "1" * 6), run_of("c", "1" * 6)]
     assert [(pair.first, pair.second) for pair in compare(runs, against_first=True).pairs] == [("a", "b"), ("a", "c")]

@@ -131,7 +131,7 @@ def test_a_learning_rate_is_that_of_the_optimizers_state_as_the_warning_says(
     saved: Path, model_path: str, tmp_path: Path
 ) -> None:
     trainer = team(model_path, tmp_path, learning_rate=1.0, max_steps=2)
-    with pytest.warns(UserWarning, match=r"hold, but for learning_rate, which the optimizer's state has\."):
+    with pytest.warns(UserWarning, match=r"hold, except learning_rate, restored with the optimizer's state\."):
         trainer.train(resume_from_checkpoint=str(saved))
     assert [log["learning_rate"] for log in trainer.state.log_history if "loss" in log][-1] <= 0.01
 
