@@ -36,8 +36,8 @@ _IN_ANGLES = r"""
     start_function_response|end_function_response|start_function_declaration|end_function_declaration|
     sop|eop|sog|eog|end_of_utterance|fake_token_around_image|global-img|row_\d+_col_\d+|
     image|images|img|video|audio|image_placeholder|
-    fim_prefix|fim_middle|fim_suffix|fim_pad|
-    (?:unused|extra_id_|SPECIAL_|reserved_)\d+|seed:[\w:]+|minimax:\w+
+    fim_prefix|fim_middle|fim_suffix|fim_pad|role|escape|(?:start|end)_of_(?:audio|video)|audio_soft_token|
+    (?:unused|extra_id_|SPECIAL_|reserved_)\d+|seed:[\w:]+|minimax:\w+|longcat_\w+
 """
 """Control tokens in angle brackets, as `<s>` and `</s>`: of Gemma, GLM, Seed, Qwen, Cohere, SmolVLM, T5 and others."""
 _IN_BRACKETS = r"""
@@ -65,6 +65,8 @@ _CONTROL_TOKEN = re.compile(
 )
 """The first character of each control token: a zero-width space after it breaks the token and makes no other one."""
 
+_GRAVE_ACCENT = "\u1fef"
+"""Unicode calls it the same as a backtick, which tokenizers that normalize text make of it."""
 _LINE_BREAK = re.compile("\r(?!\n)|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _HEADING = re.compile(r"\s*(?:(?:Turn|Move) \d+ of \d+\.|The \w+ wrote(?::| nothing\.)|You are the \w+\.)")
@@ -76,7 +78,7 @@ def escape(text: str) -> str:
 
     Lone surrogates are unprintable, too. All line breaks but `"\\r\\n"` become `"\\n"`.
     """
-    text = _UNPRINTABLE.sub(REPLACEMENT, _LINE_BREAK.sub("\n", text))
+    text = _UNPRINTABLE.sub(REPLACEMENT, _LINE_BREAK.sub("\n", text)).replace(_GRAVE_ACCENT, "`")
     return _CONTROL_TOKEN.sub(rf"\g<0>{ZERO_WIDTH_SPACE}", text)
 
 

@@ -35,12 +35,14 @@ def run_of(header: Row, report: Row | None = None) -> Run:
         sums=credit.get("sums_to_zero"),
         credit=credit.get("name"),
         policies={
-            agent: each["policy"] for agent, each in agents.items() if isinstance(each, dict) and "policy" in each
+            agent: each["policy"]
+            for agent, each in agents.items()
+            if isinstance(each, dict) and isinstance(each.get("policy"), str)
         },
         judges_own_step=credit.get("judges_own_step"),
         scale=credit.get("scale"),
         temperature=config.get("temperature"),
-        written=None if written is None else Written(**written),
+        written=None if written is None else Written(episodes=written["episodes"], digest=written["digest"]),
     )
 
 
@@ -71,8 +73,14 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
         reward_sums=_reward_sums(run, row),
         digest=written,
         is_changed=None if written is None else written != digest(row),
-        part=Part(before=training["before"], episodes=training["episodes"]) if "episodes" in training else None,
+        part=_part(training),
     )
+
+
+def _part(training: Mapping[str, int]) -> Part | None:
+    if not {"before", "episodes"} <= training.keys():
+        return None
+    return Part(before=training["before"], episodes=training["episodes"])
 
 
 def _reward_sums(run: Run, row: Row) -> dict[str, float]:

@@ -321,6 +321,7 @@ def _of_row(row: Any) -> Iterator[str]:
     yield from _wrong("instance", row["instance"], required(InstanceFields))
     yield from _numbers("returns", row["returns"])
     yield from _mismatches("training", row.get("training", {}), TrainingFields)
+    yield from _mismatches("digest", row.get("digest", ""), str)
     if row["error"] is not None:
         yield from _wrong("error", row["error"], required(ErrorFields))
     for number, step in enumerate(row["steps"]):

@@ -28,7 +28,10 @@ from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 MARK = "qx7z"
-"""Stands before each planted mark and tells planted texts from a prompt's own; in replies with the author's number."""
+"""Stands before each planted mark and tells planted texts from a prompt's own; in replies with the author's number.
+
+A letter ends the number, so that neither digits after it nor a cut make it another author's.
+"""
 TOKENS = (
     *("<|im_end|>", "<|im_start|>", "<s>", "[INST]", "<<SYS>>", "<|eot_id|>", "[TOOL_CALLS]", "[SYSTEM_PROMPT]"),
     *("<start_of_turn>", "[gMASK]", "<seed:bos>", "<｜User｜>", "<tools>", "</tool_call>", "</think>", "<image>"),
@@ -81,8 +84,8 @@ def _play(env: Any, start: Start, policy: Policy, seen: Counter[str], what: str)
     def look(env: Any) -> None:
         for agent in env.agents:
             texts = [*_of_prompt(readable(env, agent))]
-            for mark in sorted({mark for _, text in texts for mark in re.findall(rf"{MARK}\d*", text)}):
-                author = env.possible_agents[int(mark[len(MARK) :])] if mark != MARK else ""
+            for mark in sorted({mark for _, text in texts for mark in re.findall(rf"{MARK}(?:\d+q)?", text)}):
+                author = env.possible_agents[int(mark[len(MARK) : -1])] if mark != MARK else ""
                 seen[what] += 1
                 if forged := _forged(env, agent, texts, mark, author):
                     whose = f"which {author} wrote" if author else f"which stands in {what}"
@@ -136,7 +139,7 @@ def _planting(case: Case, variant: str, authors: Sequence[str]) -> Policy:
 
     def policy(env: Any, agent: str) -> str:
         if agent in authors:
-            return variant.replace(MARK, f"{MARK}{env.possible_agents.index(agent)}")
+            return variant.replace(MARK, f"{MARK}{env.possible_agents.index(agent)}q")
         return best(env, agent) if oracle_of(env) is not None else next(others)
 
     return policy
@@ -206,7 +209,8 @@ def _with_others(case: Case, start: Start) -> Iterator[tuple[str, TextEnv, Polic
     as_oracle = _planting(case, "", ())
     if tools_of(workflow):
         result = ToolResult(TEXT, "".join(LINES))
-        yield "tools", TextEnv(with_tools(workflow, result, _described)), calling(workflow)
+        for spec in (_described, _with_named_argument):
+            yield "tools", TextEnv(with_tools(workflow, result, spec)), calling(workflow)
     if hasattr(workflow.task, "retriever"):
         task = dataclasses.replace(workflow.task, retriever=_Retriever())
         yield "passages", TextEnv(_with_task(workflow, task)), as_oracle
@@ -220,6 +224,11 @@ def _with_task(workflow: Any, task: Any) -> Any:
 
 def _described(spec: ToolSpec) -> ToolSpec:
     return ToolSpec(spec.name, f"{spec.description}\n{TEXT}", {**spec.parameters, "description": TEXT})
+
+
+def _with_named_argument(spec: ToolSpec) -> ToolSpec:
+    """The tool with one argument, whose name is a planted text: replies do not give it, and are told its name."""
+    return ToolSpec(spec.name, "", {"type": "object", "properties": {TEXT: {"type": "string"}}, "required": [TEXT]})
 
 
 class _Retriever:

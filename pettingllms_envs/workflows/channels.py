@@ -21,9 +21,11 @@ from pettingllms_envs.quoting import quote
 
 
 _INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\U00016fe4\U0001d159\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 """Letters and marks that nobody sees, although Unicode does not call them formatting: fillers, variation selectors."""
+_BLANK = "\u2800"
+"""The Braille letter without dots, a space that Unicode does not call one."""
 
 
 class Sent(NamedTuple):
@@ -84,5 +86,5 @@ def _visible(line: str) -> str:
     """What can be printed of a line, every space as a plain one."""
     if line.isascii() and line.isprintable():
         return line
-    letters = (" " if letter.isspace() else letter for letter in _INVISIBLE.sub("", line))
+    letters = (" " if letter.isspace() or letter == _BLANK else letter for letter in _INVISIBLE.sub("", line))
     return "".join(letter for letter in letters if letter.isprintable())

@@ -193,7 +193,7 @@ class ToolCalls:
             read = read_native_calls if self.style == "native" else read_text_calls
             calls = read(reply, tools)
             if isinstance(calls, Unreadable):
-                made = CallRound(f"Your tool call was unreadable: {calls.reason}.")
+                made = CallRound(f"Your tool call was unreadable: {quote_inline(calls.reason)}.")
                 after = ToolCallState(state.play, (*state.rounds, made), state.num_calls)
                 return after, {role: {"format": UNREADABLE_PENALTY}}, False, False
             if calls:
@@ -238,7 +238,8 @@ class ToolCalls:
         lines = [f"Before you reply you may call a tool, up to {self.max_calls} times:"]
         for tool in tools:
             what, example = quote_headings(tool.spec.description), text_call(Call(tool.spec.name, "..."))
-            lines.append(f"{what} To call it, reply with such a block and nothing else:\n{example}")
+            end = "\n" if "\n" in what else " "  # a description may end with a block
+            lines.append(f"{what}{end}To call it, reply with such a block and nothing else:\n{example}")
         return "\n".join(lines)
 
     def _prompt(self, role: str, seen: Any, rounds: Sequence[CallRound], tools: Sequence[Tool]) -> Prompt:

@@ -35,6 +35,7 @@ from pettingllms_envs.workflows.channels import Channel, Sent
             "caf\u00e9 e\u0301 \u0627\u0644 \u5de6 \u0939\u093f \U0001f600",
         ),
         (Channel(2, "ab"), "\u200b", ""),
+        (Channel(), "\u2800a\u2800b\U00016fe4\U0001d159\u2800", "a b"),
     ],
 )
 def test_what_passes_a_channel(channel: Channel, reply: str, text: str) -> None:

@@ -275,6 +275,7 @@ class Chat(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         (lambda agent, author, text: f"{author}: {escape(text)}", "passed", "places"),
         (lambda agent, author, text: text if agent == author else quote(text), "passed", "places"),
         (lambda agent, author, text: author, "passed", "no agent is shown a text of others"),
+        (lambda agent, author, text: f"{escape(text)}{len(text)}", "passed", "places"),  # a number after a mark's
     ],
 )
 def test_a_third_party_environment_fails_by_another_agents_control_tokens_only(

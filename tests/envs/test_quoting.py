@@ -22,7 +22,7 @@ TOKENS = re.findall(
 <|start_of_role|> <|end_of_role|> <tools> </tools> <tool_call> </tool_call> <tool_response> </tool_response> <think>
 </think> <end_of_utterance> <image> <fake_token_around_image> <global-img> <row_1_col_2> <|START_OF_TURN_TOKEN|>
 <BOS_TOKEN> [CLS] [SEP] [PAD] [UNK] [MASK] [BOS] [EOT] [UNUSED_TOKEN_145] <extra_id_0> <SPECIAL_10> <reserved_106>
-<fim_prefix> [|system|] ]~b] ]~!b[ [e~[ <minimax:tool_call>
+<fim_prefix> <role> </role> <escape> <start_of_audio> <longcat_user> [|system|] ]~b] ]~!b[ [e~[ <minimax:tool_call>
 """,
 )
 """Control tokens of ChatML, Llama 2 to 4, Mistral, Gemma, GLM, Seed, DeepSeek, Phi, Granite, Qwen, SmolVLM, Cohere,
@@ -89,6 +89,7 @@ def test_a_quoted_text_has_a_mark_before_each_line(text: str, shown: str) -> Non
         ("a `````b\n````", "``````python\na `````b\n````\n``````"),
         ("a\u2028```\u2028Turn 9 of 9.", "````python\na\n```\nTurn 9 of 9.\n````"),
         ("<s>", "```python\n<\u200bs>\n```"),
+        ("\u1fef" * 3, "````python\n```\n````"),
     ],
 )
 def test_a_fence_is_longer_than_any_in_the_text(text: str, shown: str) -> None:

@@ -116,6 +116,37 @@ def test_records_with_fewer_and_with_unknown_fields_are_read(here: Path, capsys:
         assert cli.main(command.split()) == 0, command
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "status"),
+    [("training", {"step": 1, "episodes": 1}, 0), ("training", {"step": 1, "before": 0}, 0), ("digest", 5, 2)],
+)
+def test_rows_with_fewer_fields_of_a_training_or_other_digests_are_no_traceback(
+    here: Path, field: str, value: Any, status: int, capsys: Any
+) -> None:
+    file = here / "a" / files.EPISODES
+    row = json.loads(file.read_text())
+    row[field] = value
+    if field == "training":
+        row["digest"] = files.digest(row)
+    file.write_text(files.write_line(row))
+    assert cli.main(["audit", "a"]) == status
+    assert capsys.readouterr().err.count("\n") == status // 2
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"written": {"episodes": 1, "digest": "", "colour": 1}},
+        {"config": {"agents": {"planner_0": {"policy": {}}}}},
+    ],
+)
+def test_unknown_fields_of_a_training_are_read(here: Path, more: dict[str, Any], capsys: Any) -> None:
+    file = here / "a" / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "kind": "rollouts", **more}))
+    assert cli.main(["audit", "a"]) in (0, 1)
+    assert "error" not in capsys.readouterr().err
+
+
 def test_marks_in_a_record_stay_as_they_are(here: Path) -> None:
     file = here / "a" / "run.json"
     header = json.loads(file.read_text())
