@@ -68,8 +68,8 @@ def check_forged_prompts(case: Case) -> str:
     """
     seen: Counter[str] = Counter()
     for start in case.starts[:2]:
-        for variant, role in itertools.product(_variants(case, start), _roles(case.make())):
-            _play(case.make(), start, _planting(case, variant, role), seen, "replies")
+        for variant, authors in itertools.product(_variants(case, start), _authors(case.make())):
+            _play(case.make(), start, _planting(case, variant, authors), seen, "replies")
         if isinstance(case.make().unwrapped, TextEnv):
             for what, env, policy in _with_others(case, start):
                 _play(env, start, policy, seen, what)
@@ -126,11 +126,12 @@ def _forged(env: Any, agent: str, texts: list[tuple[str, str]], mark: str, autho
     return ""
 
 
-def _roles(env: Any) -> list[tuple[str, ...]]:
-    """The agents of each role."""
+def _authors(env: Any) -> list[tuple[str, ...]]:
+    """The agents of each role, and all agents: then nobody solves the task, and later prompts are seen, too."""
     roles = env.metadata.get("roles") or {agent: agent for agent in env.possible_agents}
     names = dict.fromkeys(roles.values())
-    return [tuple(agent for agent in env.possible_agents if roles.get(agent) == name) for name in names]
+    members = [tuple(agent for agent in env.possible_agents if roles.get(agent) == name) for name in names]
+    return list(dict.fromkeys([*members, tuple(env.possible_agents)]))
 
 
 def _planting(case: Case, variant: str, authors: Sequence[str]) -> Policy:

@@ -54,8 +54,8 @@ class McpTool:
         deterministic: Whether the same request always gives the same result, which the protocol does not say.
 
     Raises:
-        ValueError: There is not one of `command` and `url`, a variable is not set, or the server has no such tool, or
-            cannot be reached.
+        ValueError: There is not one of `command` and `url`, a variable is not set, the timeout is not more than 0, or
+            the server has no such tool, or cannot be reached.
         ImportError: The SDK is not installed.
     """
 
@@ -78,6 +78,8 @@ class McpTool:
             raise ValueError(
                 f"variables has {missing[0]!r}; expected variables of the environment. Set it, or leave it out."
             )
+        if not isinstance(timeout, int | float) or not timeout > 0:
+            raise ValueError(f"timeout is {timeout!r}; expected seconds, more than 0. Raise it.")
         self._settings: dict[str, Any] = {
             "command": command,
             "url": url,

@@ -17,7 +17,7 @@ import pettingllms_envs
 from code_problems import SQUARE, UNIQUE
 from pettingllms_envs import registry
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import ToolResult
+from pettingllms_envs.core import Role, ToolResult
 from pettingllms_envs.quoting import escape, quote
 from pettingllms_envs.replies import fence
 from pettingllms_envs.spaces import ChatText
@@ -25,10 +25,12 @@ from pettingllms_envs.tasks.answering import AnswerState
 from pettingllms_envs.tasks.apps import Apps
 from pettingllms_envs.tasks.coding import CodingState
 from pettingllms_envs.tasks.math import Math
+from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
 from pettingllms_envs.testing import check
 from pettingllms_envs.workflows.coder_tester import CoderTester
 from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.workflows.single_reasoner import SingleReasoner
 from pettingllms_envs.workflows.tool_calls import STYLES
 from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
@@ -222,6 +224,22 @@ def test_the_check_fails_where_a_fence_is_as_long_as_one_in_the_text(
     )
     (result,) = CHECK(coding(CoderTester))
     assert result.status == "failed"
+
+
+@function_workflow(Role("adviser", "You advise.", delayed=True), Role("mover", "You move."))
+def late(game: Game) -> Questions:
+    """Shows the first advice when a turn failed, which the oracle's turn never does."""
+    advice = ""
+    while game.turns_left:
+        advice = advice or (yield Ask("adviser", game.show()))
+        reply = yield Ask("mover", game.show(*[advice] * (game.turn > 1)))
+        game.play(reply, "mover")
+
+
+def test_a_text_that_is_shown_after_a_failed_turn_is_found() -> None:
+    (result,) = CHECK(lambda: TextEnv(late(PlanPath())))
+    assert result.status == "failed"
+    assert "which adviser_0 wrote" in result.detail
 
 
 class Chat(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
