@@ -16,7 +16,7 @@ ALLOWED = {
     "config": {"role_sampling"},
     "rollout": {"records"},
     # Engines are given weights, and parts of the trainer play rows, on all processes at once.
-    "processes": {"records"},
+    "processes": {"records", "config", "policies.routing"},
     # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA,
@@ -36,7 +36,7 @@ ALLOWED = {
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
     "cli": DATA
     | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
-    | {"estimate", "sft", "vllm_engines"},
+    | {"estimate", "sft", "vllm_engines", "processes.distributed"},
 }
 OF_TRL = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),

@@ -33,7 +33,7 @@ from pettingllms_trl.estimate.runs import ModelPlan, Passes, RunPlan, Sampler
 from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
 from pettingllms_trl.policies.routing import Policy, Routing, route
-from pettingllms_trl.trainer.distributed import check_processes
+from pettingllms_trl.processes.distributed import check_processes
 
 
 @dataclass

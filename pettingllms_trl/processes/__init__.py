@@ -1,1 +1,1 @@
-"""What the processes of a run do together: run work of which each may fail, make sharded weights whole."""
+"""What the processes of a run do together: work of which each may fail, averages of gradients, sharded weights made whole."""

@@ -45,10 +45,10 @@ from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team, override_args
+from pettingllms_trl.processes.distributed import accumulating, average_gradients
 from pettingllms_trl.records import Engine, Row, Tools
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EpochSampler, each_generation_once
-from pettingllms_trl.trainer.distributed import accumulating, average_gradients
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch

@@ -27,6 +27,7 @@ from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import LocalSampler, context_length
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.references import MoveReferencesCallback, MovingReferences
+from pettingllms_trl.processes.distributed import gathered, scoring
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.env_checks import agents_with_tools
@@ -35,7 +36,6 @@ from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.collector import RolloutCollector
 from pettingllms_trl.trainer.dataloading import RowsPlayed, places
-from pettingllms_trl.trainer.distributed import gathered, scoring
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.rollout_times import RolloutTimes

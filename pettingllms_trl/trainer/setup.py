@@ -18,6 +18,7 @@ from pettingllms_trl.credit.selection import check_resampling
 from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Routing, route
+from pettingllms_trl.processes.distributed import check_processes
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
 from pettingllms_trl.rollout.env_checks import agents_of, check_envs, check_levels, check_openings, env_makers
@@ -25,7 +26,6 @@ from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds
-from pettingllms_trl.trainer.distributed import check_processes
 from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners
 
 

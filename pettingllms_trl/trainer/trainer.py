@@ -43,12 +43,12 @@ from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team, override_args
+from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.records import Decision, Episode, Row
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_checks import Env
 from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation
-from pettingllms_trl.trainer.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
 from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.trainer.setup import Setup, check_unsupported

@@ -34,9 +34,9 @@ from transformers import TrainerCallback
 
 from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Kept
+from pettingllms_trl.processes.distributed import gathered
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.trainer.collector import Generation
-from pettingllms_trl.trainer.distributed import gathered
 from third_party import Relay
 
 

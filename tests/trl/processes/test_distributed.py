@@ -15,10 +15,10 @@ from torch.distributed.fsdp import StateDictType
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
 from pettingllms_trl.policies.routing import route
+from pettingllms_trl.processes.distributed import average_gradients, check_is_loaded, check_processes, check_sharding
 from pettingllms_trl.processes.row_sharing import share_of
 from pettingllms_trl.rollout.play import Rollout, merge, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
-from pettingllms_trl.trainer.distributed import average_gradients, check_is_loaded, check_processes, check_sharding
 from pettingllms_trl.trainer.hooks import TRLHooks, numbered
 from schedules import Patient, babble
 from third_party import Relay
