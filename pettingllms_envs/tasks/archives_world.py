@@ -1,10 +1,16 @@
 """A fictional world for multi-hop questions: people, towns, rivers and guilds, whose facts are in two archives.
 
-Every kind has `size` entities, and every relation is a bijection from one kind to another, drawn uniformly and
-independently of all others. For each kind, each archive has one relation, so that a chain that changes archive at
-every hop is determined by its first relation. The eight relations form one cycle, in which no relation comes twice:
+Every kind has `size` entities, and every relation is a bijection from one kind to another. For each kind, each archive
+has `facts` relations, all to the same kind: together they are a *step*. The eight steps form one cycle, in which the
+archive changes at every step; a question walks along it and names one relation of each step:
 
-    birthplace (0), river (1), ferryman (0), guild (1), mill river (0), mouth (1), market guild (0), master (1)
+    person (0) town (1) river (0) person (1) guild (0) river (1) town (0) guild (1) person
+
+With `facts=1` all relations are drawn uniformly and independently. With more, a wrong reading of the question should
+not end at its answer by chance. So the entities of each kind stand in a circle, in an order drawn anew for each world;
+the relations of a step move on by a distance drawn for that step, and each of them by another multiple of a power of
+`facts` more, such as 0 and 1 at the first step, 0 and 2 at the second, 0 and 4 at the third. Each sum of multiples
+belongs to one reading as long as the circle is long enough: see `readings`.
 
 Names, wordings, the order of passages and the question come from other random numbers than the relations, so they say
 nothing about them.
@@ -14,7 +20,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -45,6 +53,7 @@ class Relation(NamedTuple):
     sentences: tuple[str, ...]
 
 
+STEPS = 8
 RELATIONS = (
     Relation("birthplace", "born", "person", "town", ("{s} was born in {o}.", "The birthplace of {s} is {o}.")),
     Relation("river", "river", "town", "river", ("{s} lies on the {o}.", "The river of {s} is the {o}.")),
@@ -80,8 +89,76 @@ RELATIONS = (
         "person",
         ("{o} presides over the {s} guild.", "The master of the {s} guild is {o}."),
     ),
+    Relation("home", "home", "person", "town", ("{s} keeps a house in {o}.", "The home of {s} is {o}.")),
+    Relation(
+        "border river", "border", "town", "river", ("{s} ends at the {o}.", "The border river of {s} is the {o}.")
+    ),
+    Relation("surveyor", "survey", "river", "person", ("{o} charted the {s}.", "The surveyor of the {s} is {o}.")),
+    Relation(
+        "school", "school", "person", "guild", ("{s} was taught by the {o} guild.", "The school of {s} is the {o} guild.")
+    ),
+    Relation(
+        "barge river",
+        "barge",
+        "guild",
+        "river",
+        ("The barges of the {s} guild sail on the {o}.", "The barge river of the {s} guild is the {o}."),
+    ),
+    Relation("source", "source", "river", "town", ("The {s} springs up near {o}.", "The source of the {s} is {o}.")),
+    Relation(
+        "wall guild",
+        "wall",
+        "town",
+        "guild",
+        ("The {o} guild keeps up the walls of {s}.", "The wall guild of {s} is the {o} guild."),
+    ),
+    Relation(
+        "founder", "founder", "guild", "person", ("{o} began the {s} guild.", "The founder of the {s} guild is {o}.")
+    ),
+    Relation("grave", "grave", "person", "town", ("{s} was buried in {o}.", "The grave of {s} is in {o}.")),
+    Relation(
+        "bathing river",
+        "bathe",
+        "town",
+        "river",
+        ("The people of {s} bathe in the {o}.", "The bathing river of {s} is the {o}."),
+    ),
+    Relation("warden", "warden", "river", "person", ("{o} guards the {s}.", "The warden of the {s} is {o}.")),
+    Relation(
+        "creditor",
+        "debt",
+        "person",
+        "guild",
+        ("{s} owes money to the {o} guild.", "The creditor of {s} is the {o} guild."),
+    ),
+    Relation(
+        "dye river",
+        "dye",
+        "guild",
+        "river",
+        ("The dyers of the {s} guild rinse cloth in the {o}.", "The dye river of the {s} guild is the {o}."),
+    ),
+    Relation(
+        "bridge", "bridge", "river", "town", ("The {s} is bridged at {o}.", "The bridge over the {s} stands in {o}.")
+    ),
+    Relation(
+        "tax guild",
+        "tax",
+        "town",
+        "guild",
+        ("The {o} guild collects the taxes of {s}.", "The tax guild of {s} is the {o} guild."),
+    ),
+    Relation(
+        "scribe",
+        "scribe",
+        "guild",
+        "person",
+        ("{o} writes the letters of the {s} guild.", "The scribe of the {s} guild is {o}."),
+    ),
 )
-"""In the order of the cycle; those with an even index are in archive 0, the others in archive 1."""
+"""In the order of the cycle, all steps with their first relation, then with their second, then with their third.
+
+Those with an even index are in archive 0, the others in archive 1."""
 
 _CONSONANTS, _VOWELS, _ENDS = "bdfgklmnprstvz", "aeiou", "lmnrs"
 _WORDS = frozenset(
@@ -128,30 +205,41 @@ class World:
         wording: One of `WORDINGS`.
         split: Of whose names; those of different splits are different.
         seed: Decides all else.
-        turned: A relation, and by how many entities all its objects are moved on: each number makes another world,
-            and all are equally likely, since a uniform bijection stays one.
+        facts: Relations of each step.
+        turned: A step, and by how many entities the objects of its relations are moved on: each number makes another
+            world, and all are equally likely, since the step's bijection, or its distance, is uniform.
     """
 
     def __init__(
-        self, size: int, hops: int, wording: str, split: str, seed: int, turned: tuple[int, int] = (0, 0)
+        self,
+        size: int,
+        hops: int,
+        wording: str,
+        split: str,
+        seed: int,
+        *,
+        facts: int = 1,
+        turned: tuple[int, int] = (0, 0),
     ) -> None:
         def rng(purpose: str) -> random.Random:
             return seeded("archives", "v0", purpose, size, wording, split, seed)
 
         names = _names(rng("names"), size, wording, split)
-        facts = rng("facts")
-        objects = [dict(zip(names[r.subject], _shuffled(facts, names[r.object]), strict=True)) for r in RELATIONS]
-        relation, by = turned
-        following = names[RELATIONS[relation].object]
-        moved = dict(zip(following, following[by:] + following[:by], strict=True))
-        objects[relation] = {subject: moved[name] for subject, name in objects[relation].items()}
+        question, relations = rng(f"question {hops}"), rng("facts")
+        first = question.randrange(STEPS)
+        circles = names if facts == 1 else {kind: _shuffled(relations, each) for kind, each in names.items()}
+        objects = _independent(relations, names) if facts == 1 else _in_circles(relations, circles, facts, first)
+        for relation in range(turned[0], len(objects), STEPS):
+            objects[relation] = _moved_on(objects[relation], circles[RELATIONS[relation].object], turned[1])
         texts = rng("texts")
         self.names = frozenset(name.lower() for each in names.values() for name in each)
         self.passages: dict[int, tuple[Passage, ...]] = {}
         for archive in ARCHIVES:
             told = list(_passages(texts, objects, archive, wording))
             self.passages[archive] = tuple(_shuffled(texts, told))
-        self.chain = _chain(rng(f"question {hops}"), names, objects, hops, wording)
+        wanted = _reading(rng(f"reading {hops}"), first, hops, facts)
+        self.chain = _chain(question, names, objects, wanted, wording)
+        self.misreadings = tuple(_misread(objects, *fact) for fact in zip(self.chain.names, wanted, strict=False))
         self._indices = {archive: BM25(each.text for each in self.passages[archive]) for archive in ARCHIVES}
 
     def search(self, archives: Sequence[int], query: str, k: int) -> tuple[Passage, ...]:
@@ -176,9 +264,11 @@ class World:
 
 
 @lru_cache(maxsize=128)  # all agents of all siblings ask; 0.3 MB each
-def world_of(size: int, hops: int, wording: str, split: str, seed: int, turned: tuple[int, int] = (0, 0)) -> World:
+def world_of(
+    size: int, hops: int, wording: str, split: str, seed: int, *, facts: int = 1, turned: tuple[int, int] = (0, 0)
+) -> World:
     """The world of an instance; see `World`."""
-    return World(size, hops, wording, split, seed, turned)
+    return World(size, hops, wording, split, seed, facts=facts, turned=turned)
 
 
 def archive_of(relation: int) -> int:
@@ -186,10 +276,38 @@ def archive_of(relation: int) -> int:
     return ARCHIVES[relation % len(ARCHIVES)]
 
 
-def contents(archive: int) -> str:
+def contents(archive: int, facts: int = 1) -> str:
     """What an archive says, in words."""
-    own = [relation for index, relation in enumerate(RELATIONS) if archive_of(index) == archive]
+    own = [relation for index, relation in enumerate(RELATIONS[: facts * STEPS]) if archive_of(index) == archive]
     return ", ".join(f"the {relation.name} of a {relation.subject}" for relation in own)
+
+
+def most_alike(size: int, hops: int, facts: int) -> Fraction:
+    """The greatest share of the readings of a question, relations of its steps, that lead to the same entity.
+
+    It bounds the success of any agents to whom all relations of a step are one, since all readings are equally likely.
+
+    Example:
+        Two relations, three hops: eight readings, which lead to 0 to 7 entities further: 1 of 8 if there are eight.
+    """
+    ends = Counter({0: 1})
+    for hop in range(hops):
+        ways = [fact * _stride(size, facts, hop) for fact in range(facts)]
+        after: Counter[int] = Counter()
+        for (end, num), way in itertools.product(ends.items(), ways):
+            after[(end + way) % size] += num
+        ends = after
+    return Fraction(max(ends.values()), facts**hops)
+
+
+def _stride(size: int, facts: int, hop: int) -> int:
+    """How far apart the objects of a step's relations are: the greatest power of `facts` below `size`, or a lower one."""
+    if facts == 1:
+        return 0
+    num = 1
+    while facts ** (num + 1) <= size:
+        num += 1
+    return facts ** (hop % num)
 
 
 def _names(rng: random.Random, size: int, wording: str, split: str) -> dict[str, list[str]]:
@@ -205,22 +323,71 @@ def _names(rng: random.Random, size: int, wording: str, split: str) -> dict[str,
     return {kind: each[number * size : (number + 1) * size] for number, kind in enumerate(KINDS)}
 
 
-def _passages(rng: random.Random, objects: Sequence[dict[str, str]], archive: int, wording: str) -> Iterator[Passage]:
+def _independent(rng: random.Random, names: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+    """A uniform random bijection for the relation of each step: from subjects to objects."""
+    return [
+        dict(zip(names[each.subject], _shuffled(rng, names[each.object]), strict=True)) for each in RELATIONS[:STEPS]
+    ]
+
+
+def _in_circles(
+    rng: random.Random, circles: Mapping[str, Sequence[str]], facts: int, first: int
+) -> list[dict[str, str]]:
+    """The relations of all steps; see the top of this file.
+
+    Args:
+        rng: Draws the distance of each step.
+        circles: The entities of each kind in their order.
+        facts: Relations of each step.
+        first: The step at which the question begins.
+    """
+    size = len(circles[KINDS[0]])
+    distances = [rng.randrange(size) for _ in range(STEPS)]
+    found: list[dict[str, str]] = []
+    for fact, step in itertools.product(range(facts), range(STEPS)):
+        relation = RELATIONS[step]
+        straight = dict(zip(circles[relation.subject], circles[relation.object], strict=True))
+        distance = distances[step] + fact * _stride(size, facts, (step - first) % STEPS)
+        found.append(_moved_on(straight, circles[relation.object], distance))
+    return found
+
+
+def _moved_on(objects: Mapping[str, str], circle: Sequence[str], by: int) -> dict[str, str]:
+    """A relation with its objects moved on in their circle."""
+    place = {name: number for number, name in enumerate(circle)}
+    return {subject: circle[(place[name] + by) % len(circle)] for subject, name in objects.items()}
+
+
+def _reading(rng: random.Random, first: int, hops: int, facts: int) -> tuple[int, ...]:
+    """The relations of a question, one of each step."""
+    return tuple((first + hop) % STEPS + (STEPS * rng.randrange(facts) if facts > 1 else 0) for hop in range(hops))
+
+
+def _misread(objects: Sequence[Mapping[str, str]], subject: str, relation: int) -> frozenset[str]:
+    """Where the other relations of a step lead from an entity; in lower case."""
+    others = range(relation % STEPS, len(objects), STEPS)
+    return frozenset(objects[other][subject].lower() for other in others if other != relation)
+
+
+def _passages(rng: random.Random, objects: Sequence[Mapping[str, str]], archive: int, wording: str) -> Iterator[Passage]:
     """All facts of an archive, each in one of its wordings."""
-    for index, relation in enumerate(RELATIONS):
+    for index, facts in enumerate(objects):
         if archive_of(index) == archive:
-            for subject, each in objects[index].items():
+            relation = RELATIONS[index]
+            for subject, each in facts.items():
                 sentence = rng.choice(relation.sentences).format(s=subject, o=each)
                 text = sentence if wording == "english" else f"{subject} {relation.symbol} {each}"
                 yield Passage(text, subject, index)
 
 
 def _chain(
-    rng: random.Random, names: dict[str, list[str]], objects: Sequence[dict[str, str]], hops: int, wording: str
+    rng: random.Random,
+    names: Mapping[str, Sequence[str]],
+    objects: Sequence[Mapping[str, str]],
+    relations: tuple[int, ...],
+    wording: str,
 ) -> Chain:
-    first = rng.randrange(len(RELATIONS))
-    relations = tuple((first + hop) % len(RELATIONS) for hop in range(hops))
-    course = [rng.choice(names[RELATIONS[first].subject])]
+    course = [rng.choice(names[RELATIONS[relations[0]].subject])]
     for relation in relations:
         course.append(objects[relation][course[-1]])
     if wording == "symbols":
