@@ -27,7 +27,7 @@ from figures import table
 from scripted_teams import MESSAGES, Policy, best_lone_note_taker, librarian, note_taker, of_prompts, success
 
 import pettingllms_envs
-from pettingllms_envs.evaluation.cooperation import differences
+from pettingllms_envs.evaluation.cooperation import Difference, differences
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import CUT, FULL, TEAM, is_alone
 from pettingllms_envs.tasks.archives import Archives
@@ -92,11 +92,15 @@ def forms(played: Sequence[tuple[str, Fraction, Shares]]) -> Iterator[tuple[str,
 
 def worth(played: Sequence[tuple[str, Fraction, Shares]]) -> Iterator[tuple[str, ...]]:
     """Rows: each environment with its differences, in points."""
-    for number, (name, _, shares) in enumerate(played):
-        found = differences(shares)
-        if not number:
-            yield "", *(each.name for each in found)
-        yield name, *(f"{100 * each.mean:+.1f} ({100 * each.low:+.1f} to {100 * each.high:+.1f})" for each in found)
+    found = {name: {each.name: each for each in differences(shares)} for name, _, shares in played}
+    columns = list(dict.fromkeys(column for own in found.values() for column in own))
+    yield "", *columns
+    for name, own in found.items():
+        yield name, *(_points(own[column]) if column in own else "" for column in columns)
+
+
+def _points(found: Difference) -> str:
+    return f"{100 * found.mean:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
 
 
 def guessers(trials: int) -> Iterator[tuple[str, ...]]:

@@ -11,11 +11,22 @@ from pettingllms_envs.workflows.librarians import (
     LibrarianPair,
     LibrarianTeam,
     LoneLibrarian,
+    RoutedLibrarian,
     SilentLibrarians,
     SilentPair,
 )
 
 
 raw_env, env, parallel_env = assemble(
-    Archives, __name__, (LibrarianTeam, LibrarianPair, SilentLibrarians, SilentPair, LoneLibrarian, FullLibrarian)
+    Archives,
+    __name__,
+    (
+        LibrarianTeam,
+        LibrarianPair,
+        SilentLibrarians,
+        SilentPair,
+        LoneLibrarian,
+        FullLibrarian,
+        RoutedLibrarian,
+    ),
 )

@@ -153,6 +153,7 @@ def assemble(
             described = partial(_described, settings=given, workflows=by_name)
             made.metadata["cooperation"] = {
                 "full": forms.full and described(forms.full),
+                "routed": forms.routed and described(forms.routed),
                 "cut": forms.cut and described(forms.cut),
                 "alone": [described(form) for form in forms.alone],
             }

@@ -5,7 +5,8 @@ A class has a feature if it has its members; none of these classes is inherited 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -180,11 +181,13 @@ class Forms(NamedTuple):
 
     Args:
         full: One agent that is shown everything.
+        routed: The same agent, told in each turn what the team's order says, and shown no more than who acts then.
         cut: The team, but no message arrives.
         alone: One agent that is shown what a single member is, a form for each such member, all of other players.
     """
 
     full: Form | None = None
+    routed: Form | None = None
     cut: Form | None = None
     alone: Sequence[Form] = ()
 
@@ -211,6 +214,27 @@ class HasLoneBound(Protocol):
 
     def lone_bound(self) -> Fraction:
         """The greatest share of successes of any agent in any of the team's forms `alone`."""
+        ...
+
+
+BlindPolicy = Callable[[str, random.Random], str]
+"""A reply to a prompt, of an agent that does not read what the task says it has to. It draws from the generator."""
+
+
+@runtime_checkable
+class HasBlindBound(Protocol):
+    """An optional feature of a task: an upper bound, by proof, of agents that do not read a part of the question.
+
+    A task whose bound is 1 can be solved without it. The conformance suite plays the policies against the bound.
+    """
+
+    def blind_bound(self) -> Fraction:
+        """The greatest share of successes of such agents, whatever they know of the rest."""
+        ...
+
+    @property
+    def blind_policies(self) -> Mapping[str, BlindPolicy]:
+        """The best of such agents that are known, by name. Each plays all agents of a team."""
         ...
 
 

@@ -3,12 +3,14 @@
 | arm     | agents                                                                                                |
 |---------|-------------------------------------------------------------------------------------------------------|
 | `full`  | one agent that is shown everything                                                                    |
+| `routed`| one agent that is told in each turn what the team's order says, and shown what the team's agent is    |
 | `team`  | the team                                                                                              |
 | `cut`   | the team, and no message arrives                                                                      |
 | `alone` | one member alone, an arm for each: `alone`, or `alone-librarian_0` and `alone-librarian_1`            |
 
 The *cooperation gain* is team - alone, of the best member; the *cost of distributed information* is full - team; the
-*value of communication* is team - cut. All are differences on the same instances, with paired intervals.
+*value of communication* is team - cut; the *value of the team's order* is routed - full. All are differences on the
+same instances, with paired intervals.
 
 `team_forms.py` has the forms.
 """
@@ -23,7 +25,7 @@ from typing import Any, NamedTuple
 from pettingllms_envs.episodes.files import Row
 from pettingllms_envs.evaluation.compare import difference_of_shares, success_by_problem
 from pettingllms_envs.evaluation.statistics import mean_interval
-from pettingllms_envs.evaluation.team_forms import CUT, FULL, TEAM, is_alone
+from pettingllms_envs.evaluation.team_forms import CUT, FULL, ROUTED, TEAM, is_alone
 
 
 FORMAT = 1
@@ -153,6 +155,8 @@ def differences(shares: Shares) -> list[Difference]:
         found.append(least._replace(low=min(each.low for each in gains), high=min(each.high for each in gains)))
     if FULL in shares:
         found.append(_difference("cost of distributed information", (FULL, shares[FULL]), (TEAM, shares[TEAM])))
+    if FULL in shares and ROUTED in shares:
+        found.append(_difference("value of the team's order", (ROUTED, shares[ROUTED]), (FULL, shares[FULL])))
     if CUT in shares:
         found.append(_difference("value of communication", (TEAM, shares[TEAM]), (CUT, shares[CUT])))
     return found
@@ -233,7 +237,7 @@ def _of_bound(found: Cooperation) -> str:
 
 def _warnings(found: Cooperation) -> Iterator[str]:
     for arm in found.arms:
-        if arm.name not in (FULL, TEAM) and any(each["kind"] == "oracle" for each in arm.agents.values()):
+        if arm.name not in (FULL, ROUTED, TEAM) and any(each["kind"] == "oracle" for each in arm.agents.values()):
             yield (
                 f"warning: {arm.name} was played by the oracle, which reads the state and not its prompt, so its "
                 f"success says nothing. Name an agent that replies to prompts: --arm-agents {arm.name}=AGENT."

@@ -9,8 +9,8 @@ from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.suggestions import did_you_mean
 
 
-FULL, TEAM, CUT, ALONE = "full", "team", "cut", "alone"
-ARMS = (FULL, TEAM, CUT, ALONE)
+FULL, ROUTED, TEAM, CUT, ALONE = "full", "routed", "team", "cut", "alone"
+ARMS = (FULL, ROUTED, TEAM, CUT, ALONE)
 """What an arm can be; `alone` is an arm for each member, see `forms_of`."""
 
 
@@ -43,12 +43,13 @@ def forms_of(env: Any) -> dict[str, ArmForm]:
         having = f" with the workflow {workflow!r}" if workflow else ""
         raise ValueError(
             f"{env.metadata.get('name')}{having} declares no forms to compare; expected those of a team in"
-            " metadata['cooperation']: full, cut and alone. Choose a team's workflow, such as that of `pettingllms"
-            " bench archives --cooperation`, or declare them (docs/cooperation.md)."
+            " metadata['cooperation']: full, routed, cut and alone. Choose a team's workflow, such as that of"
+            " `pettingllms bench archives --cooperation`, or declare them (docs/cooperation.md)."
         )
     alone = [ArmForm(each["settings"], each["player"]) for each in declared.get(ALONE) or ()]
     found = {
         FULL: _form(declared.get(FULL)),
+        ROUTED: _form(declared.get(ROUTED)),
         TEAM: ArmForm(None),
         CUT: _form(declared.get(CUT)),
         **{ALONE if len(alone) == 1 else f"{ALONE}-{form.player}": form for form in alone},

@@ -2,22 +2,29 @@
 
 Rules: an archive is searched with a few words, and shows passages of one fact each. The question is a chain that
 changes archive at every hop, such as the river of the birthplace of somebody: one archive has birthplaces, the other
-one rivers. The agents are those of the workflows: `team` (a librarian for each archive, and an answerer who is shown
-messages only), `pair` (two librarians, the last of whom answers), `cut` (the team without messages), `alone` (one
-agent with one archive) and `full` (one agent with both).
+one rivers. With `facts` above 1, an archive has several facts of that kind about a name, such as the birthplace and
+the grave of somebody, and the question says which one counts. The agents are those of the workflows: `team` (a
+librarian for each archive, and an answerer who is shown messages only), `pair` (two librarians, the last of whom
+answers), `cut` (the team without messages), `alone` (one agent with one archive), `full` (one agent with both) and
+`routed` (the same, told in each turn which archive to search).
 Replies: the last line, `Search: a few words`, `Say: a message` or `Answer: a name`.
 Rewards: team `progress` and `success`, both 1 for the right answer. In an agent's own scope, in shares of the hops:
 `found`, when a search first shows the fact of a hop, and `told`, when after that a message first names the entity to
 which the hop leads, which must be of the agent's own archive. If the message names k other entities, besides those of
-the chain before, it earns 1 / (1 + k) of that, and a hop pays no more than its best message earned: guessing,
-repeating, flooding and lying do not pay.
+the chain before, it earns 1 / (1 + k) of that, and nothing if one of them is where another fact of the same name
+leads; a hop pays no more than its best message earned: guessing, repeating, flooding and lying do not pay.
 Without them (`communication_reward=False`) only the answer is paid, and the librarians are declared as paid later.
-Outcome: `found` and `told`, in shares of the hops; `lone_bound`, of agents that see prompts only, see below.
-Lone bound: every relation is a uniform random bijection between kinds of `size` entities, independent of the
-others, and a chain has no relation twice. Given all of one archive and the question, the last hop in the other archive
-leads to each entity with the same probability, and so does the chain, whose remaining hops are bijections. So who
-reads one archive alone, or gets no messages, is right in 1 of `size` episodes at most, in every instance:
-`Archives.lone_bound()`. A team is always right, since a search for a name finds what its archive says about it.
+Outcome: `found` and `told`, in shares of the hops; `lone_bound` and `blind_bound`, of agents that see prompts only.
+Lone bound: the relations of each step are moved on by a uniform random distance, independent of all other steps (with
+one fact: they are a uniform random bijection), and a chain has no step twice. Given all of one archive and the
+question, the last hop in the other archive leads to each entity with the same probability, and so does the chain,
+whose remaining hops are bijections. So who reads one archive alone, or gets no messages, is right in 1 of `size`
+episodes at most: `Archives.lone_bound()`. It is a share of fresh worlds: an agent that has seen the worlds of public
+seeds, or may make them, is not bound by it. A team is always right, since a search for a name finds what its archive
+says about it.
+Blind bound: agents to whom all relations are one word cannot tell the facts^hops readings of the question apart, all
+equally likely, and are right at most as often as the most of them agree: `Archives.blind_bound()`. With one fact it
+is 1, so that a team never has to read the question: who passes on the other name of what it is shown is always right.
 The bound holds for agents that see their prompts and nothing else. One that also reads its rewards, or `found` and
 `told` in the outcome, learns from them which facts belong to the chain, and is right more often.
 Instances: a seed decides everything. Names of different splits are different (in symbols they are not: `p0`, `p1`).
@@ -37,8 +44,20 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.features import BlindPolicy
 from pettingllms_envs.replies.moves import last_line
-from pettingllms_envs.tasks.archives_world import ARCHIVES, WORDINGS, Passage, World, archive_of, contents, world_of
+from pettingllms_envs.tasks.archives_blind import blind_policies
+from pettingllms_envs.tasks.archives_world import (
+    ARCHIVES,
+    STEPS,
+    WORDINGS,
+    Passage,
+    World,
+    archive_of,
+    contents,
+    most_alike,
+    world_of,
+)
 from pettingllms_envs.tasks.base import OpenTask
 
 
@@ -86,7 +105,9 @@ class Archives(OpenTask[ArchivesState]):
     Args:
         hops: Hops of a question, 2 to 8.
         size: Entities of each of the four kinds, 4 to 100.
-        results: Most passages that a search shows of an archive, 1 to 10.
+        facts: Facts of a name in each archive, 1 to 3; the question says which of them counts. With one, whoever knows
+            the order of the archives need not read the question.
+        results: Most passages that a search shows of an archive, `facts` to 10.
         wording: `"english"`, or `"symbols"` for short prompts of few words.
         communication_reward: Whether searches and messages are paid for what they find and tell, by `found` and
             `told`.
@@ -100,8 +121,9 @@ class Archives(OpenTask[ArchivesState]):
     results: int = 3
     wording: str = WORDINGS[0]
     communication_reward: bool = True
+    facts: int = 1
     turned: tuple[int, int] = field(default=(0, 0), init=False, repr=False)
-    """Of `look_alikes`: the relation that is another one in all worlds, and by how much, see `World`."""
+    """Of `look_alikes`: the step that is another one in all worlds, and by how much, see `World`."""
 
     name: ClassVar[str] = "archives"
     blind_replies: ClassVar[tuple[str, ...]] = (
@@ -115,15 +137,34 @@ class Archives(OpenTask[ArchivesState]):
     def __post_init__(self) -> None:
         _check_whole("hops", self.hops, 2, 8)
         _check_whole("size", self.size, 4, 100)
+        _check_whole("facts", self.facts, 1, 3)
         _check_whole("results", self.results, 1, 10)
+        if self.results < self.facts:
+            raise ValueError(
+                f"results is {self.results} and facts is {self.facts}; expected at least as many results, or a search "
+                f"hides facts at random, whatever is asked. Set results={self.facts}."
+            )
         check_choice("wording", self.wording, WORDINGS)
 
     def lone_bound(self) -> Fraction:
         """The greatest share of right answers of who reads one archive alone and no rewards: 1 / size, see the top."""
         return Fraction(1, self.size)
 
+    def blind_bound(self) -> Fraction:
+        """The greatest share of right answers of agents to whom all relations are one, even if they read everything.
+
+        All readings of a question are equally likely to them, see `most_alike`: 1 / facts^hops while `size` is at
+        least that many, and 1 with one fact.
+        """
+        return most_alike(self.size, self.hops, self.facts)
+
+    @property
+    def blind_policies(self) -> Mapping[str, BlindPolicy]:
+        """See `pettingllms_envs.tasks.archives_blind`."""
+        return blind_policies(self.facts)
+
     def look_alikes(self, state: ArchivesState, settings: Mapping[str, Any]) -> Sequence[Archives]:
-        """The `size` tasks whose worlds differ in the last relation of the chain that the lone reader cannot search.
+        """The `size` tasks whose worlds differ in the last step of the chain that the lone reader cannot search.
 
         Args:
             state: A state from `generate`.
@@ -132,7 +173,7 @@ class Archives(OpenTask[ArchivesState]):
         unknown = [each for each in self.world(state).chain.relations if archive_of(each) != settings["archive"]]
         alike = [copy(self) for _ in range(self.size)]
         for by, task in enumerate(alike):
-            object.__setattr__(task, "turned", (unknown[-1], by))
+            object.__setattr__(task, "turned", (unknown[-1] % STEPS, by))
         return alike
 
     def generate(self, seed: int, split: str | None = None) -> ArchivesState:
@@ -151,7 +192,9 @@ class Archives(OpenTask[ArchivesState]):
 
     def world(self, state: ArchivesState) -> World:
         """The world of the instance, with its passages and the chain of its question."""
-        return world_of(self.size, self.hops, self.wording, state.split, state.seed, self.turned)
+        return world_of(
+            self.size, self.hops, self.wording, state.split, state.seed, facts=self.facts, turned=self.turned
+        )
 
     def parse(self, reply: str) -> ArchivesMove | Unreadable:
         """The words after `Search:`, `Say:` or `Answer:` in the last line; of a query the first 64 characters."""
@@ -191,7 +234,8 @@ class Archives(OpenTask[ArchivesState]):
         for hop, relation in enumerate(world.chain.relations):
             if state.found[hop] and archive_of(relation) in archives and names[hop + 1] in named:
                 others = named.difference(names[: hop + 2])
-                told[hop] = max(told[hop], 1 / (1 + len(others)))
+                earned = 0.0 if others & world.misreadings[hop] else 1 / (1 + len(others))
+                told[hop] = max(told[hop], earned)
         return state._replace(told=tuple(told))
 
     def solved(self, state: ArchivesState) -> bool:
@@ -202,11 +246,15 @@ class Archives(OpenTask[ArchivesState]):
         """The game in about 90 words."""
         return (
             "You answer a question about people, towns, rivers and guilds of a fictional world. Its facts are in two"
-            f" archives. Archive 0 has {contents(ARCHIVES[0])}. Archive 1 has {contents(ARCHIVES[1])}. Every name is"
-            " one word. A search for a name finds what the archive says about it; it shows at most"
-            f" {self.results} passages of an archive. Each step of the question needs the other archive than the step"
-            " before."
+            f" archives. Archive 0 has {contents(ARCHIVES[0], self.facts)}. Archive 1 has"
+            f" {contents(ARCHIVES[1], self.facts)}. Every name is one word. A search for a name finds what the archive"
+            f" says about it{self._which}; it shows at most {self.results} passages of an archive. Each step of the"
+            " question needs the other archive than the step before."
         )
+
+    @property
+    def _which(self) -> str:
+        return f", {self.facts} facts of which the question asks for one" if self.facts > 1 else ""
 
     def reply_format(self) -> str:
         """How a reply ends."""
@@ -224,16 +272,19 @@ class Archives(OpenTask[ArchivesState]):
         """The answer; for searches and messages see `wanted`."""
         return ArchivesMove(ANSWER, self.world(state).chain.names[-1])
 
-    def wanted(self, state: ArchivesState, archives: Sequence[int], kind: str, turn: int) -> ArchivesMove:
-        """What an agent with the archives had best search, or say, in a turn.
+    def wanted(self, state: ArchivesState, archives: Sequence[int], kind: str, hop: int) -> ArchivesMove:
+        """What an agent with the archives had best search, or say, when a hop is due.
 
-        It is the hop of that turn; if that is in no archive of the agent's or there is none, its first hop for which
-        this was not done yet.
+        If the hop is in no archive of the agent's, it is its first hop for which this was not done yet. Before the
+        first hop is due it is the start, and after the last one the answer.
         """
         chain = self.world(state).chain
-        own = [hop for hop, relation in enumerate(chain.relations) if archive_of(relation) in archives]
-        undone = [hop for hop in own if not state.found[hop] or (kind == SAY and state.told[hop] < 1)]
-        hop = turn - 1 if turn - 1 in own else (*undone, own[-1])[0]
+        if not 0 <= hop < self.hops:
+            return ArchivesMove(kind, chain.names[0 if hop < 0 else -1])
+        own = [each for each, relation in enumerate(chain.relations) if archive_of(relation) in archives]
+        undone = [each for each in own if not state.found[each] or (kind == SAY and state.told[each] < 1)]
+        if hop not in own:
+            hop = (*undone, own[-1])[0]
         return ArchivesMove(kind, chain.names[hop if kind == SEARCH else hop + 1])
 
     def outcome(self, state: ArchivesState) -> Mapping[str, bool | int | float]:
@@ -243,6 +294,7 @@ class Archives(OpenTask[ArchivesState]):
             "found": sum(state.found) / self.hops,
             "told": sum(state.told) / self.hops,
             "lone_bound": float(self.lone_bound()),
+            "blind_bound": float(self.blind_bound()),
         }
 
 

@@ -95,7 +95,11 @@ RELATIONS = (
     ),
     Relation("surveyor", "survey", "river", "person", ("{o} charted the {s}.", "The surveyor of the {s} is {o}.")),
     Relation(
-        "school", "school", "person", "guild", ("{s} was taught by the {o} guild.", "The school of {s} is the {o} guild.")
+        "school",
+        "school",
+        "person",
+        "guild",
+        ("{s} was taught by the {o} guild.", "The school of {s} is the {o} guild."),
     ),
     Relation(
         "barge river",
@@ -276,6 +280,11 @@ def archive_of(relation: int) -> int:
     return ARCHIVES[relation % len(ARCHIVES)]
 
 
+def drawn_archive(split: str, seed: int) -> int:
+    """The archive of the instance's first turn where the question does not decide it."""
+    return seeded("archives", "begins", split, seed).choice(ARCHIVES)
+
+
 def contents(archive: int, facts: int = 1) -> str:
     """What an archive says, in words."""
     own = [relation for index, relation in enumerate(RELATIONS[: facts * STEPS]) if archive_of(index) == archive]
@@ -301,13 +310,11 @@ def most_alike(size: int, hops: int, facts: int) -> Fraction:
 
 
 def _stride(size: int, facts: int, hop: int) -> int:
-    """How far apart the objects of a step's relations are: the greatest power of `facts` below `size`, or a lower one."""
-    if facts == 1:
-        return 0
-    num = 1
-    while facts ** (num + 1) <= size:
-        num += 1
-    return facts ** (hop % num)
+    """How far apart the objects of the relations of a hop's step are: the powers of `facts` in turn that fit."""
+    strides = [1]
+    while facts > 1 and strides[-1] * facts**2 <= size:
+        strides.append(strides[-1] * facts)
+    return strides[hop % len(strides)]
 
 
 def _names(rng: random.Random, size: int, wording: str, split: str) -> dict[str, list[str]]:
@@ -369,7 +376,9 @@ def _misread(objects: Sequence[Mapping[str, str]], subject: str, relation: int) 
     return frozenset(objects[other][subject].lower() for other in others if other != relation)
 
 
-def _passages(rng: random.Random, objects: Sequence[Mapping[str, str]], archive: int, wording: str) -> Iterator[Passage]:
+def _passages(
+    rng: random.Random, objects: Sequence[Mapping[str, str]], archive: int, wording: str
+) -> Iterator[Passage]:
     """All facts of an archive, each in one of its wordings."""
     for index, facts in enumerate(objects):
         if archive_of(index) == archive:

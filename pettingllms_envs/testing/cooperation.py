@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
+from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import forms_of
-from pettingllms_envs.features import HasLoneBound, LimitedAccess, LimitedMemory, Memory
+from pettingllms_envs.features import BlindPolicy, HasBlindBound, HasLoneBound, LimitedAccess, LimitedMemory, Memory
+from pettingllms_envs.observations import read_observation, text_of
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -43,6 +45,8 @@ EPISODES_OF_A_QUESTION = 4
 """Instances for each question, in which the last prompts are compared."""
 NUM_CLUMSY = 3
 """Sequences of replies, some of them unreadable, with which prompts are compared, besides those of oracles."""
+BLIND_EPISODES, BLIND_CONFIDENCE = 200, 0.9999
+"""Of each blind policy, and of the interval whose lower end must not exceed its bound."""
 MOST_STEPS = 10_000
 """Of an episode that a policy plays."""
 
@@ -82,14 +86,37 @@ def check_cooperation(case: Case) -> str:
     if forms is None:
         raise Skipped("it declares no forms, metadata['cooperation']")
     make = _maker(case, env)
-    every = [forms.get("full"), forms.get("cut"), *(forms.get("alone") or ())]
+    every = [*(forms.get(form) for form in ("full", "routed", "cut")), *(forms.get("alone") or ())]
     for form in filter(None, every):
         _check_players(form, make(form["settings"]), env)
-    for settings in (None, *([forms["full"]["settings"]] if forms.get("full") else [])):
-        _expect_solved(env if settings is None else make(settings), case.starts, case.max_steps)
+    for whole in (env, *(make(forms[form]["settings"]) for form in ("full", "routed") if forms.get(form))):
+        _expect_solved(whole, case.starts, case.max_steps)
     words = f"{sum(form is not None for form in every)} forms"
     bound = lone_bound(env, make, [start.seed for start in case.starts])
-    return words if bound is None else f"{words}; bound {float(bound.declared):.3%}, recomputed from {bound.by}"
+    if bound is not None:
+        words += f"; bound {float(bound.declared):.3%}, recomputed from {bound.by}"
+    return "; ".join([words, *_blind_shares(env)])
+
+
+def _blind_shares(env: Any) -> Iterator[str]:
+    """The successes of the task's blind policies, which must not exceed their bound; nothing if it has none."""
+    task = task_of(env)
+    if not isinstance(task, HasBlindBound):
+        return
+    bound = float(task.blind_bound())
+    for name, policy in task.blind_policies.items():
+        rng = random.Random(0)
+
+        def reply(env: Any, agent: str, policy: BlindPolicy = policy, rng: random.Random = rng) -> str:
+            return policy(text_of(read_observation(env.observe(agent), agent=agent).messages[-1]["content"]), rng)
+
+        right = sum(_is_solved(env, Start(seed, {}), reply, MOST_STEPS) for seed in range(BLIND_EPISODES))
+        if bound < 1 and wilson(right, BLIND_EPISODES, BLIND_CONFIDENCE)[0] > bound:
+            raise Failed(
+                f"the blind policy {name!r} succeeds in {right} of {BLIND_EPISODES} episodes, but blind_bound() is "
+                f"{bound:.3%}; expected at most that. Correct the bound, or what the task lets such agents know"
+            )
+        yield f"{name}: {right} of {BLIND_EPISODES}, bound {bound:.3%}"
 
 
 def lone_bound(env: Any, make: MakeForm, seeds: Sequence[int] = range(NUM_STARTS)) -> LoneBound | None:

@@ -1,8 +1,10 @@
 """Workflows of archives: librarians of one archive each who tell each other, and one agent with one or both archives.
 
 In each turn one librarian first searches, then sees what was found and tells the others: two replies. The librarians
-take turns, the one whose archive has the first fact begins, and after as many turns as the question has hops (or
-more, `num_turns`) the question is answered. Messages are cut after `capacity` characters; the last two are shown.
+take turns. With `order="question"` the one whose archive has the first fact begins, and after as many turns as the
+question has hops (or more, `num_turns`) it is answered; the order then says which archive each hop needs. With
+`order="seed"` who begins is drawn by the seed, and there is one turn more: who cannot go on passes the name on.
+Messages are cut after `capacity` characters; the last two are shown.
 
 * `team`: `librarian_0` and `librarian_1`, each with the archive of its number, and an `answerer`, who is shown the
   question and messages, never a passage.
@@ -12,6 +14,7 @@ more, `num_turns`) the question is answered. Messages are cut after `capacity` c
 * `alone`: one `librarian` with one archive, who tells itself; as many replies as the team, or as a pair
   (`answers_last`). It is right at most in `lone_bound` of the episodes, if it sees its prompts and no rewards.
 * `full`: the same with both archives: what messages cannot add to.
+* `routed`: the same, but in each turn it searches one archive, that of the team's librarian of that turn.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState
-from pettingllms_envs.tasks.archives_world import ARCHIVES, archive_of
+from pettingllms_envs.tasks.archives_world import ARCHIVES, archive_of, drawn_archive
 from pettingllms_envs.workflows.channels import Channel, Sent
 
 
@@ -39,9 +42,11 @@ Librarians = Mapping[str, tuple[int, ...]]
 """The librarians, in the order of their archives, with the archives that each can search."""
 
 LIBRARIAN, ANSWERER = "librarian", "answerer"
+ORDERS = ("question", "seed")
 BOTH: Librarians = {f"{LIBRARIAN}_{archive}": (archive,) for archive in ARCHIVES}
 MESSAGES_SHOWN = 2
 LIBRARIAN_JOB = "First you search, then you see what was found, and tell in a message what is needed next."
+ORDER_JOB = "The first turn may be of the archive that the first step does not need; then pass on the name as it is."
 ANSWERER_JOB = "You are the answerer. You cannot search. The librarians tell you what they find, and you answer."
 SEARCH_FORMAT = (
     f"When you are asked to search, end your reply with one line: Search: and at most {MOST_QUERY} characters."
@@ -78,25 +83,29 @@ class LibraryWorkflow:
 
     Args:
         task: The questions.
-        num_turns: Turns of librarians, at least the hops of a question; 0 for as many as that.
+        num_turns: Turns of librarians, at least the hops of a question, and one more if the seed draws who begins; 0
+            for as many as that.
+        order: `"question"` or `"seed"`: what decides who begins.
 
     Raises:
-        ValueError: `num_turns` is less.
+        ValueError: `num_turns` is less, or there is no such order.
     """
 
     task: Archives
     num_turns: int = 0
+    order: str = ORDERS[0]
 
     name: ClassVar[str]
     cyclic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        hops = self.task.hops
-        if not isinstance(self.num_turns, int) or 0 != self.num_turns < hops:
-            raise ValueError(
-                f"num_turns is {self.num_turns!r}; expected 0 or at least {hops}, a turn for each hop. Leave it out."
-            )
-        object.__setattr__(self, "num_turns", self.num_turns or hops)
+        check_choice("order", self.order, ORDERS)
+        least, why = self.task.hops, "a turn for each hop"
+        if self.order == "seed":
+            least, why = least + 1, f"{why} and one for who cannot begin"
+        if not isinstance(self.num_turns, int) or 0 != self.num_turns < least:
+            raise ValueError(f"num_turns is {self.num_turns!r}; expected 0 or at least {least}, {why}. Leave it out.")
+        object.__setattr__(self, "num_turns", self.num_turns or least)
 
     @property
     def answers_last(self) -> bool:
@@ -132,8 +141,7 @@ class LibraryWorkflow:
         """The librarian of the turn, or who answers."""
         if state.phase == ANSWER and ANSWERER in self.members:
             return ANSWERER
-        first = ARCHIVES.index(archive_of(self.task.world(state.task).chain.relations[0]))
-        return tuple(self.librarians)[(first + state.turn - 1) % len(self.librarians)]
+        return tuple(self.librarians)[ARCHIVES.index(self._archive(state)) % len(self.librarians)]
 
     def system(self, role: str) -> str:
         """The rules, the job, how to reply."""
@@ -174,8 +182,23 @@ class LibraryWorkflow:
         """The name to search, to tell or to answer."""
         if state.phase == ANSWER:
             return self.task.write(self.task.oracle(state.task))
-        own = self.librarians[self.actor(state)]
-        return self.task.write(self.task.wanted(state.task, own, state.phase, state.turn))
+        is_late = self._begins(state) != archive_of(self.task.world(state.task).chain.relations[0])
+        own = self.searched(state, self.actor(state))
+        return self.task.write(self.task.wanted(state.task, own, state.phase, state.turn - 1 - is_late))
+
+    def searched(self, state: LibraryState, role: str) -> tuple[int, ...]:
+        """The archives that a librarian can search in the turn: always the same but in `routed`."""
+        return self.librarians[role]
+
+    def _begins(self, state: LibraryState) -> int:
+        """The archive of the first turn."""
+        if self.order == "seed":
+            return drawn_archive(state.task.split, state.task.seed)
+        return archive_of(self.task.world(state.task).chain.relations[0])
+
+    def _archive(self, state: LibraryState) -> int:
+        """The archive of the turn: they take turns."""
+        return ARCHIVES[(ARCHIVES.index(self._begins(state)) + state.turn - 1) % len(ARCHIVES)]
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success and format; found and told, if they are paid."""
@@ -194,7 +217,7 @@ class LibraryWorkflow:
         return (move, "") if move.kind == phase else (None, f"its last line does not begin with '{phase.title()}:'")
 
     def _search(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
-        task_state, passages = self.task.search(state.task, self.librarians[role], move.text)
+        task_state, passages = self.task.search(state.task, self.searched(state, role), move.text)
         return self._with_results(state._replace(task=task_state), role, tuple(each.text for each in passages))
 
     def _say(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
@@ -202,7 +225,7 @@ class LibraryWorkflow:
         if sent is None:
             return state
         return state._replace(
-            task=self.task.tell(state.task, self.librarians[role], sent.text),
+            task=self.task.tell(state.task, self.searched(state, role), sent.text),
             messages=(*state.messages, sent)[-MESSAGES_SHOWN:],
             num_messages=state.num_messages + 1,
             message_chars=state.message_chars + len(sent.text),
@@ -237,14 +260,17 @@ class LibraryWorkflow:
         if role != self.actor(state):
             return "Another agent is to act."
         if state.phase == SEARCH:
-            return f"Search {_archives(self.librarians[role])} now."
+            return f"Search {_archives(self.searched(state, role))} now."
         return "Tell what you know now." if state.phase == SAY else "Answer the question now."
 
     def _job(self, role: str) -> str:
         if role == ANSWERER:
             return ANSWERER_JOB
         name = f"You are {role}." if len(self.librarians) > 1 else f"You are the {role}."
-        return f"{name} You can search {_archives(self.librarians[role])}. {LIBRARIAN_JOB}"
+        return f"{name} You can search {_archives(self.librarians[role])}. {LIBRARIAN_JOB}{self._order_job()}"
+
+    def _order_job(self) -> str:
+        return "" if self.order == "question" else f" {ORDER_JOB}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +312,7 @@ class LibrarianTeam(TalkingLibrarians):
     @property
     def forms(self) -> Forms:
         """With as many turns and replies. The answerer alone is shown what it is shown in `cut`."""
-        return _forms(SilentLibrarians.name, self.num_turns, answers_last=False)
+        return _forms(self, SilentLibrarians.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +329,7 @@ class LibrarianPair(TalkingLibrarians):
     @property
     def forms(self) -> Forms:
         """With as many turns and replies."""
-        return _forms(SilentPair.name, self.num_turns, answers_last=True)
+        return _forms(self, SilentPair.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,13 +400,29 @@ class FullLibrarian(TalkingLibrarians):
         return {LIBRARIAN: ARCHIVES}
 
 
-def _forms(cut: str, num_turns: int, *, answers_last: bool) -> Forms:
+@dataclass(frozen=True, slots=True)
+class RoutedLibrarian(FullLibrarian):
+    """One librarian of both archives, who in each turn searches the one that the team would search.
+
+    It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
+    """
+
+    name: ClassVar[str] = "routed"
+
+    def searched(self, state: LibraryState, role: str) -> tuple[int, ...]:
+        """The archive of the team's librarian of the turn."""
+        return (self._archive(state),)
+
+
+def _forms(team: LibraryWorkflow, cut: str) -> Forms:
     """The forms of a team with one librarian for each archive."""
-    as_many = {"num_turns": num_turns, "answers_last": answers_last}
+    own = {"num_turns": team.num_turns, "order": team.order}
+    as_many = {**own, "answers_last": team.answers_last}
     members = list(BOTH)
     return Forms(
         full=Form({"workflow": FullLibrarian.name, **as_many}, members[0]),
-        cut=Form({"workflow": cut, "num_turns": num_turns}),
+        routed=Form({"workflow": RoutedLibrarian.name, **as_many}, members[0]),
+        cut=Form({"workflow": cut, **own}),
         alone=[
             Form({"workflow": LoneLibrarian.name, "archive": archive, **as_many}, member)
             for member, archive in zip(members, ARCHIVES, strict=True)

@@ -245,7 +245,8 @@ class NoteTakers(NoteTakingWorkflow):
         """`cut` is a form only where there are messages. A lone watcher has the notes of either."""
         cut = Form({"workflow": SilentNoteTakers.name}) if self.tells else None
         player = f"{self.members[0]}_0"
-        return Forms(Form({"workflow": FullView.name}, player), cut, (Form({"workflow": LoneNoteTaker.name}, player),))
+        full, alone = (Form({"workflow": workflow.name}, player) for workflow in (FullView, LoneNoteTaker))
+        return Forms(full=full, cut=cut, alone=(alone,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import re
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,17 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.core import SPLITS, Unreadable
+from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.tasks import archives, note_taking
 from pettingllms_envs.tasks.archives import Archives, ArchivesMove
-from pettingllms_envs.tasks.archives_world import ARCHIVES, RELATIONS, World, archive_of
+from pettingllms_envs.tasks.archives_world import ARCHIVES, RELATIONS, STEPS, World, archive_of
 from pettingllms_envs.testing import check
 from pettingllms_envs.workflows.librarians import (
     FullLibrarian,
     LibrarianPair,
     LibrarianTeam,
     LoneLibrarian,
+    RoutedLibrarian,
     SilentLibrarians,
     SilentPair,
 )
@@ -31,7 +35,15 @@ from pettingllms_envs.workflows.librarians import (
 
 WORKFLOWS = {
     each.name: each
-    for each in (LibrarianTeam, LibrarianPair, SilentLibrarians, SilentPair, LoneLibrarian, FullLibrarian)
+    for each in (
+        LibrarianTeam,
+        LibrarianPair,
+        SilentLibrarians,
+        SilentPair,
+        LoneLibrarian,
+        FullLibrarian,
+        RoutedLibrarian,
+    )
 }
 REWARD_CHECKS = ("oracle", "floors", "rewards", "learning signal", "no solution shown", "pairs of roles", "potential")
 TINY: dict[str, Any] = {"size": 4, "wording": "symbols"}
@@ -76,7 +88,7 @@ def test_the_relations_form_one_cycle_that_changes_archive_at_every_hop() -> Non
         assert relation.object == RELATIONS[following].subject
         assert archive_of(index) != archive_of(following)
     per_archive = Counter((archive_of(index), relation.subject) for index, relation in enumerate(RELATIONS))
-    assert set(per_archive.values()) == {1}
+    assert set(per_archive.values()) == {3}  # of which a world with `facts=1` has one
     assert len(per_archive) == 8
 
 
@@ -99,7 +111,7 @@ def test_whatever_one_archive_says_the_answers_are_equally_likely(hops: int, own
 
 def test_every_fact_is_a_passage_of_one_archive_and_every_relation_is_a_bijection() -> None:
     world = World(5, 2, "symbols", "train", 0)
-    for index, relation in enumerate(RELATIONS):
+    for index, relation in enumerate(RELATIONS[:STEPS]):
         facts = [each for each in world.passages[archive_of(index)] if each.relation == index]
         objects = {each.text.split()[-1] for each in facts}
         assert {each.subject for each in facts} == {f"{relation.subject[0]}{number}" for number in range(5)}
@@ -157,14 +169,14 @@ def test_a_lone_reader_of_rewards_exceeds_the_bound_as_the_docs_say() -> None:
     docs = " ".join((Path(__file__).parents[2] / "docs" / "cooperation.md").read_text(encoding="utf-8").split())
     assert f"is right in {right / 150:.1%} of 150 episodes, where the bound is 25%" in docs
     for module in (archives, note_taking):
-        assert "`lone_bound`, of agents that see prompts only" in str(module.__doc__)
+        assert "of agents that see prompts only" in str(module.__doc__)
 
 
-@pytest.mark.parametrize("workflow", ["team", "pair", "full"])
-@pytest.mark.parametrize("hops", [2, 3, 8])
-def test_a_team_that_knows_only_its_prompts_is_always_right(workflow: str, hops: int) -> None:
-    task = Archives(hops=hops, size=10)
-    joined = WORKFLOWS[workflow](task)
+@pytest.mark.parametrize("workflow", ["team", "pair", "full", "routed"])
+@pytest.mark.parametrize(("hops", "facts", "order"), [(2, 1, "question"), (3, 2, "seed"), (8, 3, "question")])
+def test_a_team_that_knows_only_its_prompts_is_always_right(workflow: str, hops: int, facts: int, order: str) -> None:
+    task = Archives(hops=hops, size=10, facts=facts)
+    joined = WORKFLOWS[workflow](task, order=order)
     for seed in range(20):
         state, over = joined.start(task.generate(seed)), False
         while not over:
@@ -202,6 +214,126 @@ def test_names_of_different_splits_are_different() -> None:
 def test_an_instance_is_the_same_every_time_and_another_for_another_seed() -> None:
     chains = [World(10, 3, "english", "train", seed).chain for seed in (0, 0, 1)]
     assert chains[0] == chains[1] != chains[2]
+
+
+STUDY: dict[str, Any] = {"facts": 2, "hops": 3, "size": 8, "results": 2, "wording": "symbols"}
+
+
+def readings_of(task: Archives, seed: int) -> list[str]:
+    """Where each reading of the question ends, a relation of each step of the chain; from the passages alone."""
+    world = task.world(task.generate(seed))
+    leads = {(each.subject, each.relation): each.text.split()[-1] for own in world.passages.values() for each in own}
+    ends = [world.chain.names[0]]
+    for relation in world.chain.relations:
+        alike = range(relation % STEPS, task.facts * STEPS, STEPS)
+        ends = [leads[end, other] for end in ends for other in alike]
+    return ends
+
+
+@pytest.mark.parametrize(
+    ("facts", "hops", "size", "expected"),
+    [
+        (1, 4, 5, 1.0),
+        (2, 3, 8, 1 / 8),  # eight readings, each of which leads to another entity
+        (2, 2, 10, 1 / 4),
+        (3, 2, 9, 1 / 9),
+        (2, 3, 4, 1 / 4),  # eight readings of four entities: each is the end of two
+        (2, 3, 5, 1 / 4),  # 0 or 1, 0 or 2, and 0 or 1 further: 0 to 4 by 1, 2, 2, 2 and 1 readings
+    ],
+)
+def test_agents_that_read_no_relation_guess_among_the_readings(
+    facts: int, hops: int, size: int, expected: float
+) -> None:
+    task = Archives(facts=facts, hops=hops, size=size, wording="symbols")
+    for seed in range(20):
+        assert Fraction(max(Counter(readings_of(task, seed)).values()), facts**hops) == task.blind_bound()
+    assert float(task.blind_bound()) == expected
+
+
+def test_with_several_facts_every_relation_is_a_bijection_and_no_two_agree_about_a_name() -> None:
+    world = World(9, 4, "symbols", "train", 0, facts=3)
+    facts = [each for own in world.passages.values() for each in own]
+    assert len(facts) == len(RELATIONS) * 9
+    for relation in range(len(RELATIONS)):
+        assert len({each.text.split()[-1] for each in facts if each.relation == relation}) == 9
+    agreeing = Counter((each.subject, each.relation % STEPS, each.text.split()[-1]) for each in facts)
+    assert set(agreeing.values()) == {1}
+
+
+def test_a_world_with_one_fact_is_the_one_of_the_same_seed_and_the_question_begins_at_the_same_name() -> None:
+    one, two = (World(10, 3, "english", "train", 5, facts=facts) for facts in (1, 2))
+    assert one.names == two.names
+    assert one.chain.names[0] == two.chain.names[0]
+    assert [relation % STEPS for relation in two.chain.relations] == list(one.chain.relations)
+
+
+@pytest.mark.parametrize("num", [300, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("policy", Archives().blind_policies)
+@pytest.mark.parametrize("order", ["question", "seed"])
+@pytest.mark.parametrize("workflow", ["team", "pair", "full", "routed", "cut"])
+def test_who_reads_no_relation_does_not_exceed_the_bounds(workflow: str, order: str, policy: str, num: int) -> None:
+    task, rng = Archives(**STUDY), random.Random(0)
+    joined = WORKFLOWS[workflow](task, order=order)
+    right = sum(play(joined, seed, lambda prompt: task.blind_policies[policy](prompt, rng)) for seed in range(num))
+    assert wilson(right, num, 0.9999)[0] <= max(task.blind_bound(), task.lone_bound()) == 1 / 8
+
+
+@pytest.mark.parametrize("workflow", ["team", "pair", "routed"])
+@pytest.mark.parametrize("wording", ["english", "symbols"])
+def test_with_one_fact_who_reads_no_relation_is_always_right(workflow: str, wording: str) -> None:
+    task, rng = Archives(size=10, wording=wording), random.Random(0)
+    copier = task.blind_policies["copier"]
+    joined = WORKFLOWS[workflow](task)
+    assert all(play(joined, seed, lambda prompt: copier(prompt, rng)) for seed in range(100))
+    assert task.blind_bound() == 1
+
+
+def test_blind_policies_do_not_depend_on_the_words_for_relations() -> None:
+    task = Archives(**STUDY)
+    joined = LibrarianTeam(task)
+    words = re.compile("|".join(rf"\b{relation.symbol}\b" for relation in RELATIONS))
+    for seed, policy in itertools.product(range(10), task.blind_policies.values()):
+        state, over = joined.start(joined.task.generate(seed)), False
+        while not over:
+            prompt = joined.observe(state, joined.actor(state))
+            assert policy(prompt, random.Random(1)) == policy(words.sub("relates", prompt), random.Random(1))
+            state, _, over, _ = joined.step(state, joined.oracle(state))
+
+
+def test_the_seed_draws_who_begins_and_there_is_a_turn_more() -> None:
+    joined = LibrarianTeam(Archives(size=10), order="seed")
+    assert joined.num_turns == 3
+    first = [joined.actor(joined.start(joined.task.generate(seed))) for seed in range(200)]
+    needed = [archive_of(joined.task.world(joined.task.generate(seed)).chain.relations[0]) for seed in range(200)]
+    has_fact = sum(agent == f"librarian_{archive}" for agent, archive in zip(first, needed, strict=True))
+    assert 70 <= has_fact <= 130  # 100, and 4.2 standard deviations
+    assert 70 <= first.count("librarian_0") <= 130
+
+
+def test_one_agent_with_the_teams_order_searches_the_archive_of_the_turn_alone() -> None:
+    joined = RoutedLibrarian(Archives(**STUDY))
+    team = LibrarianTeam(joined.task)
+    state, beside = (each.start(each.task.generate(3)) for each in (joined, team))
+    for _ in range(3):
+        archive = team.actor(beside)[-1]
+        assert f"Search archive {archive} now." in joined.observe(state, "librarian")
+        reply = joined.oracle(state)
+        state, beside = joined.step(state, reply)[0], team.step(beside, reply)[0]
+        assert state.results[0] == beside.results[int(archive)]
+        reply = joined.oracle(state)
+        state, beside = joined.step(state, reply)[0], team.step(beside, reply)[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"), [("{1}", 1 / 3), ("{1} {wrong}", 0), ("{wrong}", 0), ("{0} {1}", 1 / 3)]
+)
+def test_naming_every_fact_of_a_name_pays_nothing(message: str, expected: float) -> None:
+    joined = LibrarianTeam(Archives(**STUDY))
+    state, names = start_of(joined)
+    (wrong,) = joined.task.world(state.task).misreadings[0]
+    assert any(wrong in passage for passage in state.results[int(joined.actor(state)[-1])] or ())
+    _, parts, *_ = joined.step(state, f"Say: {message.format(*names, wrong=wrong)}")
+    assert parts == {joined.actor(state): {"told": pytest.approx(expected)}}
 
 
 def start_of(workflow: Any) -> tuple[Any, tuple[str, ...]]:
@@ -361,6 +493,10 @@ def test_an_answer_is_the_name_and_nothing_else(write: str, is_right: bool) -> N
     [
         ({"hops": 1}, "hops is 1; expected a whole number from 2 to 8."),
         ({"size": 3}, "size is 3; expected a whole number from 4 to 100."),
+        ({"facts": 4}, "facts is 4; expected a whole number from 1 to 3."),
+        ({"facts": 3, "results": 2}, "results is 2 and facts is 3; expected at least as many results"),
+        ({"order": "first"}, "order is 'first'; expected one of 'question', 'seed'."),
+        ({"order": "seed", "num_turns": 2}, "num_turns is 2; expected 0 or at least 3, a turn for each hop and one"),
         ({"results": 0}, "results is 0; expected a whole number from 1 to 10."),
         ({"wording": "latin"}, "wording is 'latin'; expected one of 'english', 'symbols'."),
         ({"num_turns": 1}, "num_turns is 1; expected 0 or at least 2, a turn for each hop."),

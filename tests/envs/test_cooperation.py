@@ -26,13 +26,14 @@ from pettingllms_envs.workflows.librarians import (
     FullLibrarian,
     LibrarianTeam,
     LoneLibrarian,
+    RoutedLibrarian,
     SilentLibrarians,
     SilentPair,
 )
 from pettingllms_envs.workflows.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers
 
 
-LIBRARIANS = (LibrarianTeam, SilentLibrarians, LoneLibrarian, FullLibrarian)
+LIBRARIANS = (LibrarianTeam, SilentLibrarians, LoneLibrarian, FullLibrarian, RoutedLibrarian)
 WATCHERS = (NoteTakers, SilentNoteTakers, LoneNoteTaker, FullView)
 TINY: dict[str, Any] = {"size": 4, "wording": "symbols"}
 SMALL: dict[str, Any] = {"readings": 4, "values": 10, "digits": 2}
@@ -78,6 +79,10 @@ def test_two_ways_to_count_agree(readings: int, values: int, digits: int) -> Non
         ("archives", TINY, 0.25),
         ("archives", {**TINY, "workflow": "pair", "hops": 3}, 0.25),
         ("archives", {"size": 5, "hops": 5}, 0.2),
+        *(
+            ("archives", {"size": 9, "facts": facts, "hops": hops, "order": order}, 0.111)
+            for facts, hops, order in itertools.product((1, 2, 3), (2, 3, 4), ("question", "seed"))
+        ),
     ],
 )
 def test_the_bound_of_an_environment_is_recomputed_by_playing_it(
@@ -94,11 +99,13 @@ def test_an_environment_without_a_bound_has_none() -> None:
     assert lone_bound(pettingllms_envs.make("plan_path"), partial(pettingllms_envs.make, "plan_path")) is None
 
 
-@pytest.mark.parametrize("settings", [{}, {"capacity": 20, "num_turns": 3}, {"workflow": "pair", "hops": 3}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"capacity": 20, "num_turns": 3}, {"workflow": "pair", "hops": 3}, {"order": "seed"}], ids=str
+)
 def test_forms_have_the_settings_of_the_team_as_far_as_they_apply(settings: dict[str, Any]) -> None:
     env = pettingllms_envs.make("archives", **TINY, **settings)
     forms = env.metadata["cooperation"]
-    for form in (forms["full"], forms["cut"], *forms["alone"]):
+    for form in (forms["full"], forms["routed"], forms["cut"], *forms["alone"]):
         made = pettingllms_envs.make("archives", **form["settings"]).unwrapped.workflow
         assert made.task == env.unwrapped.workflow.task
         assert made.num_turns == env.unwrapped.workflow.num_turns
@@ -124,9 +131,9 @@ def test_all_forms_have_as_many_replies_as_their_team(workflow: str, expected: i
     forms = env.metadata["cooperation"]
     made = [
         pettingllms_envs.make("archives", **form["settings"])
-        for form in (forms["full"], forms["cut"], *forms["alone"])
+        for form in (forms["full"], forms["routed"], forms["cut"], *forms["alone"])
     ]
-    assert [num_replies(each.unwrapped.workflow) for each in (env, *made)] == [expected] * 5
+    assert [num_replies(each.unwrapped.workflow) for each in (env, *made)] == [expected] * 6
 
 
 def test_where_nobody_sends_messages_there_is_no_form_without_them() -> None:
@@ -148,7 +155,7 @@ def test_a_pair_without_messages_is_shown_none() -> None:
 def test_a_policy_plays_all_forms_on_the_same_instances() -> None:
     env = pettingllms_envs.make("archives", **TINY)
     shares = play_forms(env, lambda form: pettingllms_envs.make("archives", **form), best, range(3))
-    assert list(shares) == ["full", "team", "cut", "alone-librarian_0", "alone-librarian_1"]
+    assert list(shares) == ["full", "routed", "team", "cut", "alone-librarian_0", "alone-librarian_1"]
     assert all(own == [1, 1, 1] for own in shares.values())  # the oracle knows the state
 
 
@@ -269,7 +276,13 @@ def replaced(workflows: tuple[type[Any], ...], other: type[Any]) -> list[type[An
 @pytest.mark.parametrize(
     ("task", "workflows", "settings", "expected"),
     [
-        (Archives, LIBRARIANS, TINY, "4 forms; bound 25.000%, recomputed from 24 instances that look alike"),
+        (
+            Archives,
+            LIBRARIANS,
+            TINY,
+            "5 forms; bound 25.000%, recomputed from 24 instances that look alike to an agent alone; copier: 200 of"
+            " 200, bound 100.000%; copier of both archives: ",
+        ),
         (NoteTaking, WATCHERS, SMALL, "3 forms; bound 60.545%, recomputed from a count of what its notes can tell"),
     ],
 )
@@ -332,6 +345,7 @@ def test_a_contributor_declares_forms_with_one_property() -> None:
     env = assemble(Archives, __name__, (PublishedTeam, FullLibrarian), name="own_v0").env(**TINY)
     assert env.metadata["cooperation"] == {
         "full": {"settings": {"workflow": "full", "alpha": 1.0, **TINY}, "player": "librarian_0"},
+        "routed": None,
         "cut": None,
         "alone": [],
     }

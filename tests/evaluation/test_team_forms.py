@@ -173,7 +173,7 @@ def test_the_page_shows_what_was_written_as_text() -> None:
 
 def test_the_arms_of_an_environment_are_its_forms_in_order() -> None:
     forms = forms_of(pettingllms_envs.make("archives"))
-    assert list(forms) == ["full", "team", "cut", "alone-librarian_0", "alone-librarian_1"]
+    assert list(forms) == ["full", "routed", "team", "cut", "alone-librarian_0", "alone-librarian_1"]
     assert list(forms_of(pettingllms_envs.make("note_taking"))) == ["full", "team", "cut", "alone"]
     assert chosen(forms, ["alone", "cut"]) == ["team", "cut", "alone-librarian_0", "alone-librarian_1"]
     assert chosen(forms, ["alone-librarian_1"]) == ["team", "alone-librarian_1"]
@@ -224,6 +224,7 @@ def test_a_trained_team_plays_its_forms_with_the_adapter_of_each_member(tmp_path
     }
     assert playing == {
         "full": {"librarian_0": "librarian_0"},
+        "routed": {"librarian_0": "librarian_0"},
         "team": {name: name for name in names},
         "cut": {name: name for name in names},
         "alone-librarian_0": {"librarian_0": "librarian_0"},
@@ -238,6 +239,7 @@ def test_a_form_can_have_agents_of_its_own(tmp_path: Path) -> None:
     kinds = {name: [spec.kind for spec in arm.agents.values()] for name, arm in found.items()}
     assert kinds == {
         "full": ["api"],
+        "routed": ["oracle"],
         "team": ["oracle"] * 3,
         "cut": ["oracle", "oracle", "null"],
         "alone-librarian_0": ["transformers"],
@@ -258,12 +260,14 @@ def test_the_command_plays_every_form_and_writes_numbers_and_a_page(run: Run) ->
     assert "bound alone 25.0%" in out
     assert "cooperation gain team - alone-librarian_0 +100.0 [+71.6, +100.0] positive" in out
     assert "cost of distributed information full - team +0.0 [-16.1, +16.1] cannot tell" in out
+    assert "value of the team's order routed - full +0.0 [-16.1, +16.1] cannot tell" in out
     assert "value of communication team - cut +100.0 [+77.2, +100.0] positive" in out
     assert "recomputed from 24 instances that look alike to an agent alone. This team is above that." in out
     assert "warning" not in out
     numbers = json.loads(Path("o/cooperation.json").read_text())
     assert [arm["name"] for arm in numbers["arms"]] == [
         "full",
+        "routed",
         "team",
         "cut",
         "alone-librarian_0",
