@@ -13,7 +13,8 @@ def test_teams_and_full_views_are_always_right_and_the_others_are_not() -> None:
     assert all(float(cell.split("%")[0]) < 100 for row in rows for cell in row[3:])
     assert [row[5] for row in rows] == ["56.3%", "50.8%", "60.5%", "2.5%", "2.5%", "2.5%"]
     heads, *rows = worth(played)
-    assert heads[1:] == ("cooperation gain", "cost of distributed information", "value of communication")
+    assert heads[1:4] == ("cooperation gain", "cost of distributed information", "value of communication")
+    assert heads[4:] == ("value of the team's order",)
     assert [row[2][:5] for row in rows] == ["+0.0 "] * 6
 
 
