@@ -7,10 +7,10 @@ archive changes at every step; a question walks along it and names one relation 
     person (0) town (1) river (0) person (1) guild (0) river (1) town (0) guild (1) person
 
 With `facts=1` all relations are drawn uniformly and independently. With more, a wrong reading of the question should
-not end at its answer by chance. So the entities of each kind stand in a circle, in an order that is drawn for each world;
-the relations of a step move on by a distance drawn for that step, and each of them by another multiple of a power of
+not end at its answer by chance. So the entities of each kind stand in a circle, in a random order of each world; the
+relations of a step move on by a distance drawn for that step, and each of them by another multiple of a power of
 `facts` more, such as 0 and 1 at the first step, 0 and 2 at the second, 0 and 4 at the third. Each sum of multiples
-belongs to one reading as long as the circle is long enough: see `readings`.
+belongs to one reading as long as the circle is long enough: see `most_alike`.
 
 Names, wordings, the order of passages and the question come from other random numbers than the relations, so they say
 nothing about them.
