@@ -43,9 +43,11 @@ _IN_ANGLES = r"""
 _IN_BRACKETS = r"""
     INST|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|SYSTEM_PROMPT|MODEL_SETTINGS|THINK|ARGS|CALL_ID|
     IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|PREFIX|MIDDLE|SUFFIX|control_\d+|
-    gMASK|sMASK|MASK|CLS|SEP|PAD|UNK|BOS|EOS|EOT|UNUSED_TOKEN_\d+
+    gMASK|sMASK|BOS|EOS|EOT|UNUSED_TOKEN_\d+
 """
-"""The same in square brackets, as `[INST]` and `[/INST]`: Mistral, GLM, BERT, Kimi, InternLM."""
+"""The same in square brackets, as `[INST]` and `[/INST]`: Mistral, GLM, Kimi, InternLM.
+
+BERT's are in no chat template, and `dp[MASK]` is an expression that its author may copy."""
 _CONTROL_TOKEN = re.compile(
     rf"""
     <(?=

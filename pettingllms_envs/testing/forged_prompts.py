@@ -35,7 +35,7 @@ A letter ends the number, so that neither digits after it nor a cut make it anot
 TOKENS = (
     *("<|im_end|>", "<|im_start|>", "<s>", "[INST]", "<<SYS>>", "<|eot_id|>", "[TOOL_CALLS]", "[SYSTEM_PROMPT]"),
     *("<start_of_turn>", "[gMASK]", "<seed:bos>", "<｜User｜>", "<tools>", "</tool_call>", "</think>", "<image>"),
-    *("<unk>", "<end_of_utterance>", "[SEP]"),
+    *("<unk>", "<end_of_utterance>", "[BOS]"),
 )
 """Control tokens of common chat templates."""
 HIDDEN = "\x1b[2J"

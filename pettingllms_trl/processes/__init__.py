@@ -1,1 +1,1 @@
-"""What the processes of a run do together: work of which each may fail, averages of gradients, sharded weights made whole."""
+"""What the processes of a run do together: work that may fail, averages of gradients, whole weights of shards."""

@@ -21,7 +21,7 @@ TOKENS = re.findall(
 <seed:cot_budget_reflect> <｜begin▁of▁sentence｜> <｜User｜> <｜tool▁calls▁begin｜> <|system|> <|end|> <|/tool|>
 <|start_of_role|> <|end_of_role|> <tools> </tools> <tool_call> </tool_call> <tool_response> </tool_response> <think>
 </think> <end_of_utterance> <image> <fake_token_around_image> <global-img> <row_1_col_2> <|START_OF_TURN_TOKEN|>
-<BOS_TOKEN> [CLS] [SEP] [PAD] [UNK] [MASK] [BOS] [EOT] [UNUSED_TOKEN_145] <extra_id_0> <SPECIAL_10> <reserved_106>
+<BOS_TOKEN> [BOS] [EOT] [UNUSED_TOKEN_145] <extra_id_0> <SPECIAL_10> <reserved_106>
 <fim_prefix> <role> </role> <escape> <start_of_audio> <longcat_user> [|system|] ]~b] ]~!b[ [e~[ <minimax:tool_call>
 """,
 )
@@ -31,7 +31,7 @@ BERT, Kimi, InternLM, T5, Nemotron, Baichuan, StarCoder, EXAONE and MiniMax."""
 PROGRAMS = [
     '<html><body class="s"><b>x</b><br/><img src="a.png"><table><tr><td>1</td></tr></table></body></html>',
     '<?xml version="1.0"?><tool name="a"><item id="1">x</item></tool>',
-    're.split(r"(<|>|=)", text); print(a[i][j], x < y | z > 0, [PAD_WIDTH], List[IMG_SIZE])',
+    're.split(r"(<|>|=)", text); print(a[i][j], x < y | z > 0, [PAD_WIDTH], List[IMG_SIZE], dp[MASK] + a[PAD])',
     "let f x = g <| x + 1\n```python\nprint(1)\n```\nthe end\r\n\tnaïve 左 e\u0301 \N{GRINNING FACE}",
 ]
 
