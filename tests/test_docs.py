@@ -18,6 +18,7 @@ from pettingzoo import AECEnv
 
 import drawn_tree
 from blocks import blocks
+import pettingllms_envs
 from pettingllms_envs import sandbox, testing
 from running import marks_of, run_page, runs
 
@@ -111,6 +112,7 @@ ENVIRONMENTS: dict[str, Callable[[Any], Any]] = {
     "docs/add_environment.md TextGame": lambda made: lambda: made(pettingzoo.make("aec", "classic/tictactoe-v3")),
     "docs/training.md Ask": lambda made: made,
     "docs/training.md AskInChat": lambda made: made,
+    "docs/training.md WithTarget": lambda made: lambda: made(pettingllms_envs.make("plan_path")),
 }
 """How the classes of pages that are written for PettingZoo become an environment."""
 

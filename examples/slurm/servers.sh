@@ -32,17 +32,19 @@ done
 
 # To the trainers, not to accelerate launch, which would kill them after 30 seconds, and not to the servers.
 first=(srun --nodes 1 --ntasks 1 --nodelist "${nodes[0]}" --overlap)
-trap 'is_told=1; "${first[@]}" pkill -TERM -f "python[0-9.]* -u -m pettingllms_trl.cli" || true' TERM
+trap '"${first[@]}" pkill -TERM -f "python[0-9.]* -u -m pettingllms_trl.cli" || true' TERM
 
 # Replicas may take minutes to load: vllm_server_timeout is how long the trainer waits for them.
 "${first[@]}" \
     accelerate launch --config_file examples/accelerate_configs/ddp.yaml --num_processes "$gpus" \
     -m pettingllms_trl.cli train --config "$config" \
     --vllm_mode server --vllm_server_base_url "$urls" --vllm_server_timeout 1200 "$@" &
-is_told=1
-while ((is_told)); do                   # SIGTERM interrupts wait
-    is_told=0 status=0
-    wait $! || status=$?
+trainers=$!
+while kill -0 "$trainers" 2> /dev/null; do
+    sleep 1 &
+    wait $! || true                     # not for the trainers: a SIGTERM just before it would wait for them, too
 done
+status=0
+wait "$trainers" || status=$?
 scancel "$SLURM_JOB_ID"                 # ends the servers
 exit $status

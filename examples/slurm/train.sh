@@ -23,7 +23,7 @@ HEAD_NODE=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export HEAD_NODE
 
 # To the trainers, not to accelerate launch, which would kill them after 30 seconds.
-trap 'is_told=1; srun --overlap --ntasks "$SLURM_NNODES" pkill -TERM -f "python[0-9.]* -u -m pettingllms_trl.cli" || true' TERM
+trap 'srun --overlap --ntasks "$SLURM_NNODES" pkill -TERM -f "python[0-9.]* -u -m pettingllms_trl.cli" || true' TERM
 
 # Single quotes: SLURM_NODEID differs on each node.
 srun --kill-on-bad-exit=1 bash -c '
@@ -32,9 +32,11 @@ srun --kill-on-bad-exit=1 bash -c '
         --main_process_ip "$HEAD_NODE" --main_process_port 29500 \
         -m pettingllms_trl.cli train --config "$3" "${@:4}"
 ' train "$sharding" "$gpus" "$config" "$@" &
-is_told=1
-while ((is_told)); do                   # SIGTERM interrupts wait
-    is_told=0 status=0
-    wait $! || status=$?
+trainers=$!
+while kill -0 "$trainers" 2> /dev/null; do
+    sleep 1 &
+    wait $! || true                     # not for the trainers: a SIGTERM just before it would wait for them, too
 done
+status=0
+wait "$trainers" || status=$?
 exit $status
