@@ -17,8 +17,8 @@ import pytest
 from pettingzoo import AECEnv
 
 import drawn_tree
-from blocks import blocks
 import pettingllms_envs
+from blocks import blocks
 from pettingllms_envs import sandbox, testing
 from running import marks_of, run_page, runs
 
