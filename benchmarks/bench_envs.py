@@ -133,10 +133,10 @@ def compare(pair: Pair, rounds: int, first_seed: int) -> Compared:
 def tail(name: str, split: str, seeds: Iterable[int]) -> Tail:
     """The resets of an environment with its default settings to the seeds of a split, the first text included.
 
-    An environment without splits has the same instances in each.
+    An environment without the split has the same instances in each.
     """
     env = pettingllms_envs.make(name)
-    options = {"split": split} if "split" in env.metadata["reset_options"] else None
+    options = {"split": split} if split in env.metadata["reset_options"].get("split", ()) else None
     took = []
     for seed in seeds:
         begin = time.process_time()
