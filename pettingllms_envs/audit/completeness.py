@@ -146,7 +146,7 @@ class ChangedRows:
 
 
 class WrongTurns:
-    """In a training an agent's turns count its decisions, whoever acts between them."""
+    """In a training an agent's turns count its own decisions, and not those of the others."""
 
     name = "wrong turns"
 

@@ -25,7 +25,7 @@ says about it.
 Blind bound: agents to whom all relations are one word cannot tell the facts^hops readings of the question apart, all
 equally likely, and are right at most as often as the most of them agree: `Archives.blind_bound()`. With one fact it
 is 1, so that a team never has to read the question: who passes on the other name of what it is shown is always right.
-The bound holds for agents that see their prompts and nothing else. One that also reads its rewards, or `found` and
+Both hold for agents that see their prompts and nothing else. One that also reads its rewards, or `found` and
 `told` in the outcome, learns from them which facts belong to the chain, and is right more often.
 Instances: a seed decides everything. Names of different splits are different (in symbols they are not: `p0`, `p1`).
 With `wording="symbols"` and a small `size`, prompts are short and have few words, for models of a million parameters.
@@ -105,8 +105,8 @@ class Archives(OpenTask[ArchivesState]):
     Args:
         hops: Hops of a question, 2 to 8.
         size: Entities of each of the four kinds, 4 to 100.
-        facts: Facts of a name in each archive, 1 to 3; the question says which of them counts. With one, whoever knows
-            the order of the archives need not read the question.
+        facts: Facts of a name in each archive, 1 to 3; the question says which of them counts. With one, an agent
+            that knows the order of the archives need not read the question.
         results: Most passages that a search shows of an archive, `facts` to 10.
         wording: `"english"`, or `"symbols"` for short prompts of few words.
         communication_reward: Whether searches and messages are paid for what they find and tell, by `found` and

@@ -170,14 +170,14 @@ class _Instances:
                 f"the rows of {self._where} have no column 'seed', and the environment begins alike whatever their "
                 f"column {column!r} says; expected a seed in each row, or all rows are one instance. Rename it: "
                 f"dataset.rename_column({column!r}, 'seed'). If the environment reads it, declare "
-                f"metadata['reset_options'] = {list(rows[0].options or ())}."
+                f"metadata['reset_options'] = {dict.fromkeys(rows[0].options or (), ())}."
             )
         if others and all(self._is_alike(first, row) for row in others[: 1 if column is not None else 2]):
             return (
                 f"the rows of {self._where} have no seed, and those that were tried begin alike; expected a column "
                 "'seed', or other columns that the environment reads, or all rows are one instance. Add "
                 "dataset.add_column('seed', range(len(dataset))). If its columns do tell the rows apart, declare "
-                f"metadata['reset_options'] = {list(rows[0].options or ())}."
+                f"metadata['reset_options'] = {dict.fromkeys(rows[0].options or (), ())}."
             )
         return None
 

@@ -128,7 +128,7 @@ def test_a_folder_that_is_not_removed_in_time_stays_locked_and_a_stale_one_delay
     mine, lock = scratch.make_folder(str(tmp_path), None)
     assert sorted(map(str, tmp_path.iterdir())) == sorted([path, mine])
     assert os.getcwd() == here
-    os.close(scratch._lock(path))  # free again: whoever starts next goes on with it
+    os.close(scratch._lock(path))  # free again: the next server goes on with it
     assert scratch.remove_folder(mine, lock)
     os.chdir(here)
 
