@@ -46,7 +46,8 @@ ORDERS = ("question", "seed")
 BOTH: Librarians = {f"{LIBRARIAN}_{archive}": (archive,) for archive in ARCHIVES}
 MESSAGES_SHOWN = 2
 LIBRARIAN_JOB = "First you search, then you see what was found, and tell in a message what is needed next."
-ORDER_JOB = "The first turn may be of the archive that the first step does not need; then pass on the name as it is."
+LATE_JOB = "The first turn may be of the archive that the first step does not need; then pass on the name as it is."
+EARLY_JOB = "There is one turn more than the question has steps; in it pass on the name as it is."
 ANSWERER_JOB = "You are the answerer. You cannot search. The librarians tell you what they find, and you answer."
 SEARCH_FORMAT = (
     f"When you are asked to search, end your reply with one line: Search: and at most {MOST_QUERY} characters."
@@ -97,6 +98,8 @@ class LibraryWorkflow:
 
     name: ClassVar[str]
     cyclic: ClassVar[bool] = False
+    spare_turn: ClassVar[str] = LATE_JOB
+    """What librarians are told of the additional turn if the seed draws who begins."""
 
     def __post_init__(self) -> None:
         check_choice("order", self.order, ORDERS)
@@ -182,8 +185,8 @@ class LibraryWorkflow:
         """The name to search, to tell or to answer."""
         if state.phase == ANSWER:
             return self.task.write(self.task.oracle(state.task))
-        is_late = self._begins(state) != archive_of(self.task.world(state.task).chain.relations[0])
         own = self.searched(state, self.actor(state))
+        is_late = own != ARCHIVES and self._begins(state) != archive_of(self.task.world(state.task).chain.relations[0])
         return self.task.write(self.task.wanted(state.task, own, state.phase, state.turn - 1 - is_late))
 
     def searched(self, state: LibraryState, role: str) -> tuple[int, ...]:
@@ -270,7 +273,7 @@ class LibraryWorkflow:
         return f"{name} You can search {_archives(self.librarians[role])}. {LIBRARIAN_JOB}{self._order_job()}"
 
     def _order_job(self) -> str:
-        return "" if self.order == "question" else f" {ORDER_JOB}"
+        return "" if self.order == "question" else f" {self.spare_turn}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +396,7 @@ class FullLibrarian(TalkingLibrarians):
     answers_last: bool = False
 
     name: ClassVar[str] = "full"
+    spare_turn: ClassVar[str] = EARLY_JOB
 
     @property
     def librarians(self) -> Librarians:
@@ -408,6 +412,7 @@ class RoutedLibrarian(FullLibrarian):
     """
 
     name: ClassVar[str] = "routed"
+    spare_turn: ClassVar[str] = LATE_JOB
 
     def searched(self, state: LibraryState, role: str) -> tuple[int, ...]:
         """The archive of the team's librarian of the turn."""
