@@ -8,7 +8,10 @@ episode of ten, whatever its model and its strategy (docs/cooperation.md has the
 2. AT-GRPO trains an adapter for each agent, with the reward for what a message tells its reader.
 3. The team is played on held-out instances, and once more with its messages cut.
 4. Beside it stand agents that were trained on their own for as many tokens (`references.json`): with one of the
-   archives, without messages, and with everything that the team is shown.
+   archives, without messages, and with both archives, told which one the team would search next or not.
+
+This form of the task needs messages, but no reading: the order of turns says which archive comes next, which has one
+fact about a name. `benchmarks/studies/teams.yaml` has a form in which the question must be read.
 """
 
 from __future__ import annotations
@@ -87,7 +90,10 @@ FORMS = {
     "alone_1": Form(title="librarian with archive 1 alone", workflow="alone", agents=("librarian",), archive=1),
     "cut": Form(title="team without messages", workflow="cut", agents=TEAM.agents),
     "full": Form(title="one agent shown everything", workflow="full", agents=("librarian",)),
+    "routed": Form(title="one agent, told which archive is next", workflow="routed", agents=("librarian",)),
 }
+DEMONSTRATED = ("team", "alone_0", "alone_1", "cut", "full")
+"""The forms whose replies the base model imitates, equally many of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +161,9 @@ def prepare(folder: Path, seed: int) -> Path:
     say("1/3 A tiny model learns what replies look like from careless demonstrations")
     base = folder / "base"
     rows = [
-        row for form in FORMS.values() for row in demonstrate(form, number=DEMONSTRATIONS // len(FORMS), seed=seed)
+        row
+        for name in DEMONSTRATED
+        for row in demonstrate(FORMS[name], number=DEMONSTRATIONS // len(DEMONSTRATED), seed=seed)
     ]
     random.Random(seed).shuffle(rows)
     tokenizer = make_tokenizer((m["content"] for row in rows for m in (*row["prompt"], *row["completion"])), APART)
