@@ -12,7 +12,8 @@ Rewards: team `progress` and `success`, both 1 for the right answer. In an agent
 `found`, when a search first shows the fact of a hop, and `told`, when after that a message first names the entity to
 which the hop leads, which must be of the agent's own archive. If the message names k other entities, besides those of
 the chain before, it earns 1 / (1 + k) of that, and nothing if one of them is where another fact of the same name
-leads; a hop pays no more than its best message earned: guessing, repeating, flooding and lying do not pay.
+leads; a hop pays no more than its best message earned: guessing, repeating, flooding and lying do not pay. In a turn
+that no step needs, `told` pays as much for a message that passes the name on, once in an episode.
 Without them (`communication_reward=False`) only the answer is paid, and the librarians are declared as paid later.
 Outcome: `found` and `told`, in shares of the hops; `lone_bound` and `blind_bound`, of agents that see prompts only.
 Lone bound: the relations of each step are moved on by a uniform random distance, independent of all other steps (with
@@ -237,6 +238,17 @@ class Archives(OpenTask[ArchivesState]):
                 earned = 0.0 if others & world.misreadings[hop] else 1 / (1 + len(others))
                 told[hop] = max(told[hop], earned)
         return state._replace(told=tuple(told))
+
+    def passed_on(self, state: ArchivesState, hop: int, message: str) -> float:
+        """What a message is worth before the first hop is due, or after the last one, in [0, 1].
+
+        1 if it names the name that comes next, the start or the answer if that was found, and no other; with n others
+        1 / (1 + n).
+        """
+        chain, named = self.world(state).chain, set(self.world(state).named(message))
+        if 0 <= hop < self.hops or (hop >= self.hops and not state.found[-1]):
+            return 0.0
+        return 1 / len(named) if chain.names[0 if hop < 0 else -1].lower() in named else 0.0
 
     def solved(self, state: ArchivesState) -> bool:
         """Whether the answer is the name to which the chain leads; case and a full stop do not matter."""

@@ -66,6 +66,7 @@ class LibraryState(NamedTuple):
         feedback: For each agent, the words about its last reply if that was unreadable.
         num_messages: How many messages arrived.
         message_chars: Their characters in total.
+        passed_on: Whether a message passed the name on in a turn that no step needs, in [0, 1].
     """
 
     task: ArchivesState
@@ -76,6 +77,7 @@ class LibraryState(NamedTuple):
     feedback: tuple[str, ...]
     num_messages: int = 0
     message_chars: int = 0
+    passed_on: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +188,16 @@ class LibraryWorkflow:
         if state.phase == ANSWER:
             return self.task.write(self.task.oracle(state.task))
         own = self.searched(state, self.actor(state))
-        is_late = own != ARCHIVES and self._begins(state) != archive_of(self.task.world(state.task).chain.relations[0])
-        return self.task.write(self.task.wanted(state.task, own, state.phase, state.turn - 1 - is_late))
+        return self.task.write(self.task.wanted(state.task, own, state.phase, self._hop(state, own)))
 
     def searched(self, state: LibraryState, role: str) -> tuple[int, ...]:
         """The archives that a librarian can search in the turn: always the same but in `routed`."""
         return self.librarians[role]
+
+    def _hop(self, state: LibraryState, own: tuple[int, ...]) -> int:
+        """The hop that is due in the turn of who can search these archives: -1 before the first."""
+        is_late = own != ARCHIVES and self._begins(state) != archive_of(self.task.world(state.task).chain.relations[0])
+        return state.turn - 1 - is_late
 
     def _begins(self, state: LibraryState) -> int:
         """The archive of the first turn."""
@@ -227,8 +233,10 @@ class LibraryWorkflow:
         sent = self.deliver(role, move.text)
         if sent is None:
             return state
+        own = self.searched(state, role)
         return state._replace(
-            task=self.task.tell(state.task, self.searched(state, role), sent.text),
+            task=self.task.tell(state.task, own, sent.text),
+            passed_on=max(state.passed_on, self.task.passed_on(state.task, self._hop(state, own), sent.text)),
             messages=(*state.messages, sent)[-MESSAGES_SHOWN:],
             num_messages=state.num_messages + 1,
             message_chars=state.message_chars + len(sent.text),
@@ -243,7 +251,8 @@ class LibraryWorkflow:
             return {}
         if before.phase == SEARCH:
             return {"found": (sum(after.task.found) - sum(before.task.found)) / self.task.hops}
-        return {"told": (sum(after.task.told) - sum(before.task.told)) / self.task.hops}
+        told = sum(after.task.told) + after.passed_on - sum(before.task.told) - before.passed_on
+        return {"told": told / self.task.hops}
 
     def _next(self, state: LibraryState) -> LibraryState:
         """The phase after a search or a message."""

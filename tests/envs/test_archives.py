@@ -324,6 +324,30 @@ def test_one_agent_with_the_teams_order_searches_the_archive_of_the_turn_alone()
         state, beside = joined.step(state, reply)[0], team.step(beside, reply)[0]
 
 
+@pytest.mark.parametrize(("message", "expected"), [("{due}", 1 / 3), ("{due} {other}", 1 / 6), ("{other}", 0)])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_passing_the_name_on_pays_once_in_the_turn_that_no_step_needs(
+    is_late: bool, message: str, expected: float
+) -> None:
+    """Before the first of three hops if the other librarian has it, else after the last one."""
+    joined = LibrarianTeam(Archives(**STUDY), order="seed", num_turns=5)
+    for seed in range(20):
+        state = joined.start(joined.task.generate(seed))
+        names = joined.task.world(state.task).chain.names
+        if (joined.actor(state)[-1] != str(archive_of(joined.task.world(state.task).chain.relations[0]))) == is_late:
+            break
+    due, other = (names[0], names[-1]) if is_late else (names[-1], names[0])
+    told = []
+    while state.phase != "answer":
+        no_step = state.phase == "say" and (state.turn == 1 if is_late else state.turn == 4)
+        reply = f"Say: {message.format(due=due, other=other)}" if no_step else joined.oracle(state)
+        state, parts, *_ = joined.step(state, reply)
+        told += [part.get("told", 0.0) for part in parts.values()] if state.phase != "say" else []
+    first = [expected] if is_late else []
+    rest = max(0.0, 1 / 3 - expected)  # there is a turn more than that, in which the name is passed on
+    assert told == pytest.approx([*first, 1 / 3, 1 / 3, 1 / 3, *([] if is_late else [expected]), rest])
+
+
 @pytest.mark.parametrize(
     ("message", "expected"), [("{1}", 1 / 3), ("{1} {wrong}", 0), ("{wrong}", 0), ("{0} {1}", 1 / 3)]
 )
