@@ -1,7 +1,8 @@
 """From the results of a study to comparisons of its methods. Pure but for reading the folder.
 
 Methods are compared on the seeds that both have, with intervals that hold together for all comparisons that the study
-has *planned* in all of its environments: those of a study in progress are not narrower than they will be.
+has *planned* in all of its environments: those of a study in progress are not narrower than they will be. If it names
+primary comparisons, the intervals of these hold together, and any other is exploratory, at 95% by itself.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ def read_results(folder: Path) -> StudyResults:
     """
     outline = read_outline(folder)
     evaluation: dict[tuple[str, str], list[CellResult]] = {}
-    planned = {cell.name for cell in outline.cells()}
+    planned = {cell.name: place for place, cell in enumerate(outline.cells())}
     found = [result for result in read_all(folder, "evaluation", CellResult) if result.cell.name in planned]
-    for result in sorted(found, key=lambda result: outline.seeds.index(result.cell.seed)):
+    for result in sorted(found, key=lambda result: planned[result.cell.name]):
         evaluation.setdefault((result.cell.environment, result.cell.method), []).append(result)
     tuning: dict[tuple[str, str, str], list[CellResult]] = {}
     tuning_seeds = () if outline.tuning is None else outline.tuning["seeds"]
@@ -64,41 +65,63 @@ def read_results(folder: Path) -> StudyResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The reference compared with another method.
+    """A method compared with another one.
 
     Args:
+        environment: In which.
+        first: The reference, or the first method of a primary comparison.
         method: The other one.
         seeds: That both have.
-        comparison: The reference's successes less the other's.
+        comparison: The first's successes less the other's.
         needed: Seeds that would show a difference of this size, if it is real, four times in five; `None` if there
             is none.
     """
 
+    environment: str
+    first: str
     method: str
     seeds: tuple[int, ...]
     comparison: Comparison
     needed: int | None
 
 
+def primary_differences(results: StudyResults) -> list[Difference]:
+    """The primary comparisons of which both methods have two seeds or more."""
+    pairs = [(each["environment"], *each["methods"]) for each in results.outline.primary]
+    number = results.outline.num_comparisons
+    return [found for pair in pairs if (found := _difference(results, *pair, num_comparisons=number)) is not None]
+
+
 def differences(results: StudyResults, environment: str) -> list[Difference]:
-    """The reference less each method that it is compared with, where both have two seeds or more."""
+    """The reference less each method that it is compared with, where both have two seeds or more; no primary ones."""
     outline = results.outline
-    ours = {result.cell.seed: result for result in results.evaluation.get((environment, outline.reference), ())}
-    found = []
-    for method in outline.compared[environment]:
-        theirs = {result.cell.seed: result for result in results.evaluation.get((environment, method), ())}
-        seeds = tuple(seed for seed in outline.seeds if seed in ours and seed in theirs)
-        if len(seeds) < 2:
-            continue
-        comparison = compare(
-            _successes([ours[seed] for seed in seeds]),
-            _successes([theirs[seed] for seed in seeds]),
-            num_comparisons=outline.num_comparisons,
-        )
-        spread = float(np.std(comparison.by_seed, ddof=1))
-        needed = num_to_show(comparison.mean, spread, alpha=1 - comparison.confidence)
-        found.append(Difference(method=method, seeds=seeds, comparison=comparison, needed=needed))
-    return found
+    number = 1 if outline.primary else outline.num_comparisons
+    return [
+        found
+        for method in outline.compared[environment]
+        if not outline.is_primary(environment, outline.reference, method)
+        and (found := _difference(results, environment, outline.reference, method, num_comparisons=number)) is not None
+    ]
+
+
+def _difference(
+    results: StudyResults, environment: str, first: str, second: str, *, num_comparisons: int
+) -> Difference | None:
+    ours = {result.cell.seed: result for result in results.evaluation.get((environment, first), ())}
+    theirs = {result.cell.seed: result for result in results.evaluation.get((environment, second), ())}
+    seeds = tuple(seed for seed in ours if seed in theirs)
+    if len(seeds) < 2:
+        return None
+    comparison = compare(
+        _successes([ours[seed] for seed in seeds]),
+        _successes([theirs[seed] for seed in seeds]),
+        num_comparisons=num_comparisons,
+    )
+    spread = float(np.std(comparison.by_seed, ddof=1))
+    needed = num_to_show(comparison.mean, spread, alpha=1 - comparison.confidence)
+    return Difference(
+        environment=environment, first=first, method=second, seeds=seeds, comparison=comparison, needed=needed
+    )
 
 
 def _successes(results: Sequence[CellResult]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

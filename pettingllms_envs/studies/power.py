@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from pettingllms_envs.evaluation.paired import student_quantile
+from pettingllms_envs.studies.results import Outline
 
 
 DRAWS = 200_000
@@ -71,12 +72,15 @@ def _standard_errors(num_seeds: int, confidence: float, power: float) -> float:
     return float(np.quantile(needed, power))
 
 
-def sentences(num_seeds: int, num_instances: int, *, num_comparisons: int, spread: float) -> list[str]:
+def sentences(
+    num_seeds: int, num_instances: int, *, num_comparisons: int, spread: float, are_primary: bool = False
+) -> list[str]:
     """What a study of this size can show, and what more seeds or instances would change."""
     if num_seeds < 2:
         return [f"With {num_seeds} seed no difference between methods can be shown. Use at least 3 seeds."]
     smallest = partial(detectable, num_comparisons=num_comparisons, spread=spread)
-    comparisons = f"{num_comparisons} comparison{'' if num_comparisons == 1 else 's'}"
+    kind = "primary comparison" if are_primary else "comparison"
+    comparisons = f"{num_comparisons} {kind}{'' if num_comparisons == 1 else 's'}"
     least = smallest(num_seeds, num_instances)
     shown = "no difference" if least >= 1 else f"a difference of {_points(least)} or more"
     found = [
@@ -91,6 +95,17 @@ def sentences(num_seeds: int, num_instances: int, *, num_comparisons: int, sprea
     ]
     more.append(f"{4 * num_instances} instances: {_points(smallest(num_seeds, 4 * num_instances))}")
     return [*found, f"It would be, with {'; with '.join(more)}."]
+
+
+def sentences_of(outline: Outline) -> list[str]:
+    """The sentences for a study: of its primary comparisons and their seeds, if it names some."""
+    return sentences(
+        len(outline.most_seeds),
+        outline.num_instances,
+        num_comparisons=outline.num_comparisons,
+        spread=outline.spread,
+        are_primary=bool(outline.primary),
+    )
 
 
 def _points(share: float) -> str:

@@ -12,9 +12,10 @@ from pettingllms_envs.studies.analysis import (
     StudyResults,
     differences,
     inconsistencies,
+    primary_differences,
     tuned,
 )
-from pettingllms_envs.studies.results import CellResult, label
+from pettingllms_envs.studies.results import CellResult, Outline, label
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def blocks(results: StudyResults) -> Iterator[Block]:
     yield Heading(f"Study {outline.name}", 1)
     yield Paragraph(
         f"Success on {outline.num_instances} instances of the split {outline.split}, "
-        f"{_seeds(outline.seeds)}. Each run was trained until {outline.tokens:,} tokens were generated."
+        f"{_seeds(outline.seeds)}{_more_seeds(outline)}. Each run was trained until {outline.tokens:,} tokens were "
+        "generated."
     )
     for note in outline.notes:
         yield Paragraph(note)
@@ -75,12 +77,14 @@ def blocks(results: StudyResults) -> Iterator[Block]:
         )
     if broken := inconsistencies(results):
         yield Items(broken)
+    if outline.primary:
+        yield Heading("Primary comparisons", 2)
+        yield from _primary(results)
     for environment in outline.methods:
         yield Heading(environment, 2)
         yield from _environment(results, environment)
     yield Heading("What it can show", 2)
-    sizes = len(outline.seeds), outline.num_instances
-    for sentence in power.sentences(*sizes, num_comparisons=outline.num_comparisons, spread=outline.spread):
+    for sentence in power.sentences_of(outline):
         yield Paragraph(sentence)
     if results.fidelity:
         yield Heading("Credit fidelity", 2)
@@ -94,36 +98,82 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
 
 
+def _more_seeds(outline: Outline) -> str:
+    more = [seed for seed in outline.most_seeds if seed not in outline.seeds]
+    return f", and {_seeds(more)} of the methods that primary comparisons name" if more else ""
+
+
+# ---- Comparisons ----------------------------------------------------------------------------------------------------
+
+
+HOW = (
+    "The first is Student's, over the seeds' paired differences; the second a bootstrap over seeds and instances; p "
+    "is exact, by flipped signs. A verdict needs both intervals to exclude 0."
+)
+COLUMNS = ("difference", "over seeds", "over seeds and instances", "p", "each seed", "verdict")
+
+
+def _primary(results: StudyResults) -> Iterator[Block]:
+    """What the study was made for."""
+    outline = results.outline
+    found = primary_differences(results)
+    named = len(outline.primary)
+    yield Paragraph(
+        "One method less another, in points of success, as named in the digest of each of these runs. "
+        f"Intervals are at {100 * (1 - 0.05 / named):.1f}%, so that those of {_comparisons(named, 'primary ')} hold "
+        f"together with 95% (Bonferroni). {HOW}"
+    )
+    if found:
+        rows = [[each.environment, f"{each.first} less {each.method}", *_difference_row(each)] for each in found]
+        yield Table(("environment", "methods", *COLUMNS), rows, left=(1, 7))
+        yield Items([f"{each.environment}: {_in_words(each)}" for each in found])
+    num_open = sum(len(each.seeds) < len(outline.primary_seeds) for each in found) + named - len(found)
+    if num_open:
+        yield Paragraph(
+            f"Not all seeds of {_comparisons(num_open, 'primary ')} are finished; no verdict on it is final before."
+        )
+
+
+def _comparisons(number: int, kind: str = "") -> str:
+    return f"{number} {kind}comparison{'' if number == 1 else 's'}"
+
+
 # ---- An environment -------------------------------------------------------------------------------------------------
 
 
 def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
     outline = results.outline
-    rows = [
-        _method_row(method, results.evaluation[environment, method])
+    finished = {
+        method: results.evaluation[environment, method]
         for method in outline.methods[environment]
         if (environment, method) in results.evaluation
-    ]
+    }
+    is_known = all(result.cpu_seconds for own in finished.values() for result in own)
+    seconds = "CPU seconds" if is_known else "seconds"
+    rows = [_method_row(method, own, of_cpu=is_known) for method, own in finished.items()]
     if not rows:
         yield Paragraph("No run is finished.")
         return
-    yield Table(("method", "success", "each seed", "tokens", "steps", "seconds", "setting"), rows, left=(6,))
+    yield Table(("method", "success", "each seed", "tokens", "steps", seconds, "setting"), rows, left=(6,))
     found = differences(results, environment)
     if found:
-        overall = f"{outline.num_comparisons} comparison{'' if outline.num_comparisons == 1 else 's'}"
-        yield Paragraph(
-            f"{outline.reference} less the others, in points of success. Intervals are at "
-            f"{100 * found[0].comparison.confidence:.1f}%, so that those of all {overall} hold together with 95% "
-            "(Bonferroni). The first is Student's, over the seeds' paired differences; the second a bootstrap over "
-            "seeds and instances; p is exact, by flipped signs. A verdict needs both intervals to exclude 0."
-        )
-        yield Table(
-            ("method", "difference", "over seeds", "over seeds and instances", "p", "each seed", "verdict"),
-            [_difference_row(difference) for difference in found],
-            left=(6,),
-        )
-        yield Items([_in_words(difference, outline.reference) for difference in found])
-    elif outline.compared[environment]:
+        first, confidence = outline.reference, f"{100 * found[0].comparison.confidence:.1f}%"
+        if outline.primary:
+            yield Paragraph(
+                f"{first} less the others, in points of success: exploratory, as these comparisons are not primary. "
+                f"Intervals are at {confidence} each and not corrected for their number, so that some verdicts may be "
+                f"chance. {HOW}"
+            )
+        else:
+            yield Paragraph(
+                f"{first} less the others, in points of success. Intervals are at {confidence}, so that those of all "
+                f"{_comparisons(outline.num_comparisons)} hold together with 95% (Bonferroni). {HOW}"
+            )
+        rows = [[difference.method, *_difference_row(difference)] for difference in found]
+        yield Table(("method", *COLUMNS), rows, left=(6,))
+        exploratory = "Exploratory: " if outline.primary else ""
+        yield Items([f"{exploratory}{_in_words(difference)}" for difference in found])
+    elif any(not outline.is_primary(environment, outline.reference, each) for each in outline.compared[environment]):
         yield Paragraph(f"Too few seeds are finished to compare {outline.reference} with others; two are needed.")
     if has_curves(results, environment):
         yield Curves(environment)
@@ -135,23 +185,24 @@ def has_curves(results: StudyResults, environment: str) -> bool:
     return any(result.curve for name in names for result in results.evaluation.get((environment, name), ()))
 
 
-def _method_row(method: str, results: Sequence[CellResult]) -> list[str]:
-    settings = dict.fromkeys(label(result.cell.setting) for result in results if result.cell.setting)
+def _method_row(method: str, results: Sequence[CellResult], *, of_cpu: bool) -> list[str]:
+    known = dict.fromkeys(r.guesser or label(r.cell.setting) for r in results if r.guesser or r.cell.setting)
     is_trained = any(result.steps for result in results)
-    means = [fmean(values) for values in zip(*((r.tokens, r.steps, r.seconds) for r in results), strict=True)]
+    counts = [(r.tokens, r.steps, r.cpu_seconds if of_cpu else r.seconds) for r in results]
+    means = [fmean(values) for values in zip(*counts, strict=True)]
     return [
         method,
         f"{100 * fmean(result.rate for result in results):.1f}%",
         ", ".join(f"{100 * result.rate:.1f}" for result in results),
         *(f"{mean:,.0f}" if is_trained else "" for mean in means),
-        "; ".join(settings),
+        "; ".join(known),
     ]
 
 
 def _difference_row(difference: Difference) -> list[str]:
+    """A text for each of `COLUMNS`."""
     comparison = difference.comparison
     return [
-        difference.method,
         f"{100 * comparison.mean:+.1f}",
         _interval(comparison.student),
         _interval(comparison.bootstrap),
@@ -166,8 +217,8 @@ def _interval(ends: tuple[float, float]) -> str:
     return f"[{100 * max(ends[0], -1.0):+.1f}, {100 * min(ends[1], 1.0):+.1f}]"
 
 
-def _in_words(difference: Difference, reference: str) -> str:
-    comparison, method = difference.comparison, difference.method
+def _in_words(difference: Difference) -> str:
+    comparison, reference, method = difference.comparison, difference.first, difference.method
     low = min(comparison.student[0], comparison.bootstrap[0])
     high = max(comparison.student[1], comparison.bootstrap[1])
     size = f"{100 * comparison.mean:+.1f} points {_interval((low, high))}"

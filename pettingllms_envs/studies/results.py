@@ -76,6 +76,10 @@ class CellResult:
         curve: Success on held-out instances during training: lists `tokens` and `success` of equal length.
         training: Means of logged metrics over a few portions of the training, a list for each with one of `tokens`.
         packages: Versions that it was made with.
+        machine: On what: processor, its instructions that torch uses, threads, platform. Empty in older results.
+        cpu_seconds: CPU time of training and evaluation, of all starts of a run that was stopped; without what a
+            killed one had spent after its last checkpoint. 0.0 in older results.
+        guesser: Name of the best guesser, if that is the method.
     """
 
     cell: Cell
@@ -88,6 +92,9 @@ class CellResult:
     curve: Mapping[str, Sequence[float]] = field(default_factory=dict)
     training: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
+    guesser: str = ""
 
     @property
     def rate(self) -> float:
@@ -144,6 +151,9 @@ class Outline:
         spread: Assumed standard deviation of a seed's difference between two methods, beyond what instances explain.
         tuning: `seeds`, `split`, `num_instances`, `tokens` and `settings` (labels) of the tuning; `None` without one.
         notes: Sentences for the head of the report.
+        primary: The comparisons that the study is made for, at most four, each `{"environment": NAME, "methods": [A,
+            B]}` (A less B); intervals are corrected for these alone. None: for all.
+        primary_seeds: Of the methods that they name, in their environment: `seeds`, and more.
     """
 
     name: str
@@ -157,19 +167,36 @@ class Outline:
     spread: float
     tuning: Mapping[str, Any] | None = None
     notes: Sequence[str] = ()
+    primary: Sequence[Mapping[str, Any]] = ()
+    primary_seeds: Sequence[int] = ()
 
     @property
     def num_comparisons(self) -> int:
-        """Comparisons in all environments together."""
-        return sum(map(len, self.compared.values()))
+        """Comparisons whose intervals hold together: the primary ones, or else all, in all environments together."""
+        return len(self.primary) or sum(map(len, self.compared.values()))
+
+    @property
+    def most_seeds(self) -> Sequence[int]:
+        """Those of the comparisons that intervals are corrected for."""
+        return self.primary_seeds if self.primary else self.seeds
+
+    def seeds_of(self, environment: str, method: str) -> Sequence[int]:
+        """The seeds of a method: the primary ones where a primary comparison names it."""
+        named = any(each["environment"] == environment and method in each["methods"] for each in self.primary)
+        return self.primary_seeds if named else self.seeds
+
+    def is_primary(self, environment: str, *methods: str) -> bool:
+        """Whether two methods are compared in a primary comparison, in either order."""
+        return any((each["environment"], set(each["methods"])) == (environment, set(methods)) for each in self.primary)
 
     def cells(self) -> list[Cell]:
         """The runs of the evaluation; all methods of a seed before the next seed."""
         return [
             Cell(phase="evaluation", environment=environment, method=method, seed=seed)
             for environment, names in self.methods.items()
-            for seed in self.seeds
+            for seed in dict.fromkeys((*self.seeds, *self.primary_seeds))
             for method in names
+            if seed in self.seeds_of(environment, method)
         ]
 
 

@@ -26,6 +26,9 @@ DEFAULTS: Mapping[str, Any] = {
     "disable_tqdm": True,
 }
 """Fields that a study sets where the file does not: training ends by tokens, logs each step, and can be resumed."""
+GUESSER_FIELDS = ("imports", "env_id", "env_kwargs")
+EVALUATION_FIELDS = ("eval_seeds", "eval_split", "eval_levels")
+"""What determines the run of a guesser, with its seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +58,18 @@ class Method:
         per_environment: Further fields by environment.
         only: The environments it is limited to; `None`: all.
         trained: Whether it is trained, or evaluated as it is.
+        guesser: Whether it is the best of the task's policies that do not read, see `guesser.py`; it has no model.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     per_environment: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     only: tuple[str, ...] | None = None
     trained: bool = True
+    guesser: bool = False
+
+    def is_in(self, environment: str) -> bool:
+        """Whether the environment is one of its own."""
+        return self.only is None or environment in self.only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +143,8 @@ class Study:
         curve_points: How often a run is evaluated before and during training, for the curves.
         curve_instances: On how many of the evaluation's instances.
         notes: Sentences for the head of the report.
+        primary: The comparisons that the study is made for, see `Outline`; part of the digest of every evaluation.
+        primary_seeds: The seeds of the methods that they name.
     """
 
     name: str
@@ -152,10 +163,12 @@ class Study:
     curve_points: int = 5
     curve_instances: int = 100
     notes: tuple[str, ...] = ()
+    primary: tuple[Mapping[str, Any], ...] = ()
+    primary_seeds: tuple[int, ...] = ()
 
     def methods_of(self, environment: str) -> list[str]:
         """The methods that an environment is part of."""
-        return [name for name, method in self.methods.items() if method.only is None or environment in method.only]
+        return [name for name, method in self.methods.items() if method.is_in(environment)]
 
     def compared_in(self, environment: str) -> list[str]:
         """The methods that the reference is compared with in an environment; none where it is not part of it."""
@@ -214,6 +227,8 @@ class Study:
             spread=self.spread,
             tuning=tuning,
             notes=self.notes,
+            primary=self.primary,
+            primary_seeds=self.primary_seeds,
         )
 
     def run(self, cell: Cell) -> Run:
@@ -233,6 +248,11 @@ class Study:
             {"seed": cell.seed, "eval_seeds": [instances.first, instances.last], "eval_split": instances.split},
         )
         config: dict[str, Any] = {"train": fields, "trained": method.trained, "prepare": self.prepare}
+        if cell.phase == "evaluation" and self.primary:
+            config["primary"] = {"comparisons": list(self.primary), "seeds": list(self.primary_seeds)}
+        if method.guesser:
+            own = {name: fields[name] for name in (*GUESSER_FIELDS, *EVALUATION_FIELDS, "seed") if name in fields}
+            return Run(cell=cell, config={**config, "train": own, "prepare": None, "guesser": True})
         if cell.phase == "fidelity":
             config["fidelity"] = {**dataclasses.asdict(self.fidelity), "seed": cell.seed}
         else:

@@ -9,7 +9,9 @@ methods:                  # overrides by name; the first is the one that the oth
   at_grpo: {credit: at_grpo}
   single: {per_environment: {plan_path: {env_kwargs: {workflow: single}}}}
   untrained: {trained: false}
+primary: [{environment: plan_path, methods: [at_grpo, single]}]
 seeds: [101, 102, 103, 104, 105]
+primary_seeds: [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]
 tokens: 60000             # generated in training, per run
 evaluation: {split: test, instances: [1000, 1500]}
 tuning: {vary: {learning_rate: [0.001, 0.002, 0.004]}, seeds: [1, 2, 3], split: validation, instances: 400}
@@ -20,7 +22,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,9 @@ from typing import Any
 import yaml
 
 from pettingllms_envs.studies.results import Cell, label
-from pettingllms_trl.study.plan import FidelityOptions, Instances, Method, Study, Tuning
+from pettingllms_trl.study.plan import GUESSER_FIELDS, FidelityOptions, Instances, Method, Study, Tuning
+from pettingllms_trl.study.primary import primary_of, primary_seeds_of
+from pettingllms_trl.study.study_values import check_known, flag, mapping, name_of, positive, seeds_of
 
 
 OWN_FIELDS = {
@@ -56,7 +59,7 @@ TOP = {
         "tuning",
         "prepare",
     ),
-    *("fidelity", "spread", "curve_points", "curve_instances", "notes"),
+    *("fidelity", "spread", "curve_points", "curve_instances", "notes", "primary", "primary_seeds"),
 }
 
 
@@ -76,26 +79,26 @@ def read_study(path: Path) -> Study:
 
 def study_of(content: Any, *, name: str) -> Study:
     """The study with this content; `name` is the default for its own. Raises as `read_study` does."""
-    given = _mapping("the file", content)
-    _check_known("the study", given, TOP)
+    given = mapping("the file", content)
+    check_known("the study", given, TOP)
     for needed in ("base", "environments", "methods", "seeds", "tokens", "evaluation"):
         if needed not in given:
             raise ValueError(f"the study has no {needed}; expected one. docs/studies.md has an example.")
     base = _fields("base", given["base"])
     environments = {
-        _name("environments", key): _fields(f"environments.{key}", value)
-        for key, value in _mapping("environments", given["environments"]).items()
+        name_of("environments", key): _fields(f"environments.{key}", value)
+        for key, value in mapping("environments", given["environments"]).items()
     }
     methods = {
-        _name("methods", key): _method(key, value, environments)
-        for key, value in _mapping("methods", given["methods"]).items()
+        name_of("methods", key): _method(key, value, environments)
+        for key, value in mapping("methods", given["methods"]).items()
     }
     if not environments or not methods:
         raise ValueError("the study has no environment or no method; expected at least one of each.")
     reference = given.get("reference", next(iter(methods)))
     if reference not in methods:
         raise ValueError(f"reference is {reference!r}; expected one of the methods: {', '.join(methods)}.")
-    tokens = _positive("tokens", given["tokens"])
+    tokens = positive("tokens", given["tokens"])
     evaluation = _instances("evaluation", given["evaluation"])
     tuning = None if given.get("tuning") is None else _tuning(given["tuning"], tokens, evaluation)
     prepare = given.get("prepare")
@@ -104,23 +107,28 @@ def study_of(content: Any, *, name: str) -> Study:
             f"prepare is {prepare!r}; expected a command with the placeholder {{folder}}, into which it writes. Write "
             'prepare: "python prepare.py --seed {seed} --output {folder}".'
         )
+    seeds = seeds_of("seeds", given["seeds"])
+    here = {each: [name for name, method in methods.items() if method.is_in(each)] for each in environments}
+    primary = primary_of(given.get("primary"), here)
     study = Study(
-        name=_name("name", given.get("name", name)),
+        name=name_of("name", given.get("name", name)),
         base=base,
         environments=environments,
         methods=methods,
         reference=reference,
         compare=_compare(given.get("compare"), reference, methods),
-        seeds=_seeds("seeds", given["seeds"]),
+        seeds=seeds,
         tokens=tokens,
         evaluation=evaluation,
         tuning=tuning,
         prepare=prepare,
         fidelity=_fidelity(given.get("fidelity", {})),
         spread=_spread(given.get("spread", 0.05)),
-        curve_points=_positive("curve_points", given.get("curve_points", 5), least=0),
-        curve_instances=_positive("curve_instances", given.get("curve_instances", 100)),
+        curve_points=positive("curve_points", given.get("curve_points", 5), least=0),
+        curve_instances=positive("curve_instances", given.get("curve_instances", 100)),
         notes=tuple(map(str, given.get("notes", ()))),
+        primary=primary,
+        primary_seeds=primary_seeds_of(given.get("primary_seeds"), seeds, has_primary=bool(primary)),
     )
     _check_apart(study)
     return study
@@ -129,13 +137,13 @@ def study_of(content: Any, *, name: str) -> Study:
 def _check_apart(study: Study) -> None:
     """Raise `ValueError` if instances or seeds that are reported were trained or tuned on."""
     tuning = study.tuning
-    if tuning is not None and set(tuning.seeds) & set(study.seeds):
-        both = sorted(set(tuning.seeds) & set(study.seeds))
+    if tuning is not None and (both := sorted({*study.seeds, *study.primary_seeds}.intersection(tuning.seeds))):
         raise ValueError(
             f"the seeds {both} are those of tuning and of the evaluation; expected different ones, since settings "
             "were chosen by luck that they shared. Change tuning.seeds."
         )
-    for environment, method in ((e, m) for e in study.environments for m in study.methods_of(e)):
+    with_model = ((e, m) for e in study.environments for m in study.methods_of(e) if not study.methods[m].guesser)
+    for environment, method in with_model:
         settings: Sequence[Mapping[str, Any]] = ({},)
         if tuning is not None and study.is_tuned(method):
             settings = tuning.settings  # any of which may be chosen
@@ -162,27 +170,32 @@ def _check_apart(study: Study) -> None:
 
 def _method(name: str, given: Any, environments: Mapping[str, Any]) -> Method:
     where = f"methods.{name}"
-    fields = dict(_mapping(where, {} if given is None else given))
-    only, own, trained = fields.pop("only", None), fields.pop("per_environment", {}), fields.pop("trained", True)
+    fields = dict(mapping(where, {} if given is None else given))
+    only, own = fields.pop("only", None), fields.pop("per_environment", {})
+    guesser = flag(f"{where}.guesser", fields.pop("guesser", False), "the best policy that does not read")
+    trained = flag(f"{where}.trained", fields.pop("trained", not guesser), "a method that is trained")
     if only is not None and (not isinstance(only, list) or not only):
         raise ValueError(
             f"{where}.only is {only!r}; expected a list of environments, such as [{next(iter(environments))}]."
         )
-    own = {key: _fields(f"{where}.per_environment.{key}", value) for key, value in _mapping(where, own).items()}
+    own = {key: _fields(f"{where}.per_environment.{key}", value) for key, value in mapping(where, own).items()}
     for named in (*(only or ()), *own):
         if named not in environments:
             raise ValueError(
                 f"{where} names {named!r}; expected an environment of the study: {', '.join(environments)}."
             )
-    if not isinstance(trained, bool):
+    unused = {name for each in (fields, *own.values()) for name in each if name not in GUESSER_FIELDS}
+    if guesser and (trained or unused):
         raise ValueError(
-            f"{where}.trained is {trained!r}; expected true, or false for a method that is only evaluated."
+            f"{where} is a guesser and has {', '.join(sorted(unused)) or 'trained: true'}; expected no more than "
+            f"{', '.join(GUESSER_FIELDS)}, as it has no model. Leave the others out."
         )
     return Method(
         fields=_fields(where, fields),
         per_environment=own,
         only=None if only is None else tuple(only),
         trained=trained,
+        guesser=guesser,
     )
 
 
@@ -199,8 +212,8 @@ def _compare(given: Any, reference: str, methods: Mapping[str, Any]) -> tuple[st
 
 
 def _tuning(given: Any, tokens: int, evaluation: Instances) -> Tuning:
-    given = _mapping("tuning", given)
-    _check_known("tuning", given, {"vary", "seeds", "split", "instances", "tokens"})
+    given = mapping("tuning", given)
+    check_known("tuning", given, {"vary", "seeds", "split", "instances", "tokens"})
     vary = _fields("tuning.vary", given.get("vary", {}))
     for name, values in vary.items():
         if not isinstance(values, list) or not values:
@@ -223,15 +236,15 @@ def _tuning(given: Any, tokens: int, evaluation: Instances) -> Tuning:
         )
     return Tuning(
         settings=settings,
-        seeds=_seeds("tuning.seeds", given.get("seeds")),
+        seeds=seeds_of("tuning.seeds", given.get("seeds")),
         instances=instances,
-        tokens=_positive("tuning.tokens", given.get("tokens", tokens)),
+        tokens=positive("tuning.tokens", given.get("tokens", tokens)),
     )
 
 
 def _instances(where: str, given: Any) -> Instances:
-    given = _mapping(where, given)
-    _check_known(where, given, {"split", "instances"})
+    given = mapping(where, given)
+    check_known(where, given, {"split", "instances"})
     split, instances = given.get("split"), given.get("instances")
     if isinstance(instances, int) and not isinstance(instances, bool):
         instances = [0, instances]
@@ -245,10 +258,10 @@ def _instances(where: str, given: Any) -> Instances:
 
 
 def _fidelity(given: Any) -> FidelityOptions:
-    given = _mapping("fidelity", given)
-    _check_known("fidelity", given, {"decisions", "continuations", "seed"})
+    given = mapping("fidelity", given)
+    check_known("fidelity", given, {"decisions", "continuations", "seed"})
     for name in ("decisions", "continuations"):
-        _positive(f"fidelity.{name}", given.get(name, 2), least=2)
+        positive(f"fidelity.{name}", given.get(name, 2), least=2)
     return FidelityOptions(**given)
 
 
@@ -258,22 +271,9 @@ def _spread(given: Any) -> float:
     return float(given)
 
 
-def _seeds(where: str, given: Any) -> tuple[int, ...]:
-    is_list = isinstance(given, list) and given and all(isinstance(n, int) and n >= 0 for n in given)
-    if not is_list or len(set(given)) < len(given):
-        raise ValueError(f"{where} is {given!r}; expected a list of different integers, such as [1, 2, 3].")
-    return tuple(given)
-
-
-def _positive(where: str, given: Any, *, least: int = 1) -> int:
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise ValueError(f"{where} is {given!r}; expected an integer of {least} or more.")
-    return given
-
-
 def _fields(where: str, given: Any) -> dict[str, Any]:
     """Fields of a training configuration; which there are is checked when the command parses them."""
-    fields = dict(_mapping(where, given))
+    fields = dict(mapping(where, given))
     for name, instead in OWN_FIELDS.items():
         if name in fields:
             raise ValueError(f"{where} sets {name}, which the study sets for each run. Use {instead} instead.")
@@ -286,24 +286,3 @@ def _fields(where: str, given: Any) -> dict[str, Any]:
             f"{where} has a value that is no text, number, list or mapping: {error}. Quote it."
         ) from error
     return fields
-
-
-def _mapping(where: str, given: Any) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise ValueError(f"{where} is {given!r}; expected a mapping, one `name: value` a line.")
-    return given
-
-
-def _check_known(where: str, given: Mapping[str, Any], known: set[str]) -> None:
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{where} has {name!r}; expected some of {', '.join(sorted(known))}.")
-
-
-def _name(where: str, given: Any) -> str:
-    """A name that can be a folder's."""
-    if not isinstance(given, str) or not re.fullmatch(r"[\w.+-]+", given) or given in (".", ".."):
-        raise ValueError(
-            f"{where} has the name {given!r}; expected letters, digits, and any of _ . + -, such as at_grpo."
-        )
-    return given

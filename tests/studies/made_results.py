@@ -20,6 +20,8 @@ def outline(**fields: Any) -> Outline:
         "num_instances": 4,
         "spread": 0.05,
         "notes": [],
+        "primary": [],
+        "primary_seeds": [],
     }
     return Outline(**{**given, **fields})
 
