@@ -74,7 +74,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.branching"},  # which says whether an episode can be played again
     "evaluation/*.py": {"rich", "huggingface_hub", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
-    | {"pettingllms_envs.observations", "pettingllms_envs.installing"}
+    | {"pettingllms_envs.observations", "pettingllms_envs.installing", FEATURES}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}

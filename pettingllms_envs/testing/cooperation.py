@@ -18,10 +18,11 @@ from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
+from pettingllms_envs.episodes.episode import Instance
+from pettingllms_envs.evaluation.guessers import MOST_STEPS, succeeds
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import forms_of
-from pettingllms_envs.features import BlindPolicy, HasBlindBound, HasLoneBound, LimitedAccess, LimitedMemory, Memory
-from pettingllms_envs.observations import read_observation, text_of
+from pettingllms_envs.features import HasBlindBound, HasLoneBound, LimitedAccess, LimitedMemory, Memory
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -47,8 +48,6 @@ NUM_CLUMSY = 3
 """Sequences of replies, some of them unreadable, with which prompts are compared, besides those of oracles."""
 BLIND_EPISODES, BLIND_CONFIDENCE = 200, 0.9999
 """Of each blind policy, and of the interval whose lower end must not exceed its bound."""
-MOST_STEPS = 10_000
-"""Of an episode that a policy plays."""
 
 MakeForm = Callable[[Mapping[str, Any]], Any]
 """Makes a form of the environment from its settings."""
@@ -105,12 +104,7 @@ def _blind_shares(env: Any) -> Iterator[str]:
         return
     bound = float(task.blind_bound())
     for name, policy in task.blind_policies.items():
-        rng = random.Random(0)
-
-        def reply(env: Any, agent: str, policy: BlindPolicy = policy, rng: random.Random = rng) -> str:
-            return policy(text_of(read_observation(env.observe(agent), agent=agent).messages[-1]["content"]), rng)
-
-        right = sum(_is_solved(env, Start(seed, {}), reply, MOST_STEPS) for seed in range(BLIND_EPISODES))
+        right = sum(succeeds(env, policy, Instance(seed, seed)) for seed in range(BLIND_EPISODES))
         if bound < 1 and wilson(right, BLIND_EPISODES, BLIND_CONFIDENCE)[0] > bound:
             raise Failed(
                 f"the blind policy {name!r} succeeds in {right} of {BLIND_EPISODES} episodes, but blind_bound() is "
