@@ -130,7 +130,7 @@ def _primary(results: StudyResults) -> Iterator[Block]:
     num_open = sum(len(each.seeds) < len(outline.primary_seeds) for each in found) + named - len(found)
     if num_open:
         yield Paragraph(
-            f"Not all seeds of {_comparisons(num_open, 'primary ')} are finished; no verdict on it is final before."
+            f"Not all seeds of {_comparisons(num_open, 'primary ')} are finished; before that no verdict is final."
         )
 
 

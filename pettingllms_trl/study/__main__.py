@@ -12,6 +12,7 @@ from pettingllms_envs.studies.results import save_outline
 from pettingllms_trl.study.plan import selected
 from pettingllms_trl.study.runner import Runner
 from pettingllms_trl.study.study_file import read_study
+from pettingllms_trl.study.verification import verify
 
 
 DESCRIPTION = """Compare training methods over several seeds, at equal tokens, with tuned settings.
@@ -20,6 +21,9 @@ The results are read by `pettingllms report`.
 
 The same command goes on where it was stopped or killed: finished runs are skipped, started ones resume from their
 checkpoint. docs/studies.md describes the file.
+
+--verify ends with status 0 if the rerun is equal in every digit, 3 if its success differs within noise (the 95%
+interval of the difference, paired by instances, contains 0), and 1 if it differs by more or fails.
 """
 
 
@@ -31,7 +35,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("study", type=Path, metavar="STUDY", help="a YAML file")
     made.add_argument("--work", type=Path, help="models, checkpoints and logs (outputs/study/NAME)")
     made.add_argument("--results", type=Path, help="one small file for each finished run (WORK/results)")
-    made.add_argument("--jobs", type=int, default=1, help="runs at once, each in a process with one thread (1)")
+    made.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        help="runs at once, each in a process with one thread, which a run repeats exactly with (1)",
+    )
     made.add_argument(
         "--only",
         action="append",
@@ -41,7 +50,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--minutes", type=float, help="start no further run after this time")
     made.add_argument("--fidelity", action="store_true", help="measure credit fidelity instead of training")
-    made.add_argument("--dry-run", action="store_true", help="check the study, print its runs and what it can show")
+    made.add_argument(
+        "--dry-run", action="store_true", help="check the study, print its runs, their time and what it can show"
+    )
+    made.add_argument(
+        "--verify", metavar="CELL", help="rerun one finished run, such as evaluation/plan_path/at_grpo/1, and compare"
+    )
     return made
 
 
@@ -73,6 +87,8 @@ def _study(options: argparse.Namespace) -> int:
         raise ValueError(f"--jobs is {options.jobs}; expected 1 or more.")
     work = (options.work or Path("outputs/study") / plan.name).absolute()
     results = (options.results or work / "results").absolute()
+    if options.verify is not None:
+        return verify(options.verify, results, work)
     trained = [*plan.tuning_cells(), *plan.outline().cells()]
     everything = plan.fidelity_cells() if options.fidelity else trained
     cells = list(selected(everything, options.only))

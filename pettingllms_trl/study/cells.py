@@ -7,7 +7,6 @@ finished the trained team in `team`, which `pettingllms bench --team` can load.
 from __future__ import annotations
 
 import gc
-import importlib.metadata
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import KINDS, make_trainer
 from pettingllms_trl.records import Episode
+from pettingllms_trl.study.machine import CpuSeconds, machine, packages
 from pettingllms_trl.study.plan import Run, filled
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
@@ -30,7 +30,6 @@ from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 HELD_OUT = "held_out"
 LOGGED = ("outcome/success", "reward", "entropy", "frac_reward_zero_std")
 NUM_PORTIONS = 25
-PACKAGES = ("pettingllms", "torch", "transformers", "trl", "peft")
 
 
 class Stopped(Exception):
@@ -62,12 +61,15 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
     """
     output = folder / "output"
     _discard_other(run, folder)
+    resumes = atomic.newest(output) is not None
+    cpu_seconds = CpuSeconds(folder / "cpu_seconds", resumes=resumes)
     with open_trainer(run, folder, prepared) as trainer:
         rows = list(trainer.eval_dataset)
         curve = HeldOutCurve(trainer, rows, tokens=run.config["tokens"], **run.config["curve"])
         if run.config["trained"]:
             trainer.add_callback(curve)
-            trainer.train(resume_from_checkpoint=True if atomic.newest(output) else None)
+            trainer.add_callback(cpu_seconds)
+            trainer.train(resume_from_checkpoint=resumes or None)
             if trainer.stopped_by is not None:
                 raise Stopped(f"stopped by {trainer.stopped_by} at step {trainer.state.global_step}")
             check_spent(trainer.token_budget.num_generated, run.config["tokens"], trainer.state.global_step)
@@ -86,7 +88,9 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
             seconds=round(sum(log.get("step_time", 0.0) for log in history), 1),
             curve=_curve(points, run.config["curve"]["instances"]) if run.config["curve"]["points"] else {},
             training=portions(history),
-            packages={name: importlib.metadata.version(name) for name in PACKAGES},
+            packages=packages(),
+            machine=machine(),
+            cpu_seconds=round(cpu_seconds.total, 1),
         )
     shutil.rmtree(output)
     return result

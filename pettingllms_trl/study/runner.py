@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from pettingllms_envs.studies import power
-from pettingllms_envs.studies.results import Cell, CellResult, Fidelity, changed, label, read
-from pettingllms_trl.study import preparation, schedule
+from pettingllms_envs.studies.results import Cell, CellResult, Fidelity, changed, label, read, read_all
+from pettingllms_trl.study import cost, schedule
+from pettingllms_trl.study.jobs import preparation_of, request_of
 from pettingllms_trl.study.plan import Run, Study
 from pettingllms_trl.study.tuning import chosen, tuning_of
 
@@ -67,24 +68,31 @@ class Runner:
 
     def check(self, cells: Sequence[Cell]) -> None:
         """Raise where a configuration has a mistake, before the first run; one seed stands for all."""
-        from pettingllms_trl.study.cells import check  # loads torch
+        from pettingllms_trl.study import cells as trainings  # loads torch
+        from pettingllms_trl.study import guesser
 
         kinds = {(c.phase, c.environment, c.method, label(c.setting)): c for c in cells}
         for cell in kinds.values():
+            run = self._plan.run(cell)
             try:
-                check(self._plan.run(cell), self._work / "check")
+                if run.config.get("guesser"):
+                    guesser.check(run)
+                else:
+                    trainings.check(run, self._work / "check")
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{cell.method} in {cell.environment}: {error}") from error
 
     def say(self, cells: Sequence[Cell], finished: set[str]) -> None:
-        """Print how many runs there are, and what the study can show."""
+        """Print how many runs there are, how long they take, and what the study can show."""
         plan, num_done = self._plan, sum(cell.name in finished for cell in cells)
         print(f"{plan.name}: {len(cells)} runs, of which {num_done} are finished; results in {self._results}.")
-        outline = plan.outline()
-        comparisons = outline.num_comparisons
-        for sentence in power.sentences(
-            len(plan.seeds), len(plan.evaluation), num_comparisons=comparisons, spread=plan.spread
-        ):
+        left = [cell for cell in cells if cell.name not in finished and cell.phase != "fidelity"]
+        if left:
+            known = [
+                found for phase in ("tuning", "evaluation") for found in read_all(self._results, phase, CellResult)
+            ]
+            print(cost.sentence(left, known))
+        for sentence in power.sentences_of(plan.outline()):
             print(sentence)
 
     def run(self, cells: Sequence[Cell], finished: set[str], *, jobs: int, minutes: float | None) -> int:
@@ -130,37 +138,29 @@ class Runner:
     def _jobs(self, cells: Sequence[Cell]) -> list[schedule.Job]:
         """A job for each run, and one before it for each folder that is to be prepared."""
         jobs: list[schedule.Job] = []
-        prepared: dict[Path, str] = {}
+        preparing: dict[str, None] = {}
         for cell in cells:
             needs = []
-            if (folder := self._prepared(cell)) is not None and self._plan.prepare is not None:
-                command = preparation.command_of(
-                    self._plan.prepare, environment=cell.environment, seed=cell.seed, folder=folder
-                )
-                if folder not in prepared and not preparation.is_prepared(folder, command):
-                    prepared[folder] = f"prepare/{folder.relative_to(self._work / 'prepared')}"
-                    request = {"kind": "prepare", "folder": str(folder), "command": command}
-                    request["log"] = str(self._log(prepared[folder]))
-                    jobs.append(schedule.Job(name=prepared[folder], needs=(), request=partial(dict, request)))
-                if folder in prepared:
-                    needs.append(prepared[folder])
+            _, before = self._preparation(cell)
+            if before is not None:
+                needs.append(before.name)
+                if before.name not in preparing:
+                    preparing[before.name] = None
+                    jobs.append(before)
             if cell.phase == "evaluation" and self._plan.is_tuned(cell.method):
                 needs += [each.name for each in tuning_of(self._plan, cell.environment, cell.method)]
             jobs.append(schedule.Job(name=cell.name, needs=tuple(needs), request=partial(self._request, cell)))
         return jobs
 
-    def _prepared(self, cell: Cell) -> Path | None:
-        return preparation.folder_of(self._plan.prepare, environment=cell.environment, seed=cell.seed, work=self._work)
+    def _preparation(self, cell: Cell) -> tuple[Path | None, schedule.Job | None]:
+        prepare = None if self._plan.methods[cell.method].guesser else self._plan.prepare
+        return preparation_of(prepare, cell, self._work, self._work / "logs")
 
-    def _request(self, cell: Cell) -> dict[str, object]:
-        run = self._run(cell)
-        folder = self._prepared(cell)
-        return {
-            "kind": "cell",
-            "cell": asdict(run.cell),
-            "config": run.config,
-            "folder": str(self._work.joinpath("runs", *cell.parts)),
-            "prepared": None if folder is None else str(folder),
-            "results": str(self._results),
-            "log": str(self._log(cell.name)),
-        }
+    def _request(self, cell: Cell) -> Mapping[str, object]:
+        return request_of(
+            self._run(cell),
+            folder=self._work.joinpath("runs", *cell.parts),
+            prepared=self._preparation(cell)[0],
+            results=self._results,
+            log=self._log(cell.name),
+        )

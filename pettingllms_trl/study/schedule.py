@@ -19,6 +19,7 @@ from typing import Any
 
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""Of each worker process, however many there are: sums of several threads are rounded differently."""
 Answer = Mapping[str, str]
 
 
@@ -160,13 +161,13 @@ def run(
 
     Args:
         schedule: The jobs.
-        num_workers: Processes at once; with several, each has one thread.
+        num_workers: Processes at once, each with one thread.
         report: Called with each answer, and the seconds that it took.
 
     Returns:
         Whether a signal ended it.
     """
-    workers = [Worker(ONE_THREAD if num_workers > 1 else {}) for _ in range(num_workers)]
+    workers = [Worker(ONE_THREAD) for _ in range(num_workers)]
     stopped = threading.Event()
 
     def serve(worker: Worker) -> None:

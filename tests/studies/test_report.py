@@ -10,9 +10,17 @@ import pytest
 
 from made_results import fidelity, outline, result, write
 from pettingllms_envs import cli
-from pettingllms_envs.studies.analysis import best_setting, differences, inconsistencies, read_results, tuned
+from pettingllms_envs.studies.analysis import (
+    best_setting,
+    differences,
+    inconsistencies,
+    primary_differences,
+    read_results,
+    tuned,
+)
 from pettingllms_envs.studies.curves import band
-from pettingllms_envs.studies.report import Table, blocks, markdown
+from pettingllms_envs.studies.report import Heading, Table, blocks, markdown
+from pettingllms_envs.studies.results import CellResult, Outline, read, save
 
 
 def complete(tmp_path: Path) -> Path:
@@ -45,6 +53,72 @@ def test_the_reference_is_compared_with_each_method_on_the_seeds_of_both(tmp_pat
     assert [difference.method for difference in differences(results, "grid")] == ["untrained"]
     assert differences(results, "grid")[0].comparison.confidence == pytest.approx(1 - 0.05 / 2)  # still two
     assert results.missing() == ["evaluation/grid/theirs/2"]
+
+
+def with_primary(*pairs: tuple[str, str]) -> Outline:
+    """Comparisons of the one environment that are primary, with a third seed."""
+    named = [{"environment": "grid", "methods": list(pair)} for pair in pairs]
+    return outline(primary=named, primary_seeds=[1, 2, 3])
+
+
+def test_primary_comparisons_come_first_and_are_corrected_for_alone(tmp_path: Path) -> None:
+    third = [result("ours", 3, "1111"), result("theirs", 3, "1110")]
+    folder = complete(tmp_path)
+    write(folder, *third, plan=with_primary(("ours", "theirs")))
+    results = read_results(folder)
+    (primary,) = primary_differences(results)
+    assert (primary.first, primary.method, primary.seeds) == ("ours", "theirs", (1, 2, 3))
+    assert primary.comparison.by_seed == (0.5, -0.25, 0.25)
+    assert primary.comparison.confidence == pytest.approx(0.95)
+    (exploratory,) = differences(results, "grid")  # the primary one is not repeated
+    assert (exploratory.method, exploratory.seeds) == ("untrained", (1, 2))  # those that both have
+    assert exploratory.comparison.confidence == pytest.approx(0.95)
+    assert results.missing() == []
+    report = list(blocks(results))
+    headings = [block.text for block in report if isinstance(block, Heading)]
+    assert headings == ["Study made", "Primary comparisons", "grid", "What it can show"]
+    text = markdown(report)
+    assert "seeds 1, 2, and seed 3 of the methods that primary comparisons name. Each run" in text
+    assert "so that those of 1 primary comparison hold together with 95% (Bonferroni)" in text
+    assert "| grid | ours less theirs | +16.7 |" in text
+    assert "ours less the others, in points of success: exploratory, as these comparisons are not primary." in text
+    assert "* Exploratory: ours does better than untrained: +87.5 points" in text or "* Exploratory: Cannot" in text
+    assert "With 3 seeds, 4 instances and 1 primary comparison, the study" in text
+    assert "no verdict is final" not in text
+
+
+def test_two_primary_comparisons_are_at_the_half_of_the_error_and_others_stay_as_they_are(tmp_path: Path) -> None:
+    folder = complete(tmp_path)
+    write(folder, plan=with_primary(("theirs", "ours"), ("theirs", "untrained")))
+    results = read_results(folder)
+    assert [found.comparison.confidence for found in primary_differences(results)] == [pytest.approx(0.975)] * 2
+    assert primary_differences(results)[0].comparison.by_seed == (-0.5, 0.25)
+    assert [found.method for found in differences(results, "grid")] == [
+        "untrained"
+    ]  # that of ours and theirs is above
+    assert differences(results, "grid")[0].comparison.confidence == pytest.approx(0.95)
+    assert [name.rpartition("/")[0] for name in results.missing()] == [
+        f"evaluation/grid/{method}" for method in ("ours", "theirs", "untrained")
+    ]
+    text = markdown(list(blocks(results)))
+    assert "Not all seeds of 2 primary comparisons are finished; before that no verdict is final." in text
+
+
+def test_processor_time_is_shown_where_all_runs_of_an_environment_have_it(tmp_path: Path) -> None:
+    folder = complete(tmp_path)
+    assert tables(folder)[0].head[5] == "seconds"
+    for path in (folder / "evaluation").rglob("*.json"):
+        save(dataclasses.replace(read(path, CellResult), cpu_seconds=33.0), folder)
+    assert tables(folder)[0].head[5] == "CPU seconds"
+    assert tables(folder)[0].rows[0][5] == "33"
+
+
+def test_the_best_guesser_is_named_in_its_row(tmp_path: Path) -> None:
+    folder = complete(tmp_path)
+    for seed in (1, 2):
+        found = dataclasses.replace(result("untrained", seed, "0000", steps=0), guesser="copier")
+        save(found, folder)
+    assert tables(folder)[0].rows[2] == ["untrained", "0.0%", "0.0, 0.0", "", "", "", "copier"]
 
 
 def test_the_tables_have_successes_intervals_and_verdicts(tmp_path: Path) -> None:

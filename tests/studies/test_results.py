@@ -1,5 +1,6 @@
 """What a study leaves on disk is read back as it was written, and a changed configuration is noticed."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,15 @@ def test_results_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     (measured,) = read_all(tmp_path, "fidelity", Fidelity)
     assert (measured.correlation, measured.ceiling) == (0.5, 0.875)
     assert read_outline(tmp_path) == outline()
+
+
+def test_an_outline_of_an_earlier_version_names_no_primary_comparison(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    content = json.loads((folder / "study.json").read_text())
+    del content["primary"], content["primary_seeds"]
+    (folder / "study.json").write_text(json.dumps(content))
+    found = read_outline(folder)
+    assert (found.num_comparisons, found.most_seeds, len(found.cells())) == (2, [1, 2], 6)
 
 
 def test_a_result_of_a_run_is_small(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import TrainerCallback
 
 from pettingllms_envs.studies.results import Cell
 from pettingllms_trl.records import Episode
 from pettingllms_trl.study import cells
 from pettingllms_trl.study.cells import Stopped, check, check_spent, held_out, portions, run_cell, successes
+from pettingllms_trl.study.machine import CpuSeconds, processor
 from pettingllms_trl.study.plan import Run
 
 
@@ -96,9 +98,28 @@ def test_a_run_trains_until_its_tokens_are_spent_and_a_stopped_one_goes_on_to_th
         with pytest.raises(Stopped, match="stopped by SIGTERM at step 1"):
             run_cell(run, tmp_path / "stopped", Path(roomy_path))
     assert (tmp_path / "stopped" / "output" / "checkpoint-1").is_dir()
+    spent = float((tmp_path / "stopped" / "cpu_seconds").read_text())
     resumed = run_cell(run, tmp_path / "stopped", Path(roomy_path))
+    assert 0 < spent < resumed.cpu_seconds  # the first start's are among them
+    assert whole.cpu_seconds > 0
+    assert whole.machine["threads"] == torch.get_num_threads()
     same = ("success", "tokens", "steps", "curve")
     assert [getattr(resumed, name) for name in same] == [getattr(whole, name) for name in same]
+
+
+def test_the_cpu_time_of_a_start_that_does_not_resume_is_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "cpu_seconds"
+    file.write_text("1000.0")
+    assert CpuSeconds(file, resumes=True).total >= 1000
+    assert CpuSeconds(file, resumes=False).total < 1000
+
+
+def test_a_processor_has_the_name_and_the_numbers_that_the_kernel_gives_the_first(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    one = "processor\t: {}\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n\n"
+    info.write_text(one.format(0) + one.format(1))
+    assert processor(info) == "AMD EPYC (family 26, model 2)"
+    assert processor(tmp_path / "none") != ""
 
 
 def test_a_checkpoint_of_another_configuration_is_not_resumed(roomy_path: str, tmp_path: Path) -> None:

@@ -78,9 +78,36 @@ def test_a_dry_run_lists_the_runs_and_says_what_they_can_show(
     assert cli.main(["study", *arguments(file), "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "mine: 6 runs, of which 1 are finished" in said
+    assert "The 5 runs that are left take a time that is not known yet" in said
     assert "With 2 seeds, 6 instances and 1 comparison, the study can tell no difference (in 80%" in said
     assert "finished tuning/grid/ours/learning_rate=0.01/7\nto run   tuning/grid/ours/learning_rate=0.02/7" in said
     assert not (file.parent / "work" / "results" / "study.json").exists()
+
+
+def test_a_dry_run_says_how_many_hours_are_left_and_what_primary_comparisons_can_show(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    primary = [{"environment": "grid", "methods": ["ours", "untrained"]}]
+    file = write(primary=primary, primary_seeds=[1, 2, 3])
+    results = file.parent / "work" / "results"
+    save(dataclasses.replace(finish(read_study(file), results), cpu_seconds=1800.0), results)
+    assert cli.main(["study", *arguments(file), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    # Two tuning runs and three seeds of two methods; seven are left, of half an hour as the one that is finished.
+    assert "mine: 8 runs, of which 1 are finished" in said
+    assert "The 7 runs that are left take about 3.5 CPU hours" in said
+    assert "With 3 seeds, 6 instances and 1 primary comparison, the study can tell" in said
+
+
+def test_results_under_other_primary_comparisons_are_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    study = read_study(write())
+    cell = dataclasses.replace(study.outline().cells()[0], setting={"learning_rate": 0.02})
+    file = write(primary=[{"environment": "grid", "methods": ["ours", "untrained"]}])
+    finish(study, file.parent / "work" / "results", cell=cell)
+    assert cli.main(["study", *arguments(file), "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert "was made with another configuration (primary.comparisons: null there, [" in said
+    assert "expected results of the study as it is now." in said
 
 
 def test_a_result_of_another_configuration_is_refused_in_words(

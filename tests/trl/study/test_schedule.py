@@ -130,6 +130,12 @@ def test_workers_answer_log_what_is_printed_and_leave_a_folder_in_use_alone(tmp_
     assert (tmp_path / "good.txt").read_text() == "hello\n"
 
 
+def test_the_only_worker_has_one_thread_too_so_that_its_sums_are_those_of_any_other(tmp_path: Path) -> None:
+    asked = request(tmp_path / "one", "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['MKL_NUM_THREADS'])")
+    run(Schedule([job("one", request=asked)], done=set()), num_workers=1, report=lambda *_: None)
+    assert (tmp_path / "one.txt").read_text() == "1 1\n"
+
+
 def test_a_worker_that_dies_is_a_failure_and_the_next_request_has_a_new_one(tmp_path: Path) -> None:
     worker = Worker({})
     kill = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"

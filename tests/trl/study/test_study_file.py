@@ -110,6 +110,7 @@ def test_a_part_of_a_study_is_selected_by_parts_of_names(patterns: list[str], ex
 
 
 TUNING = GIVEN["tuning"]
+PRIMARY = [{"environment": "grid", "methods": ["ours", "single"]}]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,36 @@ TUNING = GIVEN["tuning"]
         ({"prepare": "make it"}, "prepare is 'make it'; expected a command with the placeholder {folder}"),
         ({"fidelity": {"continuations": 1}}, "fidelity.continuations is 1; expected an integer of 2 or more"),
         ({"spread": 5}, "spread is 5; expected a share such as 0.05"),
+        ({"primary": []}, r"primary is \[\]; expected a list of 1 to 4 comparisons.* Write primary: "),
+        (
+            {"primary": [{"environment": "grid", "methods": ["ours", each]} for each in ("theirs", "single") * 3]},
+            "expected a list of 1 to 4 comparisons",
+        ),
+        (
+            {"primary": [{"environment": "gird", "methods": ["ours", "single"]}]},
+            "'gird'; expected one of the study: g",
+        ),
+        (
+            {"primary": [{"environment": "boxes", "methods": ["ours", "theirs"]}]},
+            r"the methods \['ours', 'theirs'\]; expected two of boxes: ours, single, untrained",
+        ),
+        ({"primary": [{"environment": "grid", "methods": ["ours", "ours"]}]}, "compares ours with itself; expected"),
+        (
+            {
+                "primary": [
+                    {"environment": "grid", "methods": each} for each in (["ours", "single"], ["single", "ours"])
+                ]
+            },
+            r"primary\[1\] compares single and ours in grid again; expected each comparison once.* Remove one",
+        ),
+        ({"primary_seeds": [1, 2]}, "but no comparison is primary; expected both or none. Add primary"),
+        ({"primary": PRIMARY, "primary_seeds": [1, 3]}, r"without \[2\] of seeds; expected all of these and more"),
+        ({"primary": PRIMARY, "primary_seeds": [1, 2, 7]}, r"the seeds \[7\] are those of tuning and of the evalu"),
+        (
+            {"methods": {"ours": {"guesser": True, "credit": "loo"}}},
+            "methods.ours is a guesser and has credit; expected no more than imports, env_id, env_kwargs",
+        ),
+        ({"methods": {"ours": {"guesser": True, "trained": True}}}, "is a guesser and has trained: true; expected no"),
     ],
 )
 def test_a_study_that_contradicts_itself_raises_and_says_what_to_change(fields: dict[str, Any], message: str) -> None:
@@ -167,6 +198,50 @@ def test_an_incomplete_study_says_what_it_lacks(needed: str) -> None:
     del content[needed]
     with pytest.raises(ValueError, match=f"the study has no {needed}; expected one"):
         study_of(content, name="made")
+
+
+def test_primary_comparisons_have_seeds_of_their_own_in_their_environment_alone() -> None:
+    outline = study_of(given(primary=PRIMARY, primary_seeds=[1, 2, 3]), name="made").outline()
+    seeds = {
+        (each.environment, each.method): list(outline.seeds_of(each.environment, each.method))
+        for each in outline.cells()
+    }
+    assert {arm for arm, own in seeds.items() if own == [1, 2, 3]} == {("grid", "ours"), ("grid", "single")}
+    assert {tuple(own) for own in seeds.values()} == {(1, 2, 3), (1, 2)}
+    assert len(outline.cells()) == 4 * 2 + 3 * 2 + 2  # four methods in grid, three in boxes, and a seed more of two
+    assert outline.num_comparisons == 1
+    assert study_of(given(primary=PRIMARY), name="made").outline().most_seeds == (1, 2)  # the study's by default
+
+
+def test_primary_comparisons_are_part_of_the_digest_of_evaluations_and_not_of_tuning() -> None:
+    plain, named = (study_of(given(**own), name="made") for own in ({}, {"primary": PRIMARY}))
+    tuning = plain.tuning_cells()[0]
+    assert plain.run(tuning).digest == named.run(tuning).digest
+    assert named.run(cell("untrained", "boxes")).config["primary"] == {"comparisons": PRIMARY, "seeds": [1, 2]}
+    others = [{"primary": [*PRIMARY, {"environment": "boxes", "methods": ["ours", "single"]}]}]
+    others += [{"primary": PRIMARY, "primary_seeds": [1, 2, 3]}]
+    digests = [study_of(given(**own), name="made").run(cell()).digest for own in ({"primary": PRIMARY}, *others)]
+    assert len({plain.run(cell()).digest, *digests}) == 4
+    assert plain.run(cell()).digest == "f6890553d6d6d6ea"  # as before there were primary comparisons
+
+
+def test_a_guesser_is_evaluated_alone_and_its_run_depends_on_no_model() -> None:
+    methods = {"ours": {}, "guesser": {"guesser": True, "env_kwargs": {"workflow": "single"}}}
+    study = study_of(given(methods=methods), name="made")
+    assert {each.method for each in [*study.tuning_cells(), *study.fidelity_cells()]} == {"ours"}
+    run = study.run(cell("guesser"))
+    assert run.config == {
+        "train": {
+            "env_id": "plan_path",
+            "env_kwargs": {"size": 4, "workflow": "single"},
+            "eval_seeds": [100, 120],
+            "eval_split": "test",
+            "seed": 1,
+        },
+        "trained": False,
+        "guesser": True,
+        "prepare": None,
+    }
 
 
 ROOT = Path(__file__).parents[3]

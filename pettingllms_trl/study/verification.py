@@ -1,0 +1,65 @@
+"""Reruns one finished run of a study, and says what agrees with its result, which is left as it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pettingllms_envs.studies.agreement import agreement
+from pettingllms_envs.studies.results import CellResult, digest_of, read
+from pettingllms_trl.study import schedule
+from pettingllms_trl.study.jobs import job_of, preparation_of
+from pettingllms_trl.study.plan import Run
+
+
+def finished_run(name: str, results: Path) -> CellResult:
+    """The result of a run.
+
+    Raises:
+        ValueError: There is none of this name, or its digest is not that of its configuration.
+    """
+    path = results / f"{name}.json"
+    if name.partition("/")[0] not in ("tuning", "evaluation") or not path.is_file():
+        raise ValueError(
+            f"--verify is {name}, and {path} is no result of a training; expected the name of a finished run, such as "
+            "evaluation/archives/at_grpo/1. --dry-run lists them; name their folder by --results."
+        )
+    found = read(path, CellResult)
+    if digest_of(found.config) != found.digest:
+        raise ValueError(
+            f"{path} has a configuration with the digest {digest_of(found.config)}, but names {found.digest}; "
+            "expected a file as it was written. Restore it, or remove it to run it again."
+        )
+    return found
+
+
+def verify(name: str, results: Path, work: Path) -> int:
+    """Rerun it from the start with the configuration of its file, under `work/verify`; the exit status.
+
+    Raises:
+        ValueError: See `finished_run`.
+    """
+    there = finished_run(name, results)
+    run, own = Run(cell=there.cell, config=there.config), work / "verify"
+    folder = own.joinpath("runs", *run.cell.parts)
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier rerun
+    log = own / "logs" / f"{name}.txt"
+    prepared, before = preparation_of(run.config["prepare"], run.cell, work, own / "logs")
+    needs = () if before is None else (before.name,)
+    asked = job_of(run, needs, folder=folder, prepared=prepared, results=own / "results", log=log)
+    failed: list[str] = []
+
+    def report(job: schedule.Job, answer: schedule.Answer, seconds: float) -> None:
+        print(f"{job.name}: {answer['status']} ({seconds:.0f} s)", flush=True)
+        if answer["status"] != "done":
+            failed.append(f"{answer.get('error', answer['status'])}; see {own / 'logs' / job.name}.txt")
+
+    jobs = [*([before] if before is not None else []), asked]
+    stopped = schedule.run(schedule.Schedule(jobs, ()), num_workers=1, report=report)
+    if stopped or failed:
+        print("; ".join(failed) or "stopped")
+        return 130 if stopped else 1
+    found = agreement(there, read(run.cell.path(own / "results"), CellResult))
+    for line in found.lines:
+        print(line)
+    return found.status
