@@ -1,8 +1,8 @@
 """Compares a finished run with its rerun: which figures repeat exactly, and how far apart the others are.
 
-On one machine with the same packages a run repeats to the bit. Elsewhere sums are rounded differently; a token is then
-sampled differently sooner or later, and the rest of the training is another one. So a log agrees in its first rows,
-and success agrees as well as that of two trainings.
+With the same code, packages, threads and processor a run repeats to the bit. Otherwise sums may be rounded or prompts
+written differently; a token is then sampled differently sooner or later, and the rest of the training is another one.
+So a log agrees in its first rows, and success as well as that of two trainings.
 """
 
 from __future__ import annotations
@@ -106,14 +106,12 @@ def _success_line(there: CellResult, here: CellResult, interval: Interval) -> st
 
 
 def _made_with(there: CellResult, here: CellResult) -> list[str]:
-    lines = []
-    for name, one, other in (("packages", there.packages, here.packages), ("machine", there.machine, here.machine)):
-        if not one:
-            lines.append(f"{name}: not recorded there")
-        else:
-            differing = changed(one, other)
-            lines.append(f"{name}: {'; '.join(differing) if differing else 'the same'}")
-    return lines
+    code = [{"digest": each.code} if each.code else {} for each in (there, here)]
+    pairs = {"packages": (there.packages, here.packages), "code": code, "machine": (there.machine, here.machine)}
+    return [
+        f"{name}: {'; '.join(changed(one, other)) or 'the same'}" if one else f"{name}: not recorded there"
+        for name, (one, other) in pairs.items()
+    ]
 
 
 def _both(name: str, there: str, here: str) -> str:

@@ -157,7 +157,7 @@ def inconsistencies(results: StudyResults) -> list[str]:
     """Where runs that are compared differ in what must be alike, as sentences.
 
     The seeds of a method must have one configuration, the methods of an environment must be evaluated on the same
-    instances, and all runs made with the same versions of packages.
+    instances, and all runs made with the same code and versions of packages.
     """
     found = []
     firsts: dict[str, CellResult] = {}
@@ -178,7 +178,7 @@ def inconsistencies(results: StudyResults) -> list[str]:
                 )
     every = [result for own in results.evaluation.values() for result in own]
     for result in every[1:]:
-        if differing := changed(every[0].packages, result.packages):
+        if differing := changed(_made_with(every[0], result.code), _made_with(result, every[0].code)):
             found.append(
                 f"{result.cell.name} was made with other packages than {every[0].cell.name} ({'; '.join(differing)})."
             )
@@ -191,6 +191,11 @@ def _evaluated(config: Mapping[str, object]) -> dict[str, object]:
     train = config.get("train")
     assert isinstance(train, Mapping), "a run has a training configuration"
     return {name: train[name] for name in ("eval_split", "eval_seeds") if name in train}
+
+
+def _made_with(result: CellResult, other_code: str) -> dict[str, str]:
+    """Its packages and, where that of both is known, the code."""
+    return {**result.packages, **({"code": result.code} if result.code and other_code else {})}
 
 
 def _without_seed(config: Mapping[str, object]) -> dict[str, object]:

@@ -22,7 +22,7 @@ from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import KINDS, make_trainer
 from pettingllms_trl.records import Episode
-from pettingllms_trl.study.machine import CpuSeconds, machine, packages
+from pettingllms_trl.study.machine import CpuSeconds, made_with
 from pettingllms_trl.study.plan import Run, filled
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
@@ -59,7 +59,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
         RuntimeError: Training ended before its tokens were spent, or not all of the evaluation's instances could be
             played.
     """
-    output = folder / "output"
+    made, output = made_with(), folder / "output"
     _discard_other(run, folder)
     resumes = atomic.newest(output) is not None
     cpu_seconds = CpuSeconds(folder / "cpu_seconds", resumes=resumes)
@@ -88,9 +88,8 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
             seconds=round(sum(log.get("step_time", 0.0) for log in history), 1),
             curve=_curve(points, run.config["curve"]["instances"]) if run.config["curve"]["points"] else {},
             training=portions(history),
-            packages=packages(),
-            machine=machine(),
             cpu_seconds=round(cpu_seconds.total, 1),
+            **made,
         )
     shutil.rmtree(output)
     return result

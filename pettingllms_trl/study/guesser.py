@@ -17,7 +17,7 @@ from pettingllms_envs.studies.results import CellResult
 from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import seeds_and_levels
 from pettingllms_trl.rollout.env_checks import env_maker
-from pettingllms_trl.study.machine import cpu_time, machine, packages
+from pettingllms_trl.study.machine import cpu_time, made_with
 from pettingllms_trl.study.plan import Run, filled
 
 
@@ -60,10 +60,9 @@ def run_guesser(run: Run, folder: Path, prepared: Path | None) -> CellResult:
         tokens=0,
         steps=0,
         seconds=0.0,
-        packages=packages(),
-        machine=machine(),
         cpu_seconds=round(cpu_time() - began, 1),
         guesser=best.name,
+        **made_with(),
     )
 
 

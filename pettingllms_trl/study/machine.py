@@ -1,25 +1,47 @@
-"""What a run was made with, by which a rerun is judged: versions, processor, threads, CPU time."""
+"""What a run was made with, by which a rerun is judged: versions, code, processor, threads, CPU time."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainerCallback
 
+import pettingllms_envs
+import pettingllms_trl
 from pettingllms_envs.episodes import files
 
 
 PACKAGES = ("pettingllms", "torch", "transformers", "trl", "peft")
 
 
-def packages() -> dict[str, str]:
-    """Versions of the packages that results depend on."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+def made_with() -> dict[str, Any]:
+    """The fields of a result that say what it was made with; asked for when a run starts."""
+    own = [Path(package.__file__ or "").parent for package in (pettingllms_envs, pettingllms_trl)]
+    return {
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "code": code(tuple(own)),
+        "machine": machine(),
+    }
+
+
+@cache  # what this process has imported, even if the files change while it runs
+def code(folders: Sequence[Path]) -> str:
+    """A digest of the source of packages, whose version stays the same while a checkout changes."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.suffix != ".pyc":
+                digest.update(f"{folder.name}/{file.relative_to(folder)}\n".encode())
+                digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def machine() -> dict[str, Any]:

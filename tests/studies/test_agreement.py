@@ -17,6 +17,7 @@ def finished(success: str = "0110", **fields: Any) -> CellResult:
         "training": {"tokens": [10.0, 20.0, 30.0], "reward": [0.5, None, 0.25]},
         "curve": {"tokens": [0.0, 30.0], "success": [0.0, 0.5]},
         "packages": {"torch": "2.13.0"},
+        "code": "a1",
         "machine": {"processor": "AMD EPYC", "threads": 1},
     }
     return dataclasses.replace(result("ours", 1, success), **{**made, **fields})
@@ -33,6 +34,7 @@ def test_a_run_that_repeats_is_exact_whatever_it_took() -> None:
         # Newcombe's interval of no difference in 2 of 4, perfectly correlated, has some width.
         found.lines[4],
         "packages: the same",
+        "code: the same",
         "machine: the same",
         "It repeats exactly.",
     )
@@ -47,7 +49,7 @@ def test_a_drift_is_counted_from_the_first_row_that_differs_and_judged_by_the_in
         curve={"tokens": [0.0, 31.0], "success": [0.0, 0.5]},
         machine={"processor": "Intel", "threads": 1},
     )
-    found = agreement(finished(packages={}), here)
+    found = agreement(finished(packages={}), dataclasses.replace(here, code="b2"))
     assert found.status == WITHIN_NOISE == 3
     assert found.lines[:4] == (
         "log: the first 1 of 3 rows are equal (tokens 2, reward 1)",
@@ -56,8 +58,9 @@ def test_a_drift_is_counted_from_the_first_row_that_differs_and_judged_by_the_in
         "curve: the first 1 of 2 points are equal",
     )
     assert "success: 3 of 4 instances end alike; 50.0% there, 25.0% here, -25.0 points" in found.lines[4]
-    assert found.lines[5:7] == (
+    assert found.lines[5:8] == (
         "packages: not recorded there",
+        'code: digest: "a1" there, "b2" here',
         'machine: processor: "AMD EPYC" there, "Intel" here',
     )
 

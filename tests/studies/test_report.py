@@ -195,6 +195,16 @@ def test_runs_that_were_made_with_other_packages_are_named(tmp_path: Path) -> No
     ]
 
 
+def test_runs_that_were_made_with_other_code_of_ours_are_named_where_it_is_known(tmp_path: Path) -> None:
+    old, new = (dataclasses.replace(result("ours", i, "1111"), code=code) for i, code in ((1, "a1"), (2, "b2")))
+    unknown = dataclasses.replace(new, code="")
+    assert inconsistencies(read_results(write(tmp_path, old, unknown))) == []
+    assert inconsistencies(read_results(write(tmp_path, old, new))) == [
+        "evaluation/grid/ours/2 was made with other packages than evaluation/grid/ours/1 "
+        '(code: "a1" there, "b2" here).'
+    ]
+
+
 def test_tuning_runs_of_other_seeds_than_planned_are_not_looked_at(tmp_path: Path) -> None:
     tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500}
     tuning["settings"] = ["learning_rate=1", "learning_rate=2"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pettingllms_envs.studies.results import Cell
 from pettingllms_trl.records import Episode
 from pettingllms_trl.study import cells
 from pettingllms_trl.study.cells import Stopped, check, check_spent, held_out, portions, run_cell, successes
-from pettingllms_trl.study.machine import CpuSeconds, processor
+from pettingllms_trl.study.machine import CpuSeconds, code, processor
 from pettingllms_trl.study.plan import Run
 
 
@@ -112,6 +113,17 @@ def test_the_cpu_time_of_a_start_that_does_not_resume_is_its_own(tmp_path: Path)
     file.write_text("1000.0")
     assert CpuSeconds(file, resumes=True).total >= 1000
     assert CpuSeconds(file, resumes=False).total < 1000
+
+
+def test_the_code_has_another_digest_when_a_file_changes_is_added_or_renamed(tmp_path: Path) -> None:
+    digests = []
+    for step, change in enumerate(("a.py", "b.json", "a.pyc")):
+        folder = tmp_path / str(step) / "package"
+        shutil.copytree(tmp_path / str(step - 1) / "package", folder) if step else folder.mkdir(parents=True)
+        (folder / change).write_text("x = 1")
+        digests.append(code((folder,)))
+    assert len(set(digests[:2])) == 2
+    assert digests[1] == digests[2]  # what Python writes beside it is no source
 
 
 def test_a_processor_has_the_name_and_the_numbers_that_the_kernel_gives_the_first(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_results_under_other_primary_comparisons_are_refused(write: Write, capsy
     finish(study, file.parent / "work" / "results", cell=cell)
     assert cli.main(["study", *arguments(file), "--dry-run"]) == 2
     said = capsys.readouterr().err
-    assert "was made with another configuration (primary.comparisons: null there, [" in said
+    assert "was made with another configuration (primary: null there, {" in said
     assert "expected results of the study as it is now." in said
 
 
