@@ -118,10 +118,10 @@ def _primary(results: StudyResults) -> Iterator[Block]:
     outline = results.outline
     found = primary_differences(results)
     named = len(outline.primary)
+    corrected = f", so that those of all {named} hold together with 95% (Bonferroni)" if named > 1 else ""
     yield Paragraph(
         "One method less another, in points of success, as named in the digest of each of these runs. "
-        f"Intervals are at {100 * (1 - 0.05 / named):.1f}%, so that those of {_comparisons(named, 'primary ')} hold "
-        f"together with 95% (Bonferroni). {HOW}"
+        f"Intervals are at {100 * (1 - 0.05 / named):.1f}%{corrected}. {HOW}"
     )
     if found:
         rows = [[each.environment, f"{each.first} less {each.method}", *_difference_row(each)] for each in found]

@@ -1,4 +1,4 @@
-"""The jobs that runs become: a request to a worker for each, and one before it for a folder that is to be prepared."""
+"""What workers are asked to do: a request for each run, and a job before it for a folder that is to be prepared."""
 
 from __future__ import annotations
 
@@ -24,12 +24,6 @@ def preparation_of(prepare: str | None, cell: Cell, work: Path, logs: Path) -> t
     name = f"prepare/{folder.relative_to(work / 'prepared')}"
     request = {"kind": "prepare", "folder": str(folder), "command": command, "log": str(logs / f"{name}.txt")}
     return folder, Job(name=name, needs=(), request=partial(dict, request))
-
-
-def job_of(run: Run, needs: tuple[str, ...], *, folder: Path, prepared: Path | None, results: Path, log: Path) -> Job:
-    """The job of a run that is known already."""
-    request = request_of(run, folder=folder, prepared=prepared, results=results, log=log)
-    return Job(name=run.cell.name, needs=needs, request=partial(dict, request))
 
 
 def request_of(run: Run, *, folder: Path, prepared: Path | None, results: Path, log: Path) -> Mapping[str, object]:

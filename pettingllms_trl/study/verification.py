@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 from pettingllms_envs.studies.agreement import agreement
 from pettingllms_envs.studies.results import CellResult, digest_of, read
 from pettingllms_trl.study import schedule
-from pettingllms_trl.study.jobs import job_of, preparation_of
+from pettingllms_trl.study.jobs import preparation_of, request_of
 from pettingllms_trl.study.plan import Run
 
 
@@ -43,10 +44,11 @@ def verify(name: str, results: Path, work: Path) -> int:
     run, own = Run(cell=there.cell, config=there.config), work / "verify"
     folder = own.joinpath("runs", *run.cell.parts)
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier rerun
-    log = own / "logs" / f"{name}.txt"
     prepared, before = preparation_of(run.config["prepare"], run.cell, work, own / "logs")
-    needs = () if before is None else (before.name,)
-    asked = job_of(run, needs, folder=folder, prepared=prepared, results=own / "results", log=log)
+    log = own / "logs" / f"{name}.txt"
+    request = request_of(run, folder=folder, prepared=prepared, results=own / "results", log=log)
+    first = [] if before is None else [before]
+    own_job = schedule.Job(name=name, needs=tuple(job.name for job in first), request=partial(dict, request))
     failed: list[str] = []
 
     def report(job: schedule.Job, answer: schedule.Answer, seconds: float) -> None:
@@ -54,8 +56,7 @@ def verify(name: str, results: Path, work: Path) -> int:
         if answer["status"] != "done":
             failed.append(f"{answer.get('error', answer['status'])}; see {own / 'logs' / job.name}.txt")
 
-    jobs = [*([before] if before is not None else []), asked]
-    stopped = schedule.run(schedule.Schedule(jobs, ()), num_workers=1, report=report)
+    stopped = schedule.run(schedule.Schedule([*first, own_job], ()), num_workers=1, report=report)
     if stopped or failed:
         print("; ".join(failed) or "stopped")
         return 130 if stopped else 1

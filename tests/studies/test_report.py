@@ -79,7 +79,7 @@ def test_primary_comparisons_come_first_and_are_corrected_for_alone(tmp_path: Pa
     assert headings == ["Study made", "Primary comparisons", "grid", "What it can show"]
     text = markdown(report)
     assert "seeds 1, 2, and seed 3 of the methods that primary comparisons name. Each run" in text
-    assert "so that those of 1 primary comparison hold together with 95% (Bonferroni)" in text
+    assert "in the digest of each of these runs. Intervals are at 95.0%. The first is Student's" in text
     assert "| grid | ours less theirs | +16.7 |" in text
     assert "ours less the others, in points of success: exploratory, as these comparisons are not primary." in text
     assert "* Exploratory: ours does better than untrained: +87.5 points" in text or "* Exploratory: Cannot" in text
@@ -101,6 +101,7 @@ def test_two_primary_comparisons_are_at_the_half_of_the_error_and_others_stay_as
         f"evaluation/grid/{method}" for method in ("ours", "theirs", "untrained")
     ]
     text = markdown(list(blocks(results)))
+    assert "Intervals are at 97.5%, so that those of all 2 hold together with 95% (Bonferroni)." in text
     assert "Not all seeds of 2 primary comparisons are finished; before that no verdict is final." in text
 
 

@@ -153,6 +153,10 @@ def test_a_selection_that_matches_nothing_and_a_missing_file_say_what_to_do(
 ) -> None:
     assert cli.main(["study", *arguments(write()), "--only", "gird"]) == 2
     assert "--only is ['gird']; expected parts of a run's name, such as tuning/grid/ours" in capsys.readouterr().err
+    assert cli.main(["study", *arguments(write()), "--verify", "evaluation/grid/ours/1"]) == 2
+    assert (
+        "grid/ours/1.json is no result of a training; expected the name of a finished run" in capsys.readouterr().err
+    )
     assert cli.main(["study", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml" in capsys.readouterr().err
 
