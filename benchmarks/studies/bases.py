@@ -101,11 +101,16 @@ def of_digits(rng: random.Random, prompt: str, reply: str, is_careless: bool) ->
 
 
 def played(
-    forms: Sequence[Callable[[], TextEnv]], imitated: Imitated, number: int, carelessness: float, seed: int
+    forms: Sequence[Callable[[], TextEnv]],
+    imitated: Imitated,
+    easy: tuple[str, ...],
+    number: int,
+    carelessness: float,
+    seed: int,
 ) -> Iterator[Row]:
     """Play right replies, form by form, and yield what is imitated in their place.
 
-    Of searches and answers, which are learned first, one in four is kept.
+    Of replies that begin with a word of `easy`, which are learned first, one in four is kept.
     """
     rng = random.Random(f"demonstrations {seed}")
     envs = [make() for make in forms]
@@ -115,7 +120,7 @@ def played(
             env.reset(seed=FIRST_SEED + rng.randrange(10 * FIRST_SEED))
             while not env.standing():
                 shown, right = env.observe(env.agent_selection), env.oracle()
-                if rng.random() < (0.25 if right.startswith(("Search", "Answer")) else 1.0):
+                if rng.random() < (0.25 if right.startswith(easy) else 1.0):
                     is_careless = rng.random() < carelessness
                     yield shown["system"], shown["text"], imitated(rng, shown["text"], right, is_careless)
                     kept += 1
@@ -230,8 +235,10 @@ def archives_forms() -> Sequence[Callable[[], TextEnv]]:
 
 NOTES_FORMS = [partial(note_taking_v0.env, workflow=workflow, **NOTES) for workflow in ("team", "alone", "full")]
 TABLES = {
-    "archives": Table(partial(played, archives_forms(), of_archives), 0.5, 450_000, ARCHIVES_APART),
-    "note_taking": Table(partial(played, NOTES_FORMS, of_digits), 0.6, 60_000),
+    "archives": Table(
+        partial(played, archives_forms(), of_archives, ("Search", "Answer")), 0.5, 450_000, ARCHIVES_APART
+    ),
+    "note_taking": Table(partial(played, NOTES_FORMS, of_digits, ("Notes",)), 0.5, 200_000),
     "plan_path": Table(walked, 0.5, 40_000),
 }
 

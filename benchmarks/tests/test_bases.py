@@ -47,7 +47,11 @@ def test_careless_notes_have_as_many_digits_of_the_prompt() -> None:
     ("table", "alone", "share"),
     [
         ("archives", "You are the librarian", 2 / 3),  # routed and full, as many replies each as the team
-        ("note_taking", "You are the watcher", 10 / 16),  # 5 replies of alone, 5 of full, 6 of the team
+        (
+            "note_taking",
+            "You are the watcher",
+            4 / 7,
+        ),  # in an episode 2 replies of alone, 2 of full and 3 of the team are kept
         ("plan_path", "You are the planner. Your moves", 1 / 2),
     ],
 )
