@@ -35,7 +35,7 @@ from torch.nn.functional import cross_entropy
 from training import FIRST_SEED, quiet
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from pettingllms_envs import archives_v0, note_taking_v0
+from pettingllms_envs import archives_v0, note_taking_v0, plan_path_v0
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.tasks.archives_world import RELATIONS
 
@@ -60,6 +60,8 @@ Imitated = Callable[[random.Random, str, str, bool], str]
 """From a prompt, the right reply, and whether to be careless: the reply that is imitated."""
 HELD_OUT = 2
 """Seed of demonstrations that no model has imitated."""
+EPISODES = 200
+WORKFLOWS = ("team", "routed", "full")
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,14 @@ class Table:
     """What the base model of a table imitates.
 
     Args:
+        forms: What is played to see what it can do.
         rows: Makes demonstrations from their number, their carelessness and a seed.
         carelessness: Probability of a careless reply, in [0, 1].
         demonstrations: How many.
         apart: What stands alone in the tokenizer, see `make_tokenizer`; None for its default.
     """
 
+    forms: Mapping[str, Callable[[], TextEnv]]
     rows: Callable[[int, float, int], Iterator[Row]]
     carelessness: float
     demonstrations: int
@@ -192,6 +196,21 @@ class Imitation:
                     del is_right[:length]
         return found
 
+    def reply(self, system: str, prompt: str, length: int = 24) -> str:
+        """The model's most likely reply."""
+        ids = self._tokens(f"<|system|>{system}<|end|>")
+        ids = ids + self.tokenizer.encode(f"<|user|>{prompt}<|end|><|assistant|>", add_special_tokens=False)
+        first = len(ids)
+        with torch.no_grad():
+            while len(ids) < first + length:
+                token = int(self.model(torch.tensor([ids])).logits[0, -1].argmax())
+                if token == self.tokenizer.eos_token_id:
+                    break
+                ids = [*ids, token]
+        text = self.tokenizer.decode(ids[first:])
+        assert isinstance(text, str), "of one list of tokens"
+        return text
+
     def _hidden(self, rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor]:
         """The last hidden states that predict the replies' tokens, (N, D), and these tokens, (N)."""
         encoded = []
@@ -223,23 +242,38 @@ def walked(number: int, carelessness: float, seed: int) -> Iterator[Row]:
             yield system, user, row["completion"][0]["content"]
 
 
-def archives_forms() -> Sequence[Callable[[], TextEnv]]:
-    """The team, and one agent that sees both archives, told which one is searched or not. Three of four episodes are
-    of the form that must be read, which takes more demonstrations."""
-    return [
-        partial(archives_v0.env, wording="symbols", workflow=workflow, **ARCHIVES[form])
-        for form in ("reading", "reading", "reading", "archives")
-        for workflow in ("team", "routed", "full")
-    ]
+def of_archive(form: str) -> dict[str, Callable[[], TextEnv]]:
+    """The team, and one agent that sees both archives, told which one is searched or not."""
+    return {
+        f"{form}, {workflow}": partial(archives_v0.env, wording="symbols", workflow=workflow, **ARCHIVES[form])
+        for workflow in WORKFLOWS
+    }
 
 
-NOTES_FORMS = [partial(note_taking_v0.env, workflow=workflow, **NOTES) for workflow in ("team", "alone", "full")]
+READING, COPYING = of_archive("reading"), of_archive("archives")
+NOTES_FORMS = {
+    workflow: partial(note_taking_v0.env, workflow=workflow, **NOTES) for workflow in ("team", "alone", "full")
+}
+GRID_FORMS = {
+    workflow: partial(plan_path_v0.env, workflow=workflow, **plan_path.TASK) for workflow in ("draft_plan", "single")
+}
+# The form that must be read takes more demonstrations.
+ARCHIVES_PLAYED = [*3 * [*READING.values()], *COPYING.values()]
 TABLES = {
     "archives": Table(
-        partial(played, archives_forms(), of_archives, ("Search", "Answer")), 0.5, 450_000, ARCHIVES_APART
+        READING | COPYING,
+        partial(played, ARCHIVES_PLAYED, of_archives, ("Search", "Answer")),
+        carelessness=0.5,
+        demonstrations=450_000,
+        apart=ARCHIVES_APART,
     ),
-    "note_taking": Table(partial(played, NOTES_FORMS, of_digits, ("Notes",)), 0.5, 200_000),
-    "plan_path": Table(walked, 0.5, 40_000),
+    "note_taking": Table(
+        NOTES_FORMS,
+        partial(played, [*NOTES_FORMS.values()], of_digits, ("Notes",)),
+        carelessness=0.5,
+        demonstrations=200_000,
+    ),
+    "plan_path": Table(GRID_FORMS, walked, carelessness=0.5, demonstrations=40_000),
 }
 
 
@@ -253,10 +287,24 @@ def make(name: str, folder: Path, number: int | None, is_careful: bool, seed: in
     imitation = Imitation(make_tokenizer((text for row in rows[:3000] for text in row), **own), seed=seed)
     imitation.learn(rows)
     print(f"{len(rows):,} demonstrations, {imitation.model.num_parameters():,} parameters")
+    for form, make_env in table.forms.items():
+        print(f"{form}: {solved(imitation, make_env(), EPISODES)} of {EPISODES} held-out episodes succeed")
     for kind, right in by_kind(imitation, list(table.rows(1200, 0.0, HELD_OUT))).items():
         print(f"{kind}: {sum(right)} of {len(right)} held-out replies are right")
     imitation.model.half().save_pretrained(folder)  # half the size; runs load it as float32
     imitation.tokenizer.save_pretrained(folder)
+
+
+def solved(imitation: Imitation, env: TextEnv, number: int) -> int:
+    """How many episodes of the test split succeed with the model's most likely replies."""
+    found = 0
+    for seed in range(number):
+        env.reset(seed=seed, options={"split": "test"})
+        while not env.standing():
+            shown = env.observe(env.agent_selection)
+            env.step(imitation.reply(shown["system"], shown["text"]))
+        found += env.standing() == "solved"
+    return found
 
 
 def by_kind(imitation: Imitation, rows: Sequence[Row]) -> Mapping[str, list[bool]]:
