@@ -122,7 +122,7 @@ class Archives(OpenTask[ArchivesState]):
     results: int = 3
     wording: str = WORDINGS[0]
     communication_reward: bool = True
-    facts: int = 1
+    facts: int = 2
     turned: tuple[int, int] = field(default=(0, 0), init=False, repr=False)
     """Of `look_alikes`: the step that is another one in all worlds, and by how much, see `World`."""
 
@@ -143,7 +143,7 @@ class Archives(OpenTask[ArchivesState]):
         if self.results < self.facts:
             raise ValueError(
                 f"results is {self.results} and facts is {self.facts}; expected at least as many results, or a search "
-                f"hides facts at random, whatever is asked. Set results={self.facts}."
+                f"hides facts at random, whatever is asked. Set results={self.facts}, or facts={self.results}."
             )
         check_choice("wording", self.wording, WORDINGS)
 

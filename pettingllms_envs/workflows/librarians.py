@@ -96,7 +96,7 @@ class LibraryWorkflow:
 
     task: Archives
     num_turns: int = 0
-    order: str = ORDERS[0]
+    order: str = "seed"
 
     name: ClassVar[str]
     cyclic: ClassVar[bool] = False

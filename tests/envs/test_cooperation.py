@@ -125,9 +125,9 @@ def num_replies(workflow: Any) -> int:
     return replies
 
 
-@pytest.mark.parametrize(("workflow", "expected"), [("team", 7), ("pair", 6)])
+@pytest.mark.parametrize(("workflow", "expected"), [("team", 9), ("pair", 8)])
 def test_all_forms_have_as_many_replies_as_their_team(workflow: str, expected: int) -> None:
-    env = pettingllms_envs.make("archives", **TINY, workflow=workflow, hops=3)  # a search and a message for each hop
+    env = pettingllms_envs.make("archives", **TINY, workflow=workflow, hops=3)  # two in each of four turns
     forms = env.metadata["cooperation"]
     made = [
         pettingllms_envs.make("archives", **form["settings"])
@@ -279,10 +279,11 @@ def replaced(workflows: tuple[type[Any], ...], other: type[Any]) -> list[type[An
         (
             Archives,
             LIBRARIANS,
-            TINY,
+            {**TINY, "facts": 1, "order": "question"},
             "5 forms; bound 25.000%, recomputed from 24 instances that look alike to an agent alone; copier: 200 of"
             " 200, bound 100.000%; copier of both archives: ",
         ),
+        (Archives, LIBRARIANS, TINY, "of 200, bound 25.000%; copier of both archives: "),
         (NoteTaking, WATCHERS, SMALL, "3 forms; bound 60.545%, recomputed from a count of what its notes can tell"),
     ],
 )

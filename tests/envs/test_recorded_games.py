@@ -25,12 +25,15 @@ RECORDED = Path(__file__).parent / "recorded"
 GAMES = ("plan_path_v0", "sokoban_v0", "sudoku_v0")
 WORKFLOWS = ("single", "draft_plan", "tool_plan")
 FORMS = ("team", "cut", "alone", "full")
+DEFAULT = "default"
+"""Instead of a workflow: the environment is made without any setting."""
 RECORDINGS = (
     *itertools.product(GAMES, WORKFLOWS),
     ("kuhn_poker_v0", "match"),
     *itertools.product(("hanabi_v0",), ("team", "ad_hoc")),
     *itertools.product(("archives_v0", "note_taking_v0"), FORMS),
     ("archives_v0", "pair"),
+    ("archives_v0", DEFAULT),
     ("search_v0", "team"),
     ("search_v0", "single"),
     *itertools.product(("hidden_bench_v0",), ("team", "cut", "full")),
@@ -47,6 +50,10 @@ def maker(name: str, workflow: str) -> Callable[[], TextEnv]:
     settings: dict[str, Any] = {"executor": print_executor} if workflow == "tool_plan" else {}
     if name == "hanabi_v0":
         settings = {"level": 2}  # a long game would make a long file
+    if workflow == DEFAULT:
+        return lambda: pettingllms_envs.make(name)
+    if name == "archives_v0":
+        settings = {"facts": 1, "order": "question"}
     return lambda: pettingllms_envs.make(name, workflow=workflow, **settings)
 
 
