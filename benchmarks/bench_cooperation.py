@@ -2,13 +2,18 @@
 
     PYTHONPATH=. python benchmarks/bench_cooperation.py [--episodes 1000] [--trials 20000]
 
-In each table agents reply to their prompts alone.
+In each table agents reply to their prompts alone. Where nothing else is said, `archives` has one fact of a kind, and
+the question decides who begins.
 
 * Forms: the success of `full` (one agent that is shown everything), `team`, `cut` (messages do not arrive) and the
   best member `alone`, with 95% intervals, beside the bound of a lone agent, recomputed by the conformance suite.
 * Differences: what cooperation gains, what it costs that information is distributed, and what messages are worth; with
   paired intervals over the same episodes.
 * Best guessers: agents alone that reach the bound. The intervals of all rows hold together with 95%.
+* Best guessers with several facts: the same, and agents that read no relation and know the order, which reach the
+  blind bound.
+* Relations unread: the best guesser of each workflow, on twice as many episodes, in the form of the quickstart and in
+  one that has to be read.
 * Messages: the success of `archives` teams whose messages are cut after 0, 20, 60 and 120 characters, by how a
   librarian words what it found.
 * The bare question: in how many worlds a search for the whole question shows the passage with the answer among its
@@ -18,16 +23,21 @@ In each table agents reply to their prompts alone.
 from __future__ import annotations
 
 import argparse
+import itertools
+import random
 import sys
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from figures import table
 from scripted_teams import MESSAGES, Policy, best_lone_note_taker, librarian, note_taker, of_prompts, success
 
 import pettingllms_envs
+from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.evaluation.cooperation import Difference, differences
+from pettingllms_envs.evaluation.guessers import best_guesser
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import CUT, FULL, TEAM, is_alone
 from pettingllms_envs.tasks.archives import Archives
@@ -44,8 +54,18 @@ NOTE_TAKING = (
     {"readings": 8, "values": 1000, "digits": 12},
     {"readings": 4, "values": 10, "digits": 2},
 )
-GUESSED = {"size": 8, "wording": "symbols"}
+ORDER = "question"
+ONE_FACT: dict[str, Any] = {"wording": "symbols", "facts": 1}
+GUESSED: dict[str, Any] = {"size": 8, **ONE_FACT}
 """The archives of the best guessers: small, so that their interval is far from 0."""
+SEVERAL_FACTS = ({"facts": 2, "size": 8}, {"facts": 3, "size": 9})
+"""Further archives of the best guessers, of sizes at which a random choice of facts reaches the blind bound."""
+TO_BE_READ = {"wording": "symbols", "facts": 2, "hops": 3, "size": 8, "results": 2, "order": "seed"}
+UNREAD: dict[str, dict[str, Any]] = {
+    "1 fact, 2 hops, 10 of each kind": {**ONE_FACT, "size": 10, "results": 1, "order": ORDER},
+    "2 facts, 3 hops, 8 of each kind": TO_BE_READ,
+}
+WORKFLOWS = ("team", "pair", "routed", "full", "cut", "cut_pair", "alone")
 
 Shares = dict[str, list[Fraction]]
 
@@ -64,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("Forms", forms(played)),
         ("Differences", worth(played)),
         ("Best guessers", guessers(options.trials)),
+        ("Best guessers with several facts", guessers_of_facts(options.trials)),
+        ("Relations unread", unread(2 * options.episodes)),
         ("Messages", messages(options.episodes)),
         ("The bare question", bare_question(options.episodes)),
     ):
@@ -77,8 +99,9 @@ def play_all(episodes: int) -> Iterator[tuple[str, Fraction, Shares]]:
         name = "note_taking, {readings} readings of {values:,} values, {digits} digits".format(**settings)
         yield name, *_played("note_taking", settings, note_taker(NoteTaking(**settings)), episodes)
     for hops in HOPS:
-        settings = {"hops": hops, "size": 40, "wording": "symbols"}
+        settings = {"hops": hops, "size": 40, **ONE_FACT, "order": ORDER}
         yield f"archives, {hops} hops, 40 of each kind", *_played("archives", settings, librarian(), episodes)
+    yield "archives, 2 facts, 3 hops, 8 of each kind", *_played("archives", TO_BE_READ, librarian(), episodes)
 
 
 def forms(played: Sequence[tuple[str, Fraction, Shares]]) -> Iterator[tuple[str, ...]]:
@@ -114,28 +137,57 @@ def guessers(trials: int) -> Iterator[tuple[str, ...]]:
         guessing += [
             (f"archives, {hops} hops, 8 of each kind, archive {archive}", alone, librarian())
             for archive in ARCHIVES
-            for alone in [librarians.LoneLibrarian(archives, archive=archive)]
+            for alone in [librarians.LoneLibrarian(archives, archive=archive, order=ORDER)]
         ]
         guessing.append(
-            (f"archives, {hops} hops, 8 of each kind, cut", librarians.SilentLibrarians(archives), librarian())
+            (
+                f"archives, {hops} hops, 8 of each kind, cut",
+                librarians.SilentLibrarians(archives, order=ORDER),
+                librarian(),
+            )
         )
-    right = [0] * len(guessing)
-    for seed in range(trials):  # all on one world, which takes longest to make
-        for number, (_, workflow, policy) in enumerate(guessing):
-            right[number] += success(workflow, seed, policy)
-    yield "", "right", "bound", "within the interval"
-    for num, (name, workflow, _) in zip(right, guessing, strict=True):
-        bound = float(workflow.task.lone_bound())
-        low, high = wilson(num, trials, 1 - 0.05 / len(guessing))
-        shown = f"{num:,} of {trials:,}, {_percent(num / trials)} ({100 * low:.1f} to {100 * high:.1f})"
-        yield name, shown, _percent(bound), "yes" if low <= bound <= high else "no"
+    yield from _beside_bounds([(*each, float(each[1].task.lone_bound())) for each in guessing], trials)
+
+
+def guessers_of_facts(trials: int) -> Iterator[tuple[str, ...]]:
+    """Rows: agents alone, and those that read no relation, with the bound of each.
+
+    A message of the latter is any of the names to which the searched one leads; that the order follows from the
+    question shows them which archive each step needs.
+    """
+    guessing: list[tuple[str, Any, Policy, float]] = []
+    for settings, hops in itertools.product(SEVERAL_FACTS, HOPS):
+        task = Archives(hops=hops, wording="symbols", **settings)
+        name = "{facts} facts, {hops} hops, {size} of each kind".format(hops=hops, **settings)
+        lone, blind = float(task.lone_bound()), float(task.blind_bound())
+        for archive in ARCHIVES:
+            alone = librarians.LoneLibrarian(task, archive=archive)
+            guessing.append((f"{name}, archive {archive}", alone, librarian(), lone))
+        guessing.append((f"{name}, cut", librarians.SilentLibrarians(task), librarian(), lone))
+        copier = partial(task.blind_policies["copier"], rng=random.Random(0))
+        routed = librarians.RoutedLibrarian(task, order=ORDER)
+        guessing.append((f"{name}, both archives, no relation read", routed, copier, blind))
+    yield from _beside_bounds(guessing, trials)
+
+
+def unread(episodes: int) -> Iterator[tuple[str, ...]]:
+    """Rows: each workflow of two forms, and its best guesser."""
+    instances = [Instance(seed, seed) for seed in range(episodes)]
+    yield "archives", "workflow", "the best guesser", "right", "the greater bound"
+    for name, settings in UNREAD.items():
+        task = pettingllms_envs.make("archives", **settings).workflow.task
+        bound = max(task.lone_bound(), task.blind_bound())
+        for workflow in WORKFLOWS:
+            make = partial(pettingllms_envs.make, "archives", workflow=workflow, **settings)
+            found = best_guesser(make, instances)
+            yield name, workflow, found.name, _interval(sum(found.successes), episodes), _percent(bound)
 
 
 def messages(episodes: int) -> Iterator[tuple[str, ...]]:
     """Rows: hops and wording of the messages, and the success by capacity."""
     yield "hops", "a librarian says", *(f"{capacity} characters" for capacity in CAPACITIES)
     for hops in HOPS:
-        task = Archives(hops=hops, wording="symbols")
+        task = Archives(hops=hops, **ONE_FACT)
         teams = [_team(task, capacity) for capacity in CAPACITIES]
         shares = _shares([(team, librarian(each)) for each in MESSAGES.values() for team in teams], episodes)
         for number, words in enumerate(MESSAGES):
@@ -171,7 +223,9 @@ def _played(name: str, settings: dict[str, Any], policy: Policy, episodes: int) 
 
 def _team(task: Archives, capacity: int) -> Any:
     """A team whose messages have that capacity; 0 for none."""
-    return librarians.LibrarianTeam(task, capacity=capacity) if capacity else librarians.SilentLibrarians(task)
+    if not capacity:
+        return librarians.SilentLibrarians(task, order=ORDER)
+    return librarians.LibrarianTeam(task, order=ORDER, capacity=capacity)
 
 
 def _shares(played: Sequence[tuple[Any, Policy]], episodes: int) -> list[str]:
@@ -181,6 +235,24 @@ def _shares(played: Sequence[tuple[Any, Policy]], episodes: int) -> list[str]:
         for number, (workflow, policy) in enumerate(played):
             right[number] += success(workflow, seed, policy)
     return [_interval(number, episodes) for number in right]
+
+
+def _beside_bounds(guessing: Sequence[tuple[str, Any, Policy, float]], trials: int) -> Iterator[tuple[str, ...]]:
+    """Rows of guessers, with intervals that hold together.
+
+    Args:
+        guessing: A name, a workflow, who plays it, the bound that is to be within the interval.
+        trials: Episodes of each.
+    """
+    right = [0] * len(guessing)
+    for seed in range(trials):  # all on one world, which takes longest to make
+        for number, (_, workflow, policy, _) in enumerate(guessing):
+            right[number] += success(workflow, seed, policy)
+    yield "", "right", "bound", "within the interval"
+    for num, (name, _, _, bound) in zip(right, guessing, strict=True):
+        low, high = wilson(num, trials, 1 - 0.05 / len(guessing))
+        shown = f"{num:,} of {trials:,}, {_percent(num / trials)} ({100 * low:.1f} to {100 * high:.1f})"
+        yield name, shown, _percent(bound), "yes" if low <= bound <= high else "no"
 
 
 def _interval(number: int, total: int) -> str:

@@ -90,7 +90,8 @@ def librarian(message: str = MESSAGES["a name"]) -> Policy:
         if "Search archive" in prompt:
             return f"Search: {known}"
         if "Tell what you know" in prompt:
-            left = "|".join(symbols[1:] if told else symbols)  # four hops in a row ask of each entity only once
+            begun = any(name != start for name in told)  # who cannot begin passes the start on
+            left = "|".join(symbols[1:] if begun else symbols)  # four hops in a row ask of each entity only once
             following = re.findall(rf"^{known} (?:{left}) (\w+)$", prompt, re.M)
             return f"Say: {message.format((following or [known])[0])}"
         kind = _KIND[symbols[-1]]

@@ -1,27 +1,53 @@
 """The tables of benchmarks/bench_cooperation.py: what scripted agents reach in each form."""
 
 import pytest
-from bench_cooperation import bare_question, forms, guessers, main, messages, play_all, worth
+from bench_cooperation import (
+    bare_question,
+    forms,
+    guessers,
+    guessers_of_facts,
+    main,
+    messages,
+    play_all,
+    unread,
+    worth,
+)
 from scripted_teams import MESSAGES
 
 
 def test_teams_and_full_views_are_always_right_and_the_others_are_not() -> None:
     played = list(play_all(20))
     _, *rows = forms(played)
-    assert [row[1][:6] for row in rows] == ["100.0%"] * 6
-    assert [row[2][:6] for row in rows] == ["100.0%"] * 6
+    assert [row[1][:6] for row in rows] == ["100.0%"] * 7
+    assert [row[2][:6] for row in rows] == ["100.0%"] * 7
     assert all(float(cell.split("%")[0]) < 100 for row in rows for cell in row[3:])
-    assert [row[5] for row in rows] == ["56.3%", "50.8%", "60.5%", "2.5%", "2.5%", "2.5%"]
+    assert [row[5] for row in rows] == ["56.3%", "50.8%", "60.5%", "2.5%", "2.5%", "2.5%", "12.5%"]
     heads, *rows = worth(played)
     assert heads[1:4] == ("cooperation gain", "cost of distributed information", "value of communication")
     assert heads[4:] == ("value of the team's order",)
-    assert [row[2][:5] for row in rows] == ["+0.0 "] * 6
+    assert [row[2][:5] for row in rows] == ["+0.0 "] * 7
 
 
 def test_the_bound_is_within_the_interval_of_the_best_guessers() -> None:
     _, *rows = guessers(500)
     assert [row[2] for row in rows] == ["55.5%", *["12.5%"] * 9]
     assert {row[3] for row in rows} == {"yes"}
+
+
+def test_the_bounds_are_within_the_intervals_of_the_best_guessers_where_a_name_has_several_facts() -> None:
+    _, *rows = guessers_of_facts(100)
+    lone = ["12.5%"] * 3
+    assert [row[2] for row in rows[:12]] == [*lone, "25.0%", *lone, "12.5%", *lone, "12.5%"]
+    assert [row[2] for row in rows[12:]] == ["11.1%"] * 12
+    assert {row[3] for row in rows} == {"yes"}
+
+
+def test_a_form_that_need_not_be_read_is_solved_without_and_one_that_has_to_be_is_not() -> None:
+    _, *rows = unread(30)
+    right = [float(row[3].split("%")[0]) for row in rows]
+    assert right[:3] == [100.0] * 3
+    assert max(right[3:]) <= 40  # one agent with both archives, which it searches in any order
+    assert [row[4] for row in rows] == ["100.0%"] * 7 + ["12.5%"] * 7
 
 
 def test_a_message_arrives_if_its_name_comes_before_the_capacity() -> None:

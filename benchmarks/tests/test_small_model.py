@@ -35,7 +35,7 @@ def test_each_prompt_keeps_a_token_of_its_own(prompts, length):
 
 def test_an_oracle_that_is_played_in_step_is_always_right():
     def made():
-        env = archives_v0.env(size=8)
+        env = archives_v0.env(size=8, facts=1, order="question")
         waiting.append(env)
         return env
 

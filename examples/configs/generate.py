@@ -83,7 +83,7 @@ TEAMS = {
         Layout("two note takers, an adapter each on one frozen model", "team", "lora", adapters=True),
     ),
     "archives": (
-        Game("pettingllms/archives-v0", ("hops: 2", "size: 40")),
+        Game("pettingllms/archives-v0", ("hops: 2", "size: 40", "facts: 1", "order: question")),
         Layout("two librarians with one adapter, an answerer with another", "team", "lora", adapters=True),
     ),
 }
@@ -93,7 +93,7 @@ SMALL_GAMES = {
         LAYOUTS["L2"],
     ),
     "archives": (
-        Game("pettingllms/archives-v0", ("workflow: team", "hops: 2", "size: 8", "results: 1")),
+        Game("pettingllms/archives-v0", ("workflow: team", "hops: 2", "size: 8", "results: 1", "facts: 1", "order: question")),
         TEAMS["archives"][1],
     ),
 }

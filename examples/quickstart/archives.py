@@ -46,12 +46,11 @@ from transformers import AutoTokenizer, ProgressCallback
 
 from pettingllms_envs import archives_v0
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.archives_world import RELATIONS
 from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 
-TASK: Mapping[str, Any] = {"wording": "symbols", "size": 10, "results": 1}
+TASK: Mapping[str, Any] = {"wording": "symbols", "size": 10, "results": 1, "facts": 1, "order": "question"}
 NAME = re.compile(r"\b[ptrg][0-9]+\b")  # people, towns, rivers and guilds of the wording in symbols
 RELATION = f" (?:{'|'.join(relation.symbol for relation in RELATIONS)})"
 # A line's end, a name, a relation in a passage, a relation in a question.
@@ -129,7 +128,7 @@ def run(options: Any) -> None:
 
     references = json.loads(REFERENCES.read_text())
     beside = {FORMS[name].title: reference["successes"] for name, reference in references.items()}
-    bound = float(Archives(**TASK).lone_bound())
+    bound = float(TEAM.env().workflow.task.lone_bound())
     report = {"rows": rows, "lone_bound": bound, "tokens": counter.total, "history": counter.history}
     (output / "report.json").write_text(json.dumps(report, indent=1))
     trained = {f"{name}, trained": each for name, each in beside.items()}

@@ -16,7 +16,7 @@ from pettingllms_trl.cli import __main__ as cli
 
 CONFIGS = Path(__file__).parents[3] / "examples" / "configs"
 GAMES = {
-    "archives": ({"hops": 2, "size": 8, "results": 1}, ("librarian", "answerer")),
+    "archives": ({"hops": 2, "size": 8, "results": 1, "facts": 1, "order": "question"}, ("librarian", "answerer")),
     "plan_path": ({"workflow": "draft_plan", "size": 4, "num_turns": 1}, ("drafter", "planner")),
 }
 
