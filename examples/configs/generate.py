@@ -93,7 +93,10 @@ SMALL_GAMES = {
         LAYOUTS["L2"],
     ),
     "archives": (
-        Game("pettingllms/archives-v0", ("workflow: team", "hops: 2", "size: 8", "results: 1", "facts: 1", "order: question")),
+        Game(
+            "pettingllms/archives-v0",
+            ("workflow: team", "hops: 2", "size: 8", "results: 1", "facts: 1", "order: question"),
+        ),
         TEAMS["archives"][1],
     ),
 }

@@ -56,7 +56,14 @@ def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int
             limit = None if None in counts else max(map(int, filter(None, counts)), default=None)
     with user_errors():
         runs = {name: (arms[name].config, played[name].ended.rows) for name in arms}
-        found = cooperation.compare(bench.env, runs, generated_tokens=limit, bound=_bound(bench, env))
+        found = cooperation.compare(
+            bench.env,
+            runs,
+            generated_tokens=limit,
+            bound=_bound(bench, env),
+            blind_bound=_blind_bound(env),
+            guessers=_guessers(arms),
+        )
         files = write(found, folder)
     show(console, found)
     say(console, f"\nEvery arm is a run below {folder}, the numbers in {' and '.join(map(str, files))}.")
@@ -80,7 +87,16 @@ def show(console: Console, found: Any) -> None:
     ]
     if found.bound is not None and found.bound.shows_need:
         rows.append(("bound alone", f"{100 * found.bound.declared:.1f}%", "", "", ""))
+    if found.blind_bound is not None:
+        rows.append(("bound blind", f"{100 * found.blind_bound:.1f}%", "", "", ""))
     tables.table(console, ("arm", "success [95% interval]", "tokens out", "most", "out of tokens"), rows)
+    guessed = [
+        (arm.name, tables.percent({"mean": own.mean, "low": own.low, "high": own.high}), own.name)
+        for arm in found.arms
+        if (own := arm.guesser) is not None
+    ]
+    if guessed:
+        tables.table(console, ("arm", "best guesser [95% interval]", "which is"), guessed)
     differences = [
         (each.name, each.of, f"{100 * each.mean:+.1f} [{100 * each.low:+.1f}, {100 * each.high:+.1f}]", each.verdict)
         for each in found.differences
@@ -139,6 +155,26 @@ def _default_output(bench: Any, arms: Mapping[str, Any]) -> Path:
     config = {**bench.config, "arms": {name: arm.config["agents"] for name, arm in arms.items()}}
     whole = default_output(config)
     return whole.with_name(f"{whole.name}-cooperation")
+
+
+def _guessers(arms: Mapping[str, Any]) -> dict[str, Any]:
+    """The best guesser in the form of each arm, on the same problems; nothing if the environment has no guessers."""
+    from pettingllms_envs.evaluation.guessers import best_guesser, guessers_of
+
+    return {
+        name: best_guesser(arm.make, arm.chosen.instances, arm.rules.seed)
+        for name, arm in arms.items()
+        if guessers_of(arm.make())
+    }
+
+
+def _blind_bound(env: Any) -> float | None:
+    """The bound of agents that do not read a part of the question; None if the environment declares none."""
+    from pettingllms_envs.features import HasBlindBound
+    from pettingllms_envs.testing.play import task_of
+
+    task = task_of(env)
+    return float(task.blind_bound()) if isinstance(task, HasBlindBound) else None
 
 
 def _bound(bench: Any, env: Any) -> Any:

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.episodes.files import Row
 from pettingllms_envs.evaluation.compare import difference_of_shares, success_by_problem
-from pettingllms_envs.evaluation.statistics import mean_interval
+from pettingllms_envs.evaluation.guessers import GuesserResult
+from pettingllms_envs.evaluation.statistics import mean_interval, wilson
 from pettingllms_envs.evaluation.team_forms import CUT, FULL, ROUTED, TEAM, is_alone
 
 
@@ -61,6 +62,21 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guesser:
+    """The best guesser in the form of an arm, on all problems of the run; see `evaluation.guessers`.
+
+    Args:
+        name: Which one it is.
+        mean, low, high: Its success and the 95% interval.
+    """
+
+    name: str
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmResult:
     """The result of an arm.
 
@@ -73,6 +89,7 @@ class ArmResult:
         most_tokens: Their maximum.
         num_out_of_tokens: Episodes that ended because all tokens were generated; they count as failures.
         num_problems: Problems with a result.
+        guesser: The best guesser in the same form; None if the environment has none.
     """
 
     name: str
@@ -85,6 +102,7 @@ class ArmResult:
     most_tokens: int | None
     num_out_of_tokens: int
     num_problems: int
+    guesser: Guesser | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +136,7 @@ class Cooperation:
         num_problems: Problems on which every arm has a result.
         generated_tokens: Most completion tokens of an episode, the same for every arm; None if there was no limit.
         bound: The bound of an agent alone; None if the environment declares none.
+        blind_bound: The bound of agents that do not read a part of the question; None if it declares none.
     """
 
     env: str
@@ -126,6 +145,7 @@ class Cooperation:
     num_problems: int
     generated_tokens: int | None
     bound: Bound | None
+    blind_bound: float | None = None
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -168,6 +188,8 @@ def compare(
     *,
     generated_tokens: int | None = None,
     bound: Bound | None = None,
+    blind_bound: float | None = None,
+    guessers: Mapping[str, GuesserResult] | None = None,
 ) -> Cooperation:
     """Compare arms on the problems for which all have a result.
 
@@ -176,6 +198,8 @@ def compare(
         runs: The configuration and the rows of each arm.
         generated_tokens: Most completion tokens of an episode.
         bound: The bound of an agent alone.
+        blind_bound: The bound of agents that do not read a part of the question.
+        guessers: The best guesser in the form of each arm, where there are some.
 
     Raises:
         ValueError: There is no such problem.
@@ -190,11 +214,15 @@ def compare(
     shares = {name: [own[key] for key in common] for name, own in scores.items()}
     return Cooperation(
         env=env,
-        arms=[_arm(name, config, rows, shares[name], len(scores[name])) for name, (config, rows) in runs.items()],
+        arms=[
+            _arm(name, config, rows, shares[name], len(scores[name]), (guessers or {}).get(name))
+            for name, (config, rows) in runs.items()
+        ],
         differences=differences(shares),
         num_problems=len(common),
         generated_tokens=generated_tokens,
         bound=bound,
+        blind_bound=blind_bound,
     )
 
 
@@ -205,8 +233,8 @@ def generated(row: Row) -> int | None:
 
 
 def sentences(found: Cooperation) -> list[str]:
-    """What the numbers say: of tokens, of the bound and the need of a team; and warnings of arms that are not fair."""
-    return [_of_tokens(found), _of_bound(found), *_warnings(found)]
+    """What the numbers say: of tokens, of the bound and the need of a team, of guessers; and warnings of arms."""
+    return [_of_tokens(found), _of_bound(found), *_of_guessers(found), *_warnings(found)]
 
 
 def _of_tokens(found: Cooperation) -> str:
@@ -233,6 +261,15 @@ def _of_bound(found: Cooperation) -> str:
         f"The task needs a team: an agent alone that sees its prompts and no rewards succeeds in at most "
         f"{bound.declared:.1%} of the episodes, recomputed from {bound.by}. This team {above}."
     )
+
+
+def _of_guessers(found: Cooperation) -> Iterator[str]:
+    unread = [arm.name for arm in found.arms if arm.guesser is not None and arm.low <= arm.guesser.mean]
+    if unread:
+        yield (
+            f"Not shown to be above the best guesser in the same form: {', '.join(unread)}; so nothing here shows "
+            "that their agents read the question."
+        )
 
 
 def _warnings(found: Cooperation) -> Iterator[str]:
@@ -265,7 +302,12 @@ def _difference(
 
 
 def _arm(
-    name: str, config: Mapping[str, Any], rows: Sequence[Row], shares: Sequence[Fraction], num_problems: int
+    name: str,
+    config: Mapping[str, Any],
+    rows: Sequence[Row],
+    shares: Sequence[Fraction],
+    num_problems: int,
+    guesser: GuesserResult | None,
 ) -> ArmResult:
     low, high = mean_interval([float(share) for share in shares])
     ended = [row for row in rows if row["error"] is None]
@@ -282,7 +324,14 @@ def _arm(
         most_tokens=max(counted) if counted and len(counted) == len(tokens) else None,
         num_out_of_tokens=sum(row["end"] == "budget" for row in ended),
         num_problems=num_problems,
+        guesser=None if guesser is None else _guesser(guesser),
     )
+
+
+def _guesser(found: GuesserResult) -> Guesser:
+    num, total = sum(found.successes), len(found.successes)
+    low, high = wilson(num, total)
+    return Guesser(name=found.name, mean=num / total, low=low, high=high)
 
 
 def _judged(row: Row) -> Row:

@@ -98,11 +98,12 @@ def _drawing(numbers: Mapping[str, Any]) -> str:
 
 
 def _arms(numbers: Mapping[str, Any]) -> str:
-    heads = ("arm", "success", "tokens generated", "most", "out of tokens", "agents")
+    heads = ("arm", "success", "best guesser", "tokens generated", "most", "out of tokens", "agents")
     rows = [
         (
             arm["name"],
             _percent(arm),
+            f"{_percent(guesser)}, {guesser['name']}" if (guesser := arm.get("guesser")) else "",
             "not counted" if arm["tokens"] is None else f"{arm['tokens']:,.0f}",
             "" if arm["most_tokens"] is None else f"{arm['most_tokens']:,}",
             str(arm["num_out_of_tokens"]),

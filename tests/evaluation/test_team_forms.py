@@ -22,7 +22,9 @@ from pettingllms_envs.commands.bench import asked
 from pettingllms_envs.commands.cooperation import arms_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation.compare import difference_of_shares
-from pettingllms_envs.evaluation.cooperation import Bound, compare, differences, sentences
+from pettingllms_envs.evaluation.cooperation import Bound, Guesser, compare, differences, sentences
+from pettingllms_envs.evaluation.guessers import GuesserResult
+from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import ArmForm, chosen, forms_of, inherited
 from pettingllms_envs.page.cooperation import page
 from test_teams import adapter, write
@@ -111,6 +113,25 @@ def test_an_episode_that_is_out_of_tokens_is_a_failure_even_if_the_environment_d
     )
     assert [(arm.mean, arm.num_out_of_tokens) for arm in found.arms] == [(1.0, 0), (0.0, 2)]
     assert sentences(found)[0].startswith("Every arm may generate 7 tokens in an episode, thinking included.")
+
+
+def test_an_arm_that_is_not_above_its_best_guesser_is_named() -> None:
+    one_in_four = GuesserResult("copier", (True, False, False, False) * 5)
+    found = compare(
+        "own_v0",
+        {"team": (CONFIG, rows("1" * 20)), "full": (CONFIG, rows("10" * 10)), "cut": (CONFIG, rows("1" + "0" * 19))},
+        guessers=dict.fromkeys(("full", "cut"), one_in_four),
+    )
+    team, full, cut = found.arms
+    assert team.guesser is None
+    assert full.guesser == Guesser(name="copier", mean=0.25, low=wilson(5, 20)[0], high=wilson(5, 20)[1])
+    assert sentences(found)[2:] == [
+        "Not shown to be above the best guesser in the same form: cut; so nothing here shows that their agents read "
+        "the question."
+    ]
+    assert cut.low < 0.25 < full.low < 0.5  # 29.9% is the lower end of 10 of 20
+    text = page(json.loads(json.dumps(found.plain)))
+    assert "25.0% [11.2, 46.9], copier" in text
 
 
 NEEDED = "so nothing here shows that the task needs a team."
@@ -258,6 +279,8 @@ def test_the_command_plays_every_form_and_writes_numbers_and_a_page(run: Run) ->
     assert "full 100.0% [83.9, 100.0]" in out
     assert "alone-librarian_1 0.0% [0.0, 16.1]" in out
     assert "bound alone 25.0%" in out
+    assert "bound blind 25.0%" in out
+    assert re.search(r"^team [\d.]+% \[[\d., ]+\] (patient )?copier$", out, re.M)
     assert "cooperation gain team - alone-librarian_0 +100.0 [+71.6, +100.0] positive" in out
     assert "cost of distributed information full - team +0.0 [-16.1, +16.1] cannot tell" in out
     assert "value of the team's order routed - full +0.0 [-16.1, +16.1] cannot tell" in out
@@ -284,6 +307,16 @@ def test_the_command_plays_every_form_and_writes_numbers_and_a_page(run: Run) ->
     assert run(line)[1] == out
     assert run("replay o/cut")[0] == 0
     assert run("compare o/team o/cut o/alone-librarian_1 o/full")[0] == 0
+
+
+def test_where_a_team_need_not_read_the_question_the_command_says_so(run: Run) -> None:
+    _, out, _ = run(
+        f"bench archives {TINY} --set facts=1 --set order=question --cooperation --agents oracle --arm-agents cut=null"
+        " alone=null --limit 20"
+    )
+    assert "bound blind 100.0%" in out
+    assert "team 100.0% [83.9, 100.0] copier" in out
+    assert "Not shown to be above the best guesser in the same form: routed, team, cut, alone" in out
 
 
 def test_every_arm_may_generate_as_many_tokens_as_the_teams_longest_episode(run: Run) -> None:
