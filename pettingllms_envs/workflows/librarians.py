@@ -13,7 +13,7 @@ Messages are cut after `capacity` characters; the last two are shown.
   episodes.
 * `alone`: one `librarian` with one archive, who tells itself; as many replies as the team, or as a pair
   (`answers_last`). It is right at most in `lone_bound` of the episodes, if it sees its prompts and no rewards.
-* `full`: the same with both archives: what messages cannot add to.
+* `full`: the same with both archives: what messages cannot add to. It begins at once, and its turn more is the last.
 * `routed`: the same, but in each turn it searches one archive, that of the team's librarian of that turn.
 """
 
