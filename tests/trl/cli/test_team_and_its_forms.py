@@ -35,5 +35,5 @@ def test_a_trained_team_is_compared_with_its_forms_at_equal_tokens(
     for arm in numbers["arms"]:
         assert arm["most_tokens"] <= numbers["generated_tokens"]
         assert arm["num_out_of_tokens"] == 0  # as many replies as the team, each of at most as many tokens
-        assert {len(row["steps"]) for row in files.read(Path("o") / arm["name"])} == {4}
+        assert {len(row["steps"]) for row in files.read(Path("o") / arm["name"])} == {6}  # three turns of two
     assert "Every arm may generate" in capsys.readouterr().out
