@@ -66,7 +66,6 @@ class LibraryState(NamedTuple):
         feedback: For each agent, the words about its last reply if that was unreadable.
         num_messages: How many messages arrived.
         message_chars: Their characters in total.
-        passed_on: Whether a message passed the name on in a turn that no step needs, in [0, 1].
     """
 
     task: ArchivesState
@@ -77,7 +76,6 @@ class LibraryState(NamedTuple):
     feedback: tuple[str, ...]
     num_messages: int = 0
     message_chars: int = 0
-    passed_on: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +194,11 @@ class LibraryWorkflow:
 
     def _hop(self, state: LibraryState, own: tuple[int, ...]) -> int:
         """The hop that is due in the turn of who can search these archives: -1 before the first."""
-        is_late = own != ARCHIVES and self._begins(state) != archive_of(self.task.world(state.task).chain.relations[0])
-        return state.turn - 1 - is_late
+        return state.turn - 1 - self._is_late(state, own)
+
+    def _is_late(self, state: LibraryState, own: tuple[int, ...]) -> bool:
+        """Whether the first turn is of the archive that the first hop does not need."""
+        return own != ARCHIVES and self._begins(state) != archive_of(self.task.world(state.task).chain.relations[0])
 
     def _begins(self, state: LibraryState) -> int:
         """The archive of the first turn."""
@@ -233,10 +234,8 @@ class LibraryWorkflow:
         sent = self.deliver(role, move.text)
         if sent is None:
             return state
-        own = self.searched(state, role)
         return state._replace(
-            task=self.task.tell(state.task, own, sent.text),
-            passed_on=max(state.passed_on, self.task.passed_on(state.task, self._hop(state, own), sent.text)),
+            task=self.task.tell(state.task, self.searched(state, role), sent.text),
             messages=(*state.messages, sent)[-MESSAGES_SHOWN:],
             num_messages=state.num_messages + 1,
             message_chars=state.message_chars + len(sent.text),
@@ -251,8 +250,16 @@ class LibraryWorkflow:
             return {}
         if before.phase == SEARCH:
             return {"found": (sum(after.task.found) - sum(before.task.found)) / self.task.hops}
-        told = sum(after.task.told) + after.passed_on - sum(before.task.told) - before.passed_on
+        told = sum(after.task.told) - sum(before.task.told) + self._passed_on(before, after)
         return {"told": told / self.task.hops}
+
+    def _passed_on(self, before: LibraryState, after: LibraryState) -> float:
+        """What passing the name on is worth: in one turn of an episode, the one that no step needs."""
+        own = self.searched(before, self.actor(before))
+        hop = self._hop(before, own)
+        no_step = self.order == "seed" and hop == (-1 if self._is_late(before, own) else self.task.hops)
+        is_told = after.num_messages > before.num_messages
+        return self.task.passed_on(before.task, hop, after.messages[-1].text) if no_step and is_told else 0.0
 
     def _next(self, state: LibraryState) -> LibraryState:
         """The phase after a search or a message."""
