@@ -171,16 +171,15 @@ def guessers_of_facts(trials: int) -> Iterator[tuple[str, ...]]:
 
 
 def unread(episodes: int) -> Iterator[tuple[str, ...]]:
-    """Rows: each workflow of two forms, and its best guesser."""
+    """Rows: each workflow with its best guesser in two forms; then the greater one of the bounds of each form."""
     instances = [Instance(seed, seed) for seed in range(episodes)]
-    yield "archives", "workflow", "the best guesser", "right", "the greater bound"
-    for name, settings in UNREAD.items():
-        task = pettingllms_envs.make("archives", **settings).workflow.task
-        bound = max(task.lone_bound(), task.blind_bound())
-        for workflow in WORKFLOWS:
-            make = partial(pettingllms_envs.make, "archives", workflow=workflow, **settings)
-            found = best_guesser(make, instances)
-            yield name, workflow, found.name, _interval(sum(found.successes), episodes), _percent(bound)
+    yield "", *UNREAD
+    for workflow in WORKFLOWS:
+        made = (partial(pettingllms_envs.make, "archives", workflow=workflow, **each) for each in UNREAD.values())
+        found = [best_guesser(make, instances) for make in made]
+        yield workflow, *(f"{_interval(sum(each.successes), episodes)}, {each.name}" for each in found)
+    tasks = [pettingllms_envs.make("archives", **settings).workflow.task for settings in UNREAD.values()]
+    yield "bound", *(_percent(max(task.lone_bound(), task.blind_bound())) for task in tasks)
 
 
 def messages(episodes: int) -> Iterator[tuple[str, ...]]:

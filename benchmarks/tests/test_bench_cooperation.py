@@ -2,6 +2,7 @@
 
 import pytest
 from bench_cooperation import (
+    WORKFLOWS,
     bare_question,
     forms,
     guessers,
@@ -44,10 +45,12 @@ def test_the_bounds_are_within_the_intervals_of_the_best_guessers_where_a_name_h
 
 def test_a_form_that_need_not_be_read_is_solved_without_and_one_that_has_to_be_is_not() -> None:
     _, *rows = unread(30)
-    right = [float(row[3].split("%")[0]) for row in rows]
-    assert right[:3] == [100.0] * 3
-    assert max(right[3:]) <= 40  # one agent with both archives, which it searches in any order
-    assert [row[4] for row in rows] == ["100.0%"] * 7 + ["12.5%"] * 7
+    assert [row[0] for row in rows] == [*WORKFLOWS, "bound"]
+    one, two = ([float(row[column].split("%")[0]) for row in rows] for column in (1, 2))
+    assert one[:3] == [100.0] * 3
+    assert max(one[3:7]) <= 60  # one agent with both archives, which it searches in any order: 28% of 2,000
+    assert max(two[:7]) <= 30  # at most 12.5% of many
+    assert (one[7], two[7]) == (100.0, 12.5)
 
 
 def test_a_message_arrives_if_its_name_comes_before_the_capacity() -> None:
