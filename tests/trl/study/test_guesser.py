@@ -12,8 +12,11 @@ from pettingllms_trl.study import guesser
 from pettingllms_trl.study.plan import Run
 
 
+ONE_FACT = {"facts": 1, "order": "question"}
+
+
 def run_of(**fields: Any) -> Run:
-    train = {"env_id": "archives", "env_kwargs": {"wording": "symbols", "size": 10, "results": 1}}
+    train = {"env_id": "archives", "env_kwargs": {"wording": "symbols", "size": 10, "results": 1, **ONE_FACT}}
     config = {
         "train": {**train, "eval_seeds": [1000, 1006], "eval_split": "test", "seed": 3, **fields},
         "trained": False,
