@@ -236,6 +236,7 @@ def readings_of(task: Archives, seed: int) -> list[str]:
     [
         (1, 4, 5, 1.0),
         (2, 3, 8, 1 / 8),  # eight readings, each of which leads to another entity
+        (2, 4, 8, 1 / 8),  # sixteen readings, two for each entity
         (2, 2, 10, 1 / 4),
         (3, 2, 9, 1 / 9),
         (2, 3, 4, 1 / 4),  # eight readings of four entities: each is the end of two
