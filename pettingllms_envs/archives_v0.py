@@ -7,6 +7,7 @@ The task and its settings: `pettingllms_envs.tasks.archives.Archives`; the workf
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.workflows.librarians import (
+    DirectedLibrarian,
     FullLibrarian,
     LibrarianPair,
     LibrarianTeam,
@@ -27,6 +28,7 @@ raw_env, env, parallel_env = assemble(
         SilentPair,
         LoneLibrarian,
         FullLibrarian,
+        DirectedLibrarian,
         RoutedLibrarian,
     ),
 )

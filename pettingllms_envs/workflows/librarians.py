@@ -14,6 +14,7 @@ Messages are cut after `capacity` characters; the last two are shown.
 * `alone`: one `librarian` with one archive, who tells itself; as many replies as the team, or as a pair
   (`answers_last`). It is right at most in `lone_bound` of the episodes, if it sees its prompts and no rewards.
 * `full`: the same with both archives: what messages cannot add to. It begins at once, and its turn more is the last.
+* `directed`: the same with both archives, but each request to search names the archive that has the step's fact.
 * `routed`: the same, but in each turn it searches one archive, that of the team's librarian of that turn.
 """
 
@@ -418,6 +419,22 @@ class FullLibrarian(TalkingLibrarians):
     def librarians(self) -> Librarians:
         """One, with both archives."""
         return {LIBRARIAN: ARCHIVES}
+
+
+@dataclass(frozen=True, slots=True)
+class DirectedLibrarian(FullLibrarian):
+    """One librarian of both archives, who searches both and is told which one has the fact of the turn's step.
+
+    Beside `full` it shows what knowing the archive is worth, beside `routed` what being shown the other one costs.
+    """
+
+    name: ClassVar[str] = "directed"
+
+    def _request(self, state: LibraryState, role: str) -> str:
+        relations = self.task.world(state.task).chain.relations
+        if state.phase == SEARCH and state.turn <= len(relations):
+            return f"Search archive {archive_of(relations[state.turn - 1])} now."
+        return LibraryWorkflow._request(self, state, role)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pettingllms_envs.tasks.archives import Archives, ArchivesMove
 from pettingllms_envs.tasks.archives_world import ARCHIVES, RELATIONS, STEPS, World, archive_of
 from pettingllms_envs.testing import check
 from pettingllms_envs.workflows.librarians import (
+    DirectedLibrarian,
     FullLibrarian,
     LibrarianPair,
     LibrarianTeam,
@@ -42,6 +43,7 @@ WORKFLOWS = {
         SilentPair,
         LoneLibrarian,
         FullLibrarian,
+        DirectedLibrarian,
         RoutedLibrarian,
     )
 }
@@ -330,6 +332,22 @@ def test_one_agent_with_the_teams_order_searches_the_archive_of_the_turn_alone()
         state, beside = joined.step(state, reply)[0], team.step(beside, reply)[0]
 
 
+def test_one_agent_that_is_told_the_archive_of_each_step_is_shown_both() -> None:
+    joined, full = (each(Archives(**STUDY)) for each in (DirectedLibrarian, FullLibrarian))
+    state, beside = (each.start(each.task.generate(3)) for each in (joined, full))
+    chain = joined.task.world(state.task).chain
+    for turn in range(4):
+        named = f"archive {archive_of(chain.relations[turn])}" if turn < 3 else "archive 0 and archive 1"
+        asked, without = joined.observe(state, "librarian"), full.observe(beside, "librarian")
+        assert asked.endswith(f"\nSearch {named} now.")
+        assert asked.splitlines()[:-1] == without.splitlines()[:-1]
+        for _ in range(2):
+            assert joined.oracle(state) == full.oracle(beside)
+            state, beside = (each.step(at, full.oracle(beside))[0] for each, at in ((joined, state), (full, beside)))
+        assert state.results == beside.results
+    assert joined.oracle(state) == f"Answer: {chain.names[-1]}" == full.oracle(beside)
+
+
 @pytest.mark.parametrize(("message", "expected"), [("{due}", 1 / 3), ("{due} {other}", 1 / 6), ("{other}", 0)])
 @pytest.mark.parametrize("is_late", [True, False])
 def test_passing_the_name_on_pays_once_in_the_turn_that_no_step_needs(
@@ -369,7 +387,13 @@ def test_one_agent_with_both_archives_begins_at_once_and_has_a_turn_more_at_the_
 
 @pytest.mark.parametrize(
     ("workflow", "says_late", "says_early"),
-    [("team", True, False), ("alone", True, False), ("routed", True, False), ("full", False, True)],
+    [
+        ("team", True, False),
+        ("alone", True, False),
+        ("routed", True, False),
+        ("full", False, True),
+        ("directed", False, True),
+    ],
 )
 def test_a_prompt_says_when_the_turn_that_is_too_many_may_come(
     workflow: str, says_late: bool, says_early: bool
