@@ -27,7 +27,7 @@ def main() -> None:
     options = parser.parse_args()
     folder: Path = options.output / "adapters"
     agents = sorted(path.name for path in folder.glob("*") if path.is_dir())
-    if not (options.output / "base").is_dir() or not agents:
+    if not agents:
         parser.error(f"no team in {options.output}; expected what quickstart.py writes. Run: make quickstart")
     quiet()
     of_archives = set(agents) == set(archives.TEAM.agents)
@@ -37,9 +37,9 @@ def main() -> None:
 
 
 def _archives(options: Any, adapters: Path) -> str:
-    form = archives.FORMS["cut" if options.cut else "team"]
+    form = archives.CUT if options.cut else archives.TEAM
     output = options.output / "runs" / "again"
-    trainer = archives.make_trainer(options.output / "base", form, output=output, seed=options.seed, adapters=adapters)
+    trainer = archives.make_trainer(form, output=output, seed=options.seed, adapters=adapters)
     return interval_table(
         {form.title: archives.successes(archives.held_out(trainer, options.episodes, options.first))}
     )

@@ -1,12 +1,10 @@
-"""Trains a team of tiny models on a task that provably needs one, from scratch, without a GPU or a network.
+"""Trains a team of tiny models on a task that provably needs one, without a GPU or a network.
 
     python examples/quickstart/quickstart.py [--task archives] [--seed 0] [--output outputs/quickstart]
 
 `--task archives` (archives.py): two librarians and an answerer, each of whom lacks what the others have.
-`--task plan_path` (plan_path.py): a drafter and a planner walk a grid; a single agent does it as well.
-
-A tokenizer and a Qwen3 of 0.4M parameters are made and imitate demonstrations. Then AT-GRPO trains an adapter for each
-agent.
+`--task plan_path` (plan_path.py): a drafter and a planner walk a grid; a single agent does it as well. A tokenizer and
+a Qwen3 of 0.4M parameters are made, and imitate demonstrations first.
 """
 
 from __future__ import annotations

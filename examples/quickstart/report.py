@@ -76,7 +76,7 @@ def draw_bars(path: Path, history: Sequence[dict[str, float]], rows: Mapping[str
         path: Where it is written.
         history: A log for each step, with `tokens` and the agents' rewards.
         rows: As of `interval_table`.
-        bound: The greatest share of successes of a lone agent.
+        bound: The greatest share of successes of who lacks one archive.
     """
     plt = _pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), width_ratios=(2, 3))
@@ -85,11 +85,11 @@ def draw_bars(path: Path, history: Sequence[dict[str, float]], rows: Mapping[str
     errors = [[mean - low for mean, low, _ in shares], [high - mean for mean, _, high in shares]]
     colors = ["#4c72b0" if name == "team, trained" else "#a0b4d4" for name in rows]
     right.barh(list(rows), [mean for mean, *_ in shares], xerr=errors, color=colors, ecolor="#222222", capsize=3)
-    right.axvline(bound, color="#c44e52", linestyle="--", label=f"a lone agent: at most {bound:.1%}, proven")
+    right.axvline(bound, color="#c44e52", linestyle="--", label=f"without one archive: at most {bound:.1%}, proven")
     right.invert_yaxis()
     right.set_xlim(0, 1)
     right.set_xlabel("success on held-out instances, 95% interval")
-    right.legend(fontsize=8, loc="lower right")
+    right.legend(fontsize=8, loc="upper right")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -284,31 +284,51 @@ def test_the_report_loads_neither_torch_nor_matplotlib_before_it_draws(tmp_path:
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_committed_study_of_plan_path_has_the_published_figures() -> None:
-    results = read_results(ROOT / "benchmarks" / "learning" / "tuned")
-    assert results.missing() == []
-    methods, comparisons, _ = [block for block in blocks(results) if isinstance(block, Table)]
-    assert [row[:2] for row in methods.rows] == [
-        ["at_grpo", "60.3%"],
-        ["grpo", "45.8%"],
-        ["single", "67.0%"],
-        ["loo", "35.0%"],
-        ["counterfactual", "16.2%"],
-        ["untrained", "22.2%"],
-        ["untrained_single", "32.6%"],
-    ]
-    assert [(row[0], row[2], row[-1]) for row in comparisons.rows] == [
-        ("grpo", "[-19.3, +48.3]", "cannot tell"),
-        ("single", "[-12.1, -1.4]", "worse"),
-        ("untrained", "[+27.7, +48.4]", "better"),
-        ("loo", "[-3.1, +53.7]", "cannot tell"),
-        ("counterfactual", "[+11.2, +77.0]", "better"),
-    ]
-
-
 def test_the_results_page_has_the_tables_of_the_committed_study() -> None:
     results = read_results(ROOT / "benchmarks" / "results" / "study" / "cooperation")
     assert results.missing() == []
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
     rows = [line for line in markdown(list(blocks(results))).splitlines() if line.startswith("| ")]
     assert [row for row in rows if row not in page] == []
+
+
+LINES = {
+    "archives`, to be read": ("reading", ("guesser", "full", "team", "untrained")),
+    "nothing has to be read": ("archives", ("guesser_one", "guesser", "full", "routed", "team", "untrained")),
+    "`archives`, need not be read": ("archives", ("guesser_one", "guesser", "full", "routed", "team", "untrained")),
+    "note_taking`": ("note_taking", ("alone", "full", "team", "untrained")),
+    "| **none**": ("plan_path", ("full", "team", "untrained")),
+    "| `team`: three agents": ("reading", ("team",)),
+    "| `shared`: the same": ("reading", ("shared",)),
+    "| `routed`: one agent": ("reading", ("routed",)),
+    "| `directed`: also": ("reading", ("directed",)),
+    "| `full`: not told": ("reading", ("full",)),
+    "| team, AT-GRPO, answer paid": ("reading", ("team_unpaid",)),
+    "| team, trajectory GRPO, answer paid": ("reading", ("grpo",)),
+}
+"""What lines of tables that have this text say of which environment."""
+
+
+def test_the_pages_have_the_means_and_verdicts_of_the_committed_study_of_teams() -> None:
+    teams, directed = (
+        read_results(ROOT / "benchmarks" / "results" / "study" / name) for name in ("teams", "directed")
+    )
+    assert teams.missing() == directed.missing() == []
+    rates = {names: [run.rate for run in runs] for names, runs in (teams.evaluation | directed.evaluation).items()}
+    checked = []
+    for page in ("README.md", "docs/results.md"):
+        tables = (ROOT / page).read_text(encoding="utf-8").split("## Ways to give credit")[0].split("## Quickstart")[0]
+        lines = [line for line in tables.splitlines() if line.startswith("| ")]
+        for start, (environment, methods) in LINES.items():
+            for line in (line for line in lines if start in line and "less" not in line):
+                for method in methods:
+                    assert f"{sum(rates[environment, method]) / len(rates[environment, method]):.1%}" in line, line
+                checked.append(start)
+        if page == "docs/results.md":
+            primary = next(block for block in blocks(teams) if isinstance(block, Table))
+            for environment, methods, difference, *intervals, p, _, verdict in primary.rows:
+                assert (
+                    f"| {environment} | {methods} | {difference} | {' | '.join(intervals)} | {p} | {verdict} |"
+                    in lines
+                )
+    assert set(checked) == set(LINES)
