@@ -177,10 +177,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
         self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
         self._cyclic = workflow.cyclic
-        # Most teams do not change, act in turn and are not drawn: these take the short way through `step`.
         self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)
-        self._is_plain = self._is_fixed and render_mode != "human"
-        self._all_text = all(role.observes == "text" for role in workflow.roles)
         self._changing = workflow if isinstance(workflow, ChangingTeam) else None
         self._reporting = workflow if isinstance(workflow, HasOutcome) else None
         self._digesting = task if isinstance(task, HasDigest) else None
@@ -260,10 +257,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         zeros = (0.0,) * len(agents)
         first = self._agents[self.workflow.actor(play)]
         replies = () if self._cyclic else (0,) * len(self.possible_agents)
-        self._now = tuple.__new__(  # in half the time of `Snapshot(...)`
-            Snapshot,
-            (self._name, self._config, play, agents, first, zeros, zeros, NONE, False, False, (), replies, ()),
-        )
+        self._now = Snapshot(self._name, self._config, play, agents, first, zeros, zeros, replies=replies)
         if self.render_mode == "human":
             self.render()
 
@@ -280,20 +274,13 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     def last(self, observe: bool = True) -> tuple[dict[str, Any] | None, float, bool, bool, dict[str, Any]]:
         """Observation, reward since its own last step, termination, truncation and info of the agent to act."""
         now = self._now or self._current
-        _, _, play, agents, agent, _, cumulative, _, terminated, truncated, left, *_ = now
-        if not agents:
+        if not now.agents:
             raise RuntimeError("last() came after the last agent left. Call reset() to start the next episode.")
+        agent = now.selection
         role = self._roles[agent]
-        shown = None
-        if observe:
-            seen = self.workflow.observe(play, role)
-            if type(seen) is str and self._all_text:  # written out here, since it is called at every step
-                shown = {"system": self._systems[agent], "text": seen}
-            else:
-                shown = self._shown(seen, agent)
-        if left and agent in left:
-            terminated = True
-        return shown, cumulative[agents.index(agent)], terminated, truncated, self._info(now, role, agent)
+        shown = self._shown(self.workflow.observe(now.play, role), agent) if observe else None
+        reward = now.cumulative[now.agents.index(agent)]
+        return shown, reward, now.terminated or agent in now.left, now.truncated, self._info(now, role, agent)
 
     def agent_iter(self, max_iter: int = 2**63) -> Iterator[str]:
         """The agent to act, round after round until the last one has left.
@@ -321,44 +308,28 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         env, config, play, agents, selection, _, totals, _, terminated, truncated, left, replies, _ = now
         if not agents:
             raise RuntimeError("step() came after the last agent left. Call reset() to start the next episode.")
-        if terminated or truncated or (left and selection in left):
+        if terminated or truncated or selection in left:
             self._now = self._after_dead_step(now, action)
             return
         if not isinstance(action, str):
             raise TypeError(f"step() got {type(action).__name__} for {selection}; expected a str. Any str is legal.")
         play, parts, terminated, truncated = self.workflow.step(play, action)
-        is_plain = self._is_plain
-        names = self._agents if is_plain else [self._roles[agent] for agent in agents]
+        names = self._agents if self._is_fixed else [self._roles[agent] for agent in agents]
         rewards = cumulative = scalars(parts, names, self.alpha)
-        following = agents[0]
+        then = agents[0]
         if len(agents) > 1:  # a lone agent's every step is its own
             since = [0.0 if agent == selection else total for agent, total in zip(agents, totals, strict=True)]
             cumulative = tuple(map(operator.add, since, rewards))
             if not (terminated or truncated):
-                following = self._agents[self.workflow.actor(play)]
-        self._now = tuple.__new__(  # in half the time of `Snapshot(...)`
+                then = self._agents[self.workflow.actor(play)]
+        self._now = tuple.__new__(  # in half the time of `Snapshot(...)`, which is a tenth of a step
             Snapshot,
-            (
-                env,
-                config,
-                play,
-                agents,
-                following,
-                rewards,
-                cumulative,
-                parts,
-                terminated,
-                truncated,
-                left,
-                replies,
-                (),
-            ),
+            (env, config, play, agents, then, rewards, cumulative, parts, terminated, truncated, left, replies, ()),
         )
-        if not is_plain:
-            if not self._is_fixed:
-                self._now = self._with_changes(self._now, selection)
-            if self.render_mode == "human":
-                self.render()
+        if not self._is_fixed:
+            self._now = self._with_changes(self._now, selection)
+        if self.render_mode == "human":
+            self.render()
 
     def oracle(self) -> str:
         """An optimal reply of the acting agent, for tests, demonstrations and upper bounds.

@@ -99,12 +99,10 @@ class Task(Protocol[State, Move]):
     @property
     def name(self) -> str:
         """The task's name, such as `"plan_path"`."""
-        ...
 
     @property
     def version(self) -> int:
         """Increased whenever the same moves could lead to another result; part of every instance and snapshot."""
-        ...
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
@@ -113,7 +111,6 @@ class Task(Protocol[State, Move]):
         They are the environment's reset options. By convention `split` is one of `SPLITS`, `level` a difficulty from
         1 (easiest) up, and `board` an instance written out.
         """
-        ...
 
     @property
     def blind_replies(self) -> tuple[str, ...]:
@@ -121,11 +118,9 @@ class Task(Protocol[State, Move]):
 
         The action space samples them, and the conformance suite checks that playing them earns next to nothing.
         """
-        ...
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Least and greatest of `"value"`, the potential, and of each cost of a move by name."""
-        ...
 
     def generate(self, seed: int, *args: Any, **fields: Any) -> State:
         """The start state of the instance given by the seed and the fields, the same in every process.
@@ -133,51 +128,39 @@ class Task(Protocol[State, Move]):
         Raises:
             ValueError: A field has an unknown value.
         """
-        ...
 
     def parse(self, reply: str) -> Move | Unreadable:
         """Parse the move in a reply, in linear time and without raising; an ambiguous reply is unreadable."""
-        ...
 
     def apply(self, state: State, move: Move) -> State:
         """The state after the move. Every move that `parse` returns can be applied to every state."""
-        ...
 
     def solved(self, state: State) -> bool:
         """Whether the goal is reached, by the outcome alone."""
-        ...
 
     def value(self, state: State) -> float:
         """The potential, from the exact distance: 0 at the start of the instance, 1 at the goal; may be negative."""
-        ...
 
     def costs(self, before: State, move: Move, after: State) -> Mapping[str, float]:
         """Penalties of the move by name, each at most 0; names that do not apply are left out."""
-        ...
 
     def rules(self) -> str:
         """The game in a few plain sentences, for a system prompt."""
-        ...
 
     def reply_format(self) -> str:
         """How a reply must end, in one sentence. An example in it must solve nothing."""
-        ...
 
     def show(self, state: State) -> str:
         """Everything that a player needs to know about the state, but not a solution."""
-        ...
 
     def describe(self, before: State, move: Move, after: State, *, proposed: bool = False) -> str:
         """A description of the move and its result, or its expected result if only proposed, in a sentence or two."""
-        ...
 
     def write(self, move: Move) -> str:
         """The canonical reply that `parse` reads as this move."""
-        ...
 
     def outcome(self, state: State) -> Mapping[str, bool | int | float]:
         """What to report about the state; at least `"success"`, unless it is `features.Competitive`."""
-        ...
 
 
 class Play(Protocol):
@@ -186,12 +169,10 @@ class Play(Protocol):
     @property
     def task(self) -> Any:
         """The task's state."""
-        ...
 
     @property
     def turn(self) -> int:
         """The turn now being played, from 1; once the episode is over, the last turn played."""
-        ...
 
 
 WorkflowState = TypeVar("WorkflowState", bound=Play)
@@ -212,22 +193,18 @@ class Workflow(Protocol[WorkflowState]):
     @property
     def name(self) -> str:
         """The workflow's name, such as `"draft_plan"`."""
-        ...
 
     @property
     def task(self) -> Task[Any, Any]:
         """The task that is played."""
-        ...
 
     @property
     def num_turns(self) -> int:
         """The turn budget."""
-        ...
 
     @property
     def roles(self) -> tuple[Role, ...]:
         """The roles, in the order in which they act within a turn if it is `cyclic`."""
-        ...
 
     @property
     def cyclic(self) -> bool:
@@ -235,19 +212,15 @@ class Workflow(Protocol[WorkflowState]):
 
         If not, the play decides who acts next, and the turns of an agent are its own replies.
         """
-        ...
 
     def start(self, task_state: Any) -> WorkflowState:
         """The first state of an episode on this instance."""
-        ...
 
     def actor(self, state: WorkflowState) -> str:
         """The agent whose reply `step` takes next."""
-        ...
 
     def system(self, role: str) -> str:
         """The agent's system prompt, the same in every episode: the rules, its job, how to reply."""
-        ...
 
     def observe(self, state: WorkflowState, role: str) -> Observation:
         """The agent's observation in this state, whether or not it is the acting one.
@@ -255,19 +228,15 @@ class Workflow(Protocol[WorkflowState]):
         A `str`; for roles that observe `"parts"` texts and images in order, for those that observe `"messages"` a
         `Prompt`.
         """
-        ...
 
     def step(self, state: WorkflowState, reply: str) -> Transition[WorkflowState]:
         """Apply the acting agent's reply. Every string is legal."""
-        ...
 
     def oracle(self, state: WorkflowState) -> str:
         """An optimal reply of the acting agent, the same every time. It must never reach an observation."""
-        ...
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Least and greatest value of each part of a step's reward, by name."""
-        ...
 
 
 class ToolResult(NamedTuple):
@@ -314,7 +283,6 @@ class Tool(Protocol):
     @property
     def spec(self) -> ToolSpec:
         """Name, description and arguments."""
-        ...
 
     @property
     def digest(self) -> str:
@@ -322,16 +290,13 @@ class Tool(Protocol):
 
         Two environments whose tools have the same names and digests are the same environment.
         """
-        ...
 
     @property
     def deterministic(self) -> bool:
         """Whether the same request always gives the same result."""
-        ...
 
     def __call__(self, request: str) -> ToolResult:
         """The result of a request. It must be safe to call from several threads."""
-        ...
 
 
 def scalars(parts: Parts, roles: Iterable[str], alpha: float) -> tuple[float, ...]:
@@ -437,6 +402,13 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     if value not in choices:
         expected = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} is {value!r}; expected one of {expected}.{did_you_mean(value, choices)}")
+
+
+def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Raise ValueError unless the value is a whole number in a range; `most` is None for no limit."""
+    if not isinstance(value, int) or value < least or (most is not None and value > most):
+        expected = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} is {value!r}; expected a whole number {expected}. Choose another.")
 
 
 def check_num_turns(num_turns: object) -> None:

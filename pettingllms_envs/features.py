@@ -35,7 +35,6 @@ class Board(Protocol):
 
     def tiles(self, state: Any) -> Sequence[Sequence[Tile]]:
         """The state as rows of tiles, all rows of the same length."""
-        ...
 
 
 class DataSet(NamedTuple):
@@ -65,7 +64,6 @@ class OnDataSet(Protocol):
     @property
     def data_set(self) -> DataSet:
         """The source of the problems."""
-        ...
 
 
 @runtime_checkable
@@ -78,7 +76,6 @@ class HasOracle(Protocol):
 
     def oracle(self, state: Any) -> Any:
         """An optimal move, the same every time. It must never reach an observation."""
-        ...
 
 
 @runtime_checkable
@@ -91,11 +88,9 @@ class HasBots(Protocol):
     @property
     def bots(self) -> Sequence[str]:
         """Their names."""
-        ...
 
     def bot(self, state: Any, name: str) -> str:
         """The reply of a bot for the acting agent, the same every time."""
-        ...
 
 
 @runtime_checkable
@@ -104,7 +99,6 @@ class HasDigest(Protocol):
 
     def digest(self, state: Any) -> str:
         """A digest of everything that determines the rest of the game, the same in every process."""
-        ...
 
 
 @runtime_checkable
@@ -114,7 +108,6 @@ class Competitive(Protocol):
     @property
     def zero_sum(self) -> bool:
         """Whether the agents' returns add up to 0 in every episode; if not, it is a game of mixed motives."""
-        ...
 
 
 @runtime_checkable
@@ -127,7 +120,6 @@ class ChangingTeam(Protocol):
 
     def present(self, state: Any) -> Sequence[str]:
         """The agents that take part, as the workflow names them; the one that `actor` names is among them."""
-        ...
 
 
 @runtime_checkable
@@ -136,7 +128,6 @@ class HasOutcome(Protocol):
 
     def outcome(self, state: Any) -> Mapping[str, bool | int | float | str]:
         """What to report in addition to the task's outcome."""
-        ...
 
 
 @runtime_checkable
@@ -150,7 +141,6 @@ class HasBonuses(Protocol):
     @property
     def bonuses(self) -> Sequence[str]:
         """Names of the parts that do not."""
-        ...
 
 
 @runtime_checkable
@@ -160,7 +150,6 @@ class HasChannel(Protocol):
     @property
     def channel(self) -> Any:
         """The channel, a `pettingllms_envs.workflows.channels.Channel`."""
-        ...
 
 
 class Form(NamedTuple):
@@ -202,7 +191,6 @@ class HasForms(Protocol):
     @property
     def forms(self) -> Forms:
         """The forms; what they do not set is as in the team's environment, as far as their workflow has it."""
-        ...
 
 
 @runtime_checkable
@@ -214,7 +202,6 @@ class HasLoneBound(Protocol):
 
     def lone_bound(self) -> Fraction:
         """The greatest share of successes of any agent in any of the team's forms `alone`."""
-        ...
 
 
 BlindPolicy = Callable[[str, random.Random], str]
@@ -230,12 +217,10 @@ class HasBlindBound(Protocol):
 
     def blind_bound(self) -> Fraction:
         """The greatest share of successes of such agents, whatever they know of the rest."""
-        ...
 
     @property
     def blind_policies(self) -> Mapping[str, BlindPolicy]:
         """The best of such agents that are known, by name. Each plays all agents of a team."""
-        ...
 
 
 @runtime_checkable
@@ -251,7 +236,6 @@ class LimitedAccess(HasLoneBound, Protocol):
             state: A state from `generate`.
             settings: Settings of the form in which the agent plays.
         """
-        ...
 
 
 class Memory(NamedTuple):
@@ -274,7 +258,6 @@ class LimitedMemory(HasLoneBound, Protocol):
 
     def lone_memory(self) -> Memory:
         """What it has to remember, and its notes."""
-        ...
 
     def asked(self, state: Any) -> Sequence[Any]:
         """The same instance with each of the questions in turn, as many as `Memory.values`.
@@ -282,4 +265,3 @@ class LimitedMemory(HasLoneBound, Protocol):
         Args:
             state: A state from `generate`.
         """
-        ...

@@ -30,23 +30,13 @@ if TYPE_CHECKING:
 GROUP = "pettingllms.envs"
 BUILT_IN = "pettingllms"
 
-_OWN = {
-    "aime": 0,
-    "apps": 0,
-    "archives": 0,
-    "code_contests": 0,
-    "hanabi": 0,
-    "hidden_bench": 0,
-    "kuhn_poker": 0,
-    "live_code_bench": 0,
-    "math": 0,
-    "note_taking": 0,
-    "olympiad_bench": 0,
-    "plan_path": 0,
-    "search": 0,
-    "sokoban": 0,
-    "sudoku": 0,
-}
+_OWN = dict.fromkeys(
+    (
+        *("aime", "apps", "archives", "code_contests", "hanabi", "hidden_bench", "kuhn_poker", "live_code_bench"),
+        *("math", "note_taking", "olympiad_bench", "plan_path", "search", "sokoban", "sudoku"),
+    ),
+    0,
+)
 
 
 class Entry(NamedTuple):

@@ -9,12 +9,14 @@ environment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gymnasium.spaces import Dict, Space
 
 from pettingllms_envs.observations import Image, read_observation
 
+
+T = TypeVar("T")
 
 _JUNK = (
     "",
@@ -33,7 +35,25 @@ _PIXEL = bytes.fromhex(
 )  # a PNG file
 
 
-class ChatText(Space[str]):
+class _ChatSpace(Space[T]):
+    """What the spaces share: instances with one `repr` are equal, and none has a fixed shape."""
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """False: texts have no fixed shape."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and repr(other) == repr(self)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class ChatText(_ChatSpace[str]):
     """The space of all strings. All instances are equal; sampling uses the instance's own random numbers.
 
     Args:
@@ -44,11 +64,6 @@ class ChatText(Space[str]):
     def __init__(self, seed: int | None = None, replies: Sequence[str] = ()) -> None:
         super().__init__(seed=seed)
         self._replies = tuple(replies)
-
-    @property
-    def is_np_flattenable(self) -> bool:
-        """False: text has no fixed shape."""
-        return False
 
     def contains(self, x: Any) -> bool:
         """Whether `x` is a `str`, in constant time."""
@@ -77,23 +92,9 @@ class ChatText(Space[str]):
         """The samples as they are."""
         return list(sample_n)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChatText)
 
-    def __hash__(self) -> int:
-        return hash(ChatText)
-
-    def __repr__(self) -> str:
-        return "ChatText()"
-
-
-class ChatParts(Space[tuple[Any, ...]]):
+class ChatParts(_ChatSpace[tuple[Any, ...]]):
     """The space of texts and images in any order, as tuples. All instances are equal."""
-
-    @property
-    def is_np_flattenable(self) -> bool:
-        """False: texts have no fixed shape."""
-        return False
 
     def contains(self, x: Any) -> bool:
         """Whether `x` is a tuple of `str` and `Image`."""
@@ -103,17 +104,8 @@ class ChatParts(Space[tuple[Any, ...]]):
         """A text and an image of one pixel."""
         return (_JUNK[self.np_random.integers(len(_JUNK))], Image(_PIXEL, "one pixel"))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChatParts)
 
-    def __hash__(self) -> int:
-        return hash(ChatParts)
-
-    def __repr__(self) -> str:
-        return "ChatParts()"
-
-
-class ChatPrompt(Space[list[Any]]):
+class ChatPrompt(_ChatSpace[list[Any]]):
     """The space of chat messages, or of the tools that a model may call, as lists. Those of one kind are equal.
 
     Args:
@@ -123,11 +115,6 @@ class ChatPrompt(Space[list[Any]]):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.kind = kind
-
-    @property
-    def is_np_flattenable(self) -> bool:
-        """False: texts have no fixed shape."""
-        return False
 
     def contains(self, x: Any) -> bool:
         """Whether a model can be given `x`."""
@@ -141,12 +128,6 @@ class ChatPrompt(Space[list[Any]]):
     def sample(self, mask: Any = None, probability: Any = None) -> list[Any]:
         """A message with junk, or no tools."""
         return [{"role": "user", "content": _JUNK[0]}] if self.kind == "messages" else []
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChatPrompt) and self.kind == other.kind
-
-    def __hash__(self) -> int:
-        return hash((ChatPrompt, self.kind))
 
     def __repr__(self) -> str:
         return f"ChatPrompt({self.kind!r})"

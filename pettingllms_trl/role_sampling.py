@@ -5,10 +5,11 @@ MultiAgentGRPOConfig(..., role_sampling={"planner": {"temperature": 0.7, "stop":
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from pettingllms_envs.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +80,8 @@ def parse(given: Mapping[str, Any] | str | None) -> dict[str, SamplingOverrides]
             )
         for name in own:
             if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-                raise ValueError(f"role_sampling[{who!r}] has {name!r}, expected some of {', '.join(known)}. {hint}")
+                hint = did_you_mean(name, known) or " Leave it out."
+                raise ValueError(f"role_sampling[{who!r}] has {name!r}, expected some of {', '.join(known)}.{hint}")
         stop = own.get("stop")
         stop = None if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
         overrides[who] = SamplingOverrides(**{**own, "stop": stop})

@@ -113,7 +113,6 @@ class Agent(Protocol):
                 agents of packages that do not import this one.
             AgentRefused: It cannot reply to any prompt.
         """
-        ...
 
 
 def check_carried(agent: Agent, request: Request) -> None:

@@ -38,16 +38,13 @@ class Endpoint(Protocol):
     @property
     def base_url(self) -> str:
         """The URL up to and including the version."""
-        ...
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of each request."""
-        ...
 
     def without_key(self, text: str) -> str:
         """The text with the key masked."""
-        ...
 
 
 class FirstContact:

@@ -98,16 +98,13 @@ class AgentPool(Protocol):
     @property
     def agents(self) -> Mapping[str, Agent]:
         """The agents, by the names that were requested."""
-        ...
 
     @property
     def versions(self) -> Mapping[str, str]:
         """Versions of the libraries that produce the replies."""
-        ...
 
     def close(self) -> None:
         """Release their resources."""
-        ...
 
 
 AgentFactory = Callable[[Mapping[str, AgentSpec], int], AgentPool]

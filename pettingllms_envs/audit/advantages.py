@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from pettingllms_envs.audit.counting import Faults, OfInstances, concluded, groups_of, where_of
+from pettingllms_envs.audit.counting import FaultCheck, OfInstances, groups_of, where_of
 from pettingllms_envs.audit.findings import Finding
 from pettingllms_envs.audit.rows import Decision, Episode, Run
 
@@ -27,13 +27,18 @@ Pairs = list[tuple[float, float | None]]
 """The advantage and the reward of each candidate that has an advantage."""
 
 
-class NonFiniteNumbers:
+class NonFiniteNumbers(FaultCheck):
     """Rewards, advantages and returns are finite numbers."""
 
     name = "non-finite numbers"
-
-    def __init__(self, run: Run) -> None:
-        self._faults = Faults(self.name, "number")
+    unit = "number"
+    bad = "are not finite"
+    good = "all are finite"
+    remedy = (
+        "No mean can be taken of it, and one such advantage spoils the gradient. Look for a division by "
+        "zero or an overflow in the rewards."
+    )
+    nothing = ("not recorded", "the rows have no rewards, advantages and returns.")
 
     def observe(self, episode: Episode) -> None:
         for decision in episode.decisions:
@@ -46,31 +51,25 @@ class NonFiniteNumbers:
         if value is None:
             return
         if math.isfinite(value):
-            self._faults.add("", None)
+            self._judge("", None)
         else:
-            self._faults.add(where_of(episode, decision), f"the {what} is {value}")
-
-    def conclude(self) -> Finding:
-        return self._faults.conclude(
-            bad="are not finite",
-            good="all are finite",
-            remedy="No mean can be taken of it, and one such advantage spoils the gradient. Look for a division by "
-            "zero or an overflow in the rewards.",
-            nothing=concluded(self.name, "not recorded", "the rows have no rewards, advantages and returns."),
-        )
+            self._judge(where_of(episode, decision), f"the {what} is {value}")
 
 
-class WrongSums:
+class WrongSums(FaultCheck):
     """The advantages of each group sum to zero, where the credit scheme has a mean for a baseline."""
 
     name = "wrong sums of advantages"
+    unit = "group"
+    bad = "do not sum to zero"
+    good = "the advantages sum to zero in each"
+    nothing = ("not recorded", "no group has advantages.")
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults(self.name, "group")
+        super().__init__(run)
         self._open = OfInstances(self._close)
         self._step: int | None = None
-        self._missing = False
+        self.remedy = f"credit {run.credit!r} subtracts a mean, so a group was cut, joined or shifted after it."
 
     def observe(self, episode: Episode) -> None:
         if self._run.sums is None:
@@ -109,7 +108,7 @@ class WrongSums:
         total = math.fsum(advantages)
         allowed = FLAT if is_flat else ROUNDING * math.fsum(map(abs, advantages)) + 1e-6
         fault = None if abs(total) <= allowed else f"{total:+.3g} over {len(advantages)} advantages"
-        self._faults.add(where, fault)
+        self._judge(where, fault)
 
     def _flush(self) -> None:
         while self._open.held:
@@ -117,20 +116,15 @@ class WrongSums:
 
     def conclude(self) -> Finding:
         if not self._run.is_training:
-            return concluded(self.name, "not applicable", "a benchmark has no advantages.")
+            return self._concluded("not applicable", "a benchmark has no advantages.")
         if self._run.credit is None:
-            return concluded(self.name, "not recorded", "the run does not say which credit scheme it had.")
+            return self._concluded("not recorded", "the run does not say which credit scheme it had.")
         if self._run.sums is None:
-            return concluded(self.name, "not applicable", f"credit {self._run.credit!r} promises no sum.")
+            return self._concluded("not applicable", f"credit {self._run.credit!r} promises no sum.")
         self._flush()
-        if self._missing and not self._faults.seen:
-            return concluded(self.name, "not recorded", "the rows have no advantages.")
-        return self._faults.conclude(
-            bad="do not sum to zero",
-            good="the advantages sum to zero in each",
-            remedy=f"credit {self._run.credit!r} subtracts a mean, so a group was cut, joined or shifted after it.",
-            nothing=concluded(self.name, "not recorded", "no group has advantages."),
-        )
+        if self._missing and not self._seen:
+            return self._concluded("not recorded", "the rows have no advantages.")
+        return super().conclude()
 
 
 def _pairs(decision: Decision) -> Pairs:
@@ -141,7 +135,7 @@ def _are_finite(pairs: Pairs) -> bool:
     return all(math.isfinite(value) for pair in pairs for value in pair if value is not None)
 
 
-class WrongAdvantages:
+class WrongAdvantages(FaultCheck):
     """The advantages of siblings are their rewards less a mean, times one positive factor, which the scale decides.
 
     So a higher reward never has a lower advantage, equal rewards have equal ones, and they are all zero only where the
@@ -150,11 +144,18 @@ class WrongAdvantages:
     """
 
     name = "wrong advantages"
+    unit = "group"
+    lacking = "some rows have no rewards or no advantages."
+    bad = "have advantages that do not follow from their rewards"
+    good = "the advantages follow from the rewards"
+    nothing = ("not recorded", "no group has rewards and advantages.")
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults(self.name, "group")
-        self._missing = False
+        super().__init__(run)
+        self.remedy = (
+            f"credit {run.credit!r} gives each candidate its reward less the mean, times one positive "
+            "factor. Look for what sorts, drops or rescales candidates between the rewards and the loss."
+        )
 
     @property
     def _applies(self) -> bool:
@@ -171,26 +172,18 @@ class WrongAdvantages:
             if not len(rewards) == len(advantages) == len(decision.candidates):
                 self._missing = True
             elif all(map(math.isfinite, rewards + advantages)):
-                self._faults.add(where_of(episode, decision), fault_of(rewards, advantages, self._run.scale))
+                self._judge(where_of(episode, decision), fault_of(rewards, advantages, self._run.scale))
 
     def conclude(self) -> Finding:
         if not self._run.is_training:
-            return concluded(self.name, "not applicable", "a benchmark has no advantages.")
+            return self._concluded("not applicable", "a benchmark has no advantages.")
         if self._run.credit is None or (self._run.judges_own_step is None and self._run.sums is not None):
             text = "the run does not say whether its credit scheme judges candidates by the reward of their own step."
-            return concluded(self.name, "not recorded", text)
+            return self._concluded("not recorded", text)
         if not self._applies:
             text = f"credit {self._run.credit!r} does not compare siblings by the reward of their own step."
-            return concluded(self.name, "not applicable", text)
-        if self._missing and not self._faults.wrong:
-            return concluded(self.name, "not recorded", "some rows have no rewards or no advantages.")
-        return self._faults.conclude(
-            bad="have advantages that do not follow from their rewards",
-            good="the advantages follow from the rewards",
-            remedy=f"credit {self._run.credit!r} gives each candidate its reward less the mean, times one positive "
-            "factor. Look for what sorts, drops or rescales candidates between the rewards and the loss.",
-            nothing=concluded(self.name, "not recorded", "no group has rewards and advantages."),
-        )
+            return self._concluded("not applicable", text)
+        return super().conclude()
 
 
 def fault_of(rewards: Sequence[float], advantages: Sequence[float], scale: str | None) -> str | None:

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable
 
-from pettingllms_envs.audit.counting import Faults, concluded, where_of
+from pettingllms_envs.audit.counting import FaultCheck, where_of
 from pettingllms_envs.audit.findings import Finding, counted
 from pettingllms_envs.audit.rows import Episode, Part, Run
 
@@ -14,7 +14,7 @@ from pettingllms_envs.audit.rows import Episode, Part, Run
 RESTORE = "Every number of the run is of the rows that are left. Restore the file, or play the run again."
 
 
-class MissingEpisodes:
+class MissingEpisodes(FaultCheck):
     """No episode that the run wrote is missing.
 
     What a killed run was writing may be incomplete. It is the last generation, and the run does not yet say that it
@@ -22,10 +22,12 @@ class MissingEpisodes:
     """
 
     name = "missing episodes"
+    unit = "generation"
+    bad = "lack episodes"
+    remedy = RESTORE
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults(self.name, "generation")
+        super().__init__(run)
         self._part: Part | None = None
         self._where = ""
         self._found = self._reached = self._num_ended = 0
@@ -40,7 +42,7 @@ class MissingEpisodes:
             self._part, self._found, self._where = part, 0, where_of(episode)
             if part is not None and part.before > self._reached:
                 fault = f"{self._reached:,} episodes come before it, expected {part.before:,}"
-                self._faults.add(self._where, fault)
+                self._judge(self._where, fault)
         self._found += 1
 
     def _close(self) -> None:
@@ -48,34 +50,36 @@ class MissingEpisodes:
             self._reached += self._found
             return
         num = self._part.episodes
-        self._faults.add(self._where, None if self._found >= num else f"{self._found:,} of {num:,} episodes are there")
+        self._judge(self._where, None if self._found >= num else f"{self._found:,} of {num:,} episodes are there")
         self._reached = self._part.before + num
 
     def conclude(self) -> Finding:
         written = self._run.written
-        if self._faults.wrong:
-            return self._faults.conclude(bad="lack episodes", good="", remedy=RESTORE, nothing=self._not_recorded())
+        if self._wrong:
+            return super().conclude()
         if written is not None and self._num_ended < written.episodes:
             text = f"{self._num_ended:,} of {counted(written.episodes, 'episode')} that the run says it wrote."
-            return Finding(name=self.name, status="failed", text=text, remedy=RESTORE)
+            return self._concluded("failed", text, remedy=RESTORE)
         if written is None and self._part is None:
-            return self._not_recorded()
+            return self._concluded("not recorded", "the run does not say how many episodes it wrote.")
         text = f"{counted(self._num_ended, 'episode')}: all that the run says it wrote."
         if self._part is not None and self._found < self._part.episodes:
             text += f" The last generation has {self._found:,} of {self._part.episodes:,}: the run was stopped there."
-        return Finding(name=self.name, status="passed", text=text)
-
-    def _not_recorded(self) -> Finding:
-        return concluded(self.name, "not recorded", "the run does not say how many episodes it wrote.")
+        return self._concluded("passed", text)
 
 
-class RepeatedEpisodes:
+class RepeatedEpisodes(FaultCheck):
     """No episode is there twice."""
 
     name = "repeated episodes"
+    unit = "episode"
+    bad = "are repeated"
+    good = "each is there once"
+    remedy = "They count twice in every mean. Remove the rows that were added."
+    nothing = ("not recorded", "the rows are not of whole episodes.")
 
     def __init__(self, run: Run) -> None:
-        self._faults = Faults(self.name, "episode")
+        super().__init__(run)
         self._step: int | None = None
         self._places: set[tuple[Hashable, int]] = set()
 
@@ -91,32 +95,28 @@ class RepeatedEpisodes:
         elif place in self._places:
             fault = "it is there already"
         self._places.add(place)
-        self._faults.add(where_of(episode), fault)
-
-    def conclude(self) -> Finding:
-        return self._faults.conclude(
-            bad="are repeated",
-            good="each is there once",
-            remedy="They count twice in every mean. Remove the rows that were added.",
-            nothing=concluded(self.name, "not recorded", "the rows are not of whole episodes."),
-        )
+        self._judge(where_of(episode), fault)
 
 
-class ChangedRows:
+class ChangedRows(FaultCheck):
     """Each row has the content whose digest was written with it, and the rows together are those of the run."""
 
     name = "changed rows"
+    unit = "row"
+    bad = "were changed after they were written"
+    good = "each as it was written"
+    remedy = RESTORE
+    nothing = ("not recorded", "the rows have no digests.")
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults(self.name, "row")
+        super().__init__(run)
         self._all = hashlib.sha256()
         self._num = 0
 
     def observe(self, episode: Episode) -> None:
         if episode.is_changed is not None:
             fault = "its content has another digest than it was written with" if episode.is_changed else None
-            self._faults.add(where_of(episode), fault)
+            self._judge(where_of(episode), fault)
         if self._run.written is not None and self._num < self._run.written.episodes:
             self._all.update((episode.digest or "").encode())
         self._num += 1
@@ -130,29 +130,21 @@ class ChangedRows:
         return self._all.hexdigest() != written.digest
 
     def conclude(self) -> Finding:
-        if self._are_others and not self._faults.wrong:
-            return Finding(
-                name=self.name,
-                status="failed",
-                text="each row has its digest, but together they are not the rows that the run says it wrote.",
-                remedy=RESTORE,
-            )
-        return self._faults.conclude(
-            bad="were changed after they were written",
-            good="each as it was written",
-            remedy=RESTORE,
-            nothing=concluded(self.name, "not recorded", "the rows have no digests."),
-        )
+        if self._are_others and not self._wrong:
+            text = "each row has its digest, but together they are not the rows that the run says it wrote."
+            return self._concluded("failed", text, remedy=RESTORE)
+        return super().conclude()
 
 
-class WrongTurns:
+class WrongTurns(FaultCheck):
     """In a training an agent's turns count its own decisions, and not those of the others."""
 
     name = "wrong turns"
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults(self.name, "decision")
+    unit = "decision"
+    bad = "are not at the turn that is recorded"
+    good = "each at its turn"
+    remedy = "Groups by turn compare others than they should. Look for lost steps, or what numbers them."
+    nothing = ("not applicable", "there is no decision.")
 
     def observe(self, episode: Episode) -> None:
         if self._run.kind != "rollouts":
@@ -162,14 +154,9 @@ class WrongTurns:
             taken[decision.agent] += 1
             number = taken[decision.agent]
             fault = None if decision.turn == number else f"it is no. {number} of the agent's in the episode"
-            self._faults.add(where_of(episode, decision), fault)
+            self._judge(where_of(episode, decision), fault)
 
     def conclude(self) -> Finding:
         if self._run.kind != "rollouts":
-            return concluded(self.name, "not applicable", "only a training's rollouts count an agent's decisions.")
-        return self._faults.conclude(
-            bad="are not at the turn that is recorded",
-            good="each at its turn",
-            remedy="Groups by turn compare others than they should. Look for lost steps, or what numbers them.",
-            nothing=concluded(self.name, "not applicable", "there is no decision."),
-        )
+            return self._concluded("not applicable", "only a training's rollouts count an agent's decisions.")
+        return super().conclude()

@@ -1,4 +1,4 @@
-"""Counts of what was looked at and what was wrong, which the checks of groups share."""
+"""What the checks share: counts of what was looked at and what was wrong, and places in words."""
 
 from __future__ import annotations
 
@@ -7,52 +7,61 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from pettingllms_envs.audit.findings import Finding, Status, counted
-from pettingllms_envs.audit.rows import Decision, Episode
+from pettingllms_envs.audit.rows import Decision, Episode, Run
 
 
 OPEN_INSTANCES = 10_000
 """Instances whose episodes may still come; of older ones nothing is held."""
 
 
-class Faults:
-    """Counts what was looked at and what was wrong.
+class FaultCheck:
+    """Counts what was looked at and what was wrong; a check adds what it looks at, by `observe`."""
 
-    Args:
-        name: What is looked for.
-        unit: What is looked at.
-    """
+    name: str
+    """What is looked for."""
+    unit: str
+    """What is looked at."""
+    bad: str
+    """What the wrong ones do."""
+    good: str
+    remedy: str
+    nothing: tuple[Status, str]
+    """The finding where nothing could be looked at."""
+    lacking: str = ""
+    """What was not recorded, where `_missing` is set and nothing was wrong."""
 
-    def __init__(self, name: str, unit: str) -> None:
-        self.name, self.unit = name, unit
-        self.seen = self.wrong = 0
-        self.first = self.detail = ""
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._seen = self._wrong = 0
+        self._first_wrong = self._detail = ""
+        self._missing = False
 
-    def add(self, where: str, fault: str | None) -> None:
-        self.seen += 1
+    def _judge(self, where: str, fault: str | None) -> None:
+        """Count one, which is wrong if there is a fault."""
+        self._seen += 1
         if fault is not None:
-            self.wrong += 1
-            if not self.first:
-                self.first, self.detail = where, fault
+            self._wrong += 1
+            if not self._first_wrong:
+                self._first_wrong, self._detail = where, fault
 
-    def conclude(self, *, bad: str, good: str, remedy: str, nothing: Finding) -> Finding:
-        """`nothing` where nothing could be looked at, else whether anything was wrong."""
-        if not self.seen:
-            return nothing
-        of = f"{self.wrong:,} of {counted(self.seen, self.unit)}"
-        if self.wrong:
-            return Finding(
-                name=self.name,
-                status="failed",
-                text=f"{of} {bad} ({self.detail}).",
-                where=self.first,
-                remedy=remedy,
-            )
-        return Finding(name=self.name, status="passed", text=f"{counted(self.seen, self.unit)}: {good}.")
+    def _concluded(self, status: Status, text: str, where: str = "", remedy: str = "") -> Finding:
+        return concluded(self.name, status, text, where, remedy)
+
+    def conclude(self) -> Finding:
+        """Whether anything was wrong."""
+        if self._missing and self.lacking and not self._wrong:
+            return self._concluded("not recorded", self.lacking)
+        if not self._seen:
+            return self._concluded(*self.nothing)
+        if not self._wrong:
+            return self._concluded("passed", f"{counted(self._seen, self.unit)}: {self.good}.")
+        text = f"{self._wrong:,} of {counted(self._seen, self.unit)} {self.bad} ({self._detail})."
+        return self._concluded("failed", text, self._first_wrong, self.remedy)
 
 
-def concluded(name: str, status: Status, text: str) -> Finding:
-    """A finding with a place to look at and a remedy left out."""
-    return Finding(name=name, status=status, text=text)
+def concluded(name: str, status: Status, text: str, where: str = "", remedy: str = "") -> Finding:
+    """A finding; a place to look at and a remedy may be left out."""
+    return Finding(name=name, status=status, text=text, where=where, remedy=remedy)
 
 
 def where_of(episode: Episode, decision: Decision | None = None) -> str:

@@ -38,10 +38,6 @@ class EpisodesWithErrors:
         if not num:
             return concluded(name, "passed", f"{counted(self._num, 'episode')}: none ended with an error.")
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in self._kinds.most_common())
-        return Finding(
-            name=name,
-            status="failed" if num >= MANY * self._num else "warning",
-            text=f"{num:,} of {counted(self._num, 'episode')} ended with an error ({kinds}) and are in no rate.",
-            where=self._first,
-            remedy="Read the error in the row, remove its cause, and run the command again: it plays these anew.",
-        )
+        text = f"{num:,} of {counted(self._num, 'episode')} ended with an error ({kinds}) and are in no rate."
+        remedy = "Read the error in the row, remove its cause, and run the command again: it plays these anew."
+        return concluded(name, "failed" if num >= MANY * self._num else "warning", text, self._first, remedy)

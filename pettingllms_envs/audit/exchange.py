@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pettingllms_envs.audit.counting import Faults, OfInstances, concluded, groups_of, where_of
+from pettingllms_envs.audit.counting import FaultCheck, OfInstances, groups_of, where_of
 from pettingllms_envs.audit.findings import Finding, counted
 from pettingllms_envs.audit.rows import Decision, Episode, Run
 
@@ -15,14 +15,20 @@ USUAL = 0.8
 """Share of an agent's decisions that have its usual system prompt."""
 
 
-class MixedPrompts:
+class MixedPrompts(FaultCheck):
     """All candidates of a group were sampled after one prompt; all episodes of an instance begin with the same."""
 
+    name = "mixed prompts"
+    unit = "group"
+    lacking = "the rows do not say after which prompt each came."
+    bad = "compare replies to different prompts"
+    good = "one prompt in each"
+    remedy = "Their advantages compare prompts, not replies. Group by agent, turn and instance."
+    nothing = ("not applicable", "no group has several candidates or episodes.")
+
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults("mixed prompts", "group")
+        super().__init__(run)
         self._first = OfInstances()
-        self._missing = False
 
     def observe(self, episode: Episode) -> None:
         for decision in groups_of(episode):
@@ -31,7 +37,7 @@ class MixedPrompts:
                 self._missing = True
                 continue
             fault = f"{len(prompts)} prompts for {len(decision.candidates)} candidates" if len(prompts) > 1 else None
-            self._faults.add(where_of(episode, decision), fault)
+            self._judge(where_of(episode, decision), fault)
         if episode.decisions and episode.is_whole and self._run.is_tree is not True:
             self._observe_start(episode)
 
@@ -44,32 +50,25 @@ class MixedPrompts:
             return
         held = self._first.of(episode, dict)
         if held and held["prompt"] != prompt:
-            self._faults.add(where_of(episode, decision), "its first prompt is not that of the instance's first")
+            self._judge(where_of(episode, decision), "its first prompt is not that of the instance's first")
         elif held:
-            self._faults.add("", None)
+            self._judge("", None)
         held.setdefault("prompt", prompt)
 
-    def conclude(self) -> Finding:
-        if self._missing and not self._faults.wrong:
-            return concluded("mixed prompts", "not recorded", "the rows do not say after which prompt each came.")
-        return self._faults.conclude(
-            bad="compare replies to different prompts",
-            good="one prompt in each",
-            remedy="Their advantages compare prompts, not replies. Group by agent, turn and instance.",
-            nothing=concluded("mixed prompts", "not applicable", "no group has several candidates or episodes."),
-        )
 
-
-class MixedTurns:
+class MixedTurns(FaultCheck):
     """All candidates of a group are of one agent, turn and instance; in a training nobody decides twice at one turn.
 
     A benchmark's turns are the environment's, in which an agent may act several times.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._faults = Faults("mixed turns", "group")
-        self._run = run
-        self._missing = False
+    name = "mixed turns"
+    unit = "group"
+    lacking = "the rows do not say at which turn each reply was given."
+    bad = "mix agents, turns or instances"
+    good = "one agent, turn and instance in each"
+    remedy = "A reply is judged against those to another question. Group by agent, turn and instance."
+    nothing = ("not applicable", "there is no decision.")
 
     def observe(self, episode: Episode) -> None:
         seen: set[tuple[str, int]] = set()
@@ -81,17 +80,7 @@ class MixedTurns:
             is_second = at in seen and episode.is_whole and self._run.is_training
             fault = _mixed(episode, decision) or ("the agent decided twice at this turn" if is_second else None)
             seen.add(at)
-            self._faults.add(where_of(episode, decision), fault)
-
-    def conclude(self) -> Finding:
-        if self._missing and not self._faults.wrong:
-            return concluded("mixed turns", "not recorded", "the rows do not say at which turn each reply was given.")
-        return self._faults.conclude(
-            bad="mix agents, turns or instances",
-            good="one agent, turn and instance in each",
-            remedy="A reply is judged against those to another question. Group by agent, turn and instance.",
-            nothing=concluded("mixed turns", "not applicable", "there is no decision."),
-        )
+            self._judge(where_of(episode, decision), fault)
 
 
 def _mixed(episode: Episode, decision: Decision) -> str | None:
@@ -106,14 +95,20 @@ def _mixed(episode: Episode, decision: Decision) -> str | None:
     return None
 
 
-class MissingCandidates:
+class MissingCandidates(FaultCheck):
     """Every group that is trained on is complete."""
 
+    name = "missing candidates"
+    unit = "group"
+    bad = "are of another size"
+    remedy = "A smaller group has another baseline. Look for what dropped them: errors, filters, processes."
+    nothing = ("not applicable", "nothing was trained on.")
+
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults("missing candidates", "group")
+        super().__init__(run)
         self._episodes = OfInstances(self._close)
         self._step: int | None = None
+        self.good = f"{run.num_candidates} in each"
 
     def observe(self, episode: Episode) -> None:
         expected = self._run.num_candidates
@@ -125,7 +120,7 @@ class MissingCandidates:
         for decision in episode.decisions:
             number, wanted = len(decision.candidates), expected if _learns(decision) else 1
             fault = None if number == wanted else f"{counted(number, 'candidate')}, expected {wanted}"
-            self._faults.add(where_of(episode, decision), fault)
+            self._judge(where_of(episode, decision), fault)
 
     def _count(self, episode: Episode) -> None:
         if episode.step != self._step:
@@ -134,7 +129,7 @@ class MissingCandidates:
         self._episodes.of(episode, set).add(episode.sample)
 
     def _close(self, key: Any, samples: set[int]) -> None:
-        self._faults.add(f"step {key[0]}, instance {key[1]}", self._fault(len(samples)))
+        self._judge(f"step {key[0]}, instance {key[1]}", self._fault(len(samples)))
 
     def _fault(self, number: int) -> str | None:
         expected = self._run.num_candidates
@@ -145,18 +140,12 @@ class MissingCandidates:
             self._close(*self._episodes.held.popitem(last=False))
 
     def conclude(self) -> Finding:
-        name = "missing candidates"
         if not self._run.is_training:
-            return concluded(name, "not applicable", "a benchmark has no groups that are trained on.")
+            return self._concluded("not applicable", "a benchmark has no groups that are trained on.")
         if self._run.num_candidates is None or self._run.is_tree is None:
-            return concluded(name, "not recorded", "the run does not say how many candidates a group has.")
+            return self._concluded("not recorded", "the run does not say how many candidates a group has.")
         self._flush()
-        return self._faults.conclude(
-            bad="are of another size",
-            good=f"{self._run.num_candidates} in each",
-            remedy="A smaller group has another baseline. Look for what dropped them: errors, filters, processes.",
-            nothing=concluded(name, "not applicable", "nothing was trained on."),
-        )
+        return super().conclude()
 
 
 def _learns(decision: Decision) -> bool:
@@ -165,16 +154,23 @@ def _learns(decision: Decision) -> bool:
     return any(candidate.advantage is not None for candidate in decision.candidates)
 
 
-class ChangedState:
+class ChangedState(FaultCheck):
     """A decision is taken in the state that the chosen candidate before led to; an instance always begins alike."""
 
     name = "changed state"
+    unit = "step"
+    lacking = "the rows do not say which state each candidate led to."
+    bad = "are taken in another state"
+    good = "each goes on from the state that was reached"
+    remedy = (
+        "What is observed is not what was played. Check the environment's snapshot()/restore() and "
+        "reset(seed=...) (`pettingllms check`), or set sampling='parallel'."
+    )
+    nothing = ("not applicable", "nothing is branched, and no instance was played twice.")
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults(self.name, "step")
+        super().__init__(run)
         self._first = OfInstances()
-        self._missing = False
 
     def observe(self, episode: Episode) -> None:
         if not episode.is_whole:  # a row of a table, which says nothing of states
@@ -188,35 +184,28 @@ class ChangedState:
                     self._missing |= self._run.is_training  # in a benchmark nothing is branched
                 else:
                     fault = None if decision.state == reached else "not the state that the chosen branch reached"
-                    self._faults.add(where_of(episode, decision), fault)
+                    self._judge(where_of(episode, decision), fault)
             before = decision
         if episode.decisions and (state := episode.decisions[0].state) is not None:
             held = self._first.of(episode, dict)
             if held:
                 fault = None if held["state"] == state else "not the state in which the instance's others began"
-                self._faults.add(where_of(episode, episode.decisions[0]), fault)
+                self._judge(where_of(episode, episode.decisions[0]), fault)
             held.setdefault("state", state)
 
-    def conclude(self) -> Finding:
-        if self._missing and not self._faults.wrong:
-            return concluded(self.name, "not recorded", "the rows do not say which state each candidate led to.")
-        return self._faults.conclude(
-            bad="are taken in another state",
-            good="each goes on from the state that was reached",
-            remedy="What is observed is not what was played. Check the environment's snapshot()/restore() and "
-            "reset(seed=...) (`pettingllms check`), or set sampling='parallel'.",
-            nothing=concluded(self.name, "not applicable", "nothing is branched, and no instance was played twice."),
-        )
 
-
-class SwappedAgents:
+class SwappedAgents(FaultCheck):
     """Each agent's replies come from its own policy, and it is shown its own system prompt, not another agent's."""
 
     name = "swapped agents"
+    unit = "decision"
+    bad = "come from another agent's policy"
+    good = "each by the policy of its agent"
+    remedy = "A policy is trained on another role's part. Check `policies` and the routing of requests."
+    nothing = ("not recorded", "the rows do not say which policy sampled.")
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults(self.name, "decision")
+        super().__init__(run)
         self._systems: dict[str, dict[str, int]] = {}
         self._shown: dict[str, int] = {}
         self._where: dict[tuple[str, str], str] = {}
@@ -226,7 +215,7 @@ class SwappedAgents:
             configured = self._run.policies.get(decision.agent)
             if decision.policy is not None and configured is not None:
                 fault = f"{decision.agent} played by {decision.policy!r}, expected {configured!r}"
-                self._faults.add(where_of(episode, decision), None if decision.policy == configured else fault)
+                self._judge(where_of(episode, decision), None if decision.policy == configured else fault)
             if decision.system:
                 counts = self._systems.setdefault(decision.agent, {})
                 self._shown[decision.agent] = self._shown.get(decision.agent, 0) + 1
@@ -255,26 +244,17 @@ class SwappedAgents:
     def conclude(self) -> Finding:
         if (found := self._shown_anothers()) is not None:
             agent, other, number, where = found
-            return Finding(
-                name=self.name,
-                status="failed",
-                text=f"{agent} was shown the system prompt of {other} in {counted(number, 'decision')}.",
-                where=where,
-                remedy="A policy is trained on another role's part. Check agent_selection and observe(agent).",
-            )
+            text = f"{agent} was shown the system prompt of {other} in {counted(number, 'decision')}."
+            remedy = "A policy is trained on another role's part. Check agent_selection and observe(agent)."
+            return self._concluded("failed", text, where, remedy)
         num_agents = len(self._run.policies) or len(self._systems)
         several = len(set(self._run.policies.values())) > 1
         kinds = {max(counts, key=lambda system: counts[system]) for counts in self._systems.values()}
-        if not self._faults.wrong and not several and len(kinds) < 2:
+        if not self._wrong and not several and len(kinds) < 2:
             if num_agents == 1:
-                return concluded(self.name, "not applicable", "there is a single agent.")
+                return self._concluded("not applicable", "there is a single agent.")
             text = "agents have neither policies nor system prompts of their own by which to tell."
-            return concluded(self.name, "not recorded", text)
-        if not self._faults.seen:
-            return concluded(self.name, "passed", f"{len(self._systems)} agents, each with its own system prompt.")
-        return self._faults.conclude(
-            bad="come from another agent's policy",
-            good="each by the policy of its agent",
-            remedy="A policy is trained on another role's part. Check `policies` and the routing of requests.",
-            nothing=concluded(self.name, "not recorded", "the rows do not say which policy sampled."),
-        )
+            return self._concluded("not recorded", text)
+        if not self._seen:
+            return self._concluded("passed", f"{len(self._systems)} agents, each with its own system prompt.")
+        return super().conclude()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from pettingllms_envs.audit.counting import concluded
 from pettingllms_envs.audit.findings import Finding, counted
 from pettingllms_envs.audit.rows import Episode, Run, role_of
 from pettingllms_envs.audit.series import Frequent, Series
@@ -21,25 +22,25 @@ SHOWN = 40
 def dead_role(run: Run, series: Series) -> Finding:
     """Some replies of each role that learns are paid otherwise than their siblings."""
     if not run.is_training:
-        return Finding(name="dead role", status="not applicable", text="nothing is learnt in a benchmark.")
+        return concluded("dead role", "not applicable", "nothing is learnt in a benchmark.")
     totals = {role: series.total(role) for role in series.roles}
     learning = {role: counts for role, counts in totals.items() if counts.groups}
     if not learning:
-        return Finding(name="dead role", status="not recorded", text="the rows have no groups with rewards.")
+        return concluded("dead role", "not recorded", "the rows have no groups with rewards.")
     shares = ", ".join(f"{role} {counts.flat / counts.groups:.0%}" for role, counts in learning.items())
     dead = [role for role, c in learning.items() if c.groups >= FEW_GROUPS and c.flat == c.groups]
     few = [role for role, c in learning.items() if c.groups < FEW_GROUPS and c.flat == c.groups]
     if few and not dead:
         text = f"fewer than {FEW_GROUPS} groups of {', '.join(few)}, all flat: too few to tell."
-        return Finding(name="dead role", status="not applicable", text=text)
+        return concluded("dead role", "not applicable", text)
     if not dead:
         text = f"share of groups in which nothing tells replies apart: {shares}."
-        return Finding(name="dead role", status="passed", text=text)
+        return concluded("dead role", "passed", text)
     number = counted(int(sum(learning[role].groups for role in dead)), "group")
     if all(learning[role].judged and learning[role].solved == learning[role].judged for role in dead):
         text = f"all {number} of {', '.join(dead)} are flat, and every episode succeeded: it is solved."
         remedy = "Train on harder instances (curriculum=), or stop here."
-        return Finding(name="dead role", status="warning", text=text, remedy=remedy)
+        return concluded("dead role", "warning", text, remedy=remedy)
     return Finding(
         name="dead role",
         status="failed",
@@ -54,18 +55,16 @@ def dead_role(run: Run, series: Series) -> Finding:
 def uneven_learning(run: Run, series: Series) -> Finding:
     """No role has next to nothing of what is trained on."""
     if not run.is_training:
-        return Finding(name="uneven learning", status="not applicable", text="nothing is learnt in a benchmark.")
+        return concluded("uneven learning", "not applicable", "nothing is learnt in a benchmark.")
     totals = {role: series.total(role) for role in series.roles}
     learning = {role: counts for role, counts in totals.items() if counts.trained}
     whole = sum(counts.advantages for counts in learning.values())
     if not learning:
-        return Finding(name="uneven learning", status="not recorded", text="the rows have no advantages.")
+        return concluded("uneven learning", "not recorded", "the rows have no advantages.")
     if len(learning) == 1:
-        return Finding(
-            name="uneven learning", status="not applicable", text=f"{next(iter(learning))} alone is trained."
-        )
+        return concluded("uneven learning", "not applicable", f"{next(iter(learning))} alone is trained.")
     if not whole:
-        return Finding(name="uneven learning", status="not applicable", text="all advantages are zero: see dead role.")
+        return concluded("uneven learning", "not applicable", "all advantages are zero: see dead role.")
     shares = {role: counts.advantages / whole for role, counts in learning.items()}
     words = ", ".join(f"{role} {share:.0%}" for role, share in shares.items())
     # A role whose groups are all flat is the finding of dead_role.
@@ -81,7 +80,7 @@ def uneven_learning(run: Run, series: Series) -> Finding:
             text=f"shares of the sum of absolute advantages: {words}; {', '.join(small)} hardly learns.",
             remedy="Look whether the rewards of its own step depend on its replies (`pettingllms check`).",
         )
-    return Finding(name="uneven learning", status="passed", text=f"shares of the sum of absolute advantages: {words}.")
+    return concluded("uneven learning", "passed", f"shares of the sum of absolute advantages: {words}.")
 
 
 class LazyRole:
@@ -113,7 +112,7 @@ class LazyRole:
             shares.append((number / replies.total, role, reply, number, replies.total))
         if not shares:
             text = f"no role has {FEW_GROUPS} replies to {FEW_PROMPTS} different prompts: too few to tell."
-            return Finding(name=self.name, status="not applicable", text=text)
+            return concluded(self.name, "not applicable", text)
         lazy = [f"{_quoted(reply)} is {number:,} of {total:,} replies of {role}"
                 for share, role, reply, number, total in shares if share >= NEARLY_ALWAYS]  # fmt: skip
         if lazy:
@@ -125,7 +124,7 @@ class LazyRole:
                 "(--replay), and resume from an older checkpoint or raise the temperature.",
             )
         words = ", ".join(f"{role} {share:.0%}" for share, role, *_ in shares)
-        return Finding(name=self.name, status="passed", text=f"share of the most frequent reply: {words}.")
+        return concluded(self.name, "passed", f"share of the most frequent reply: {words}.")
 
 
 def _quoted(reply: Hashable) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from pettingllms_envs.audit.counting import Faults, concluded, groups_of, where_of
+from pettingllms_envs.audit.counting import FaultCheck, concluded, groups_of, where_of
 from pettingllms_envs.audit.findings import Finding, counted
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
 
@@ -17,35 +17,30 @@ LONG = 32
 """Tokens of a reply that is not sampled twice by chance, nor the only legal one."""
 
 
-class WrongChoice:
+class WrongChoice(FaultCheck):
     """Exactly one candidate of each decision is the chosen one, and what was played is its reply."""
 
     name = "wrong choice"
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._faults = Faults(self.name, "step")
-        self._missing = False
+    unit = "step"
+    lacking = "the rows do not say which candidate was played on."
+    bad = "were not played by one chosen candidate"
+    good = "one candidate was chosen, and its reply played"
+    remedy = (
+        "The episode goes on from a reply that is not the one recorded. Mark the one candidate whose reply was played."
+    )
+    nothing = ("not applicable", "there is no decision.")
 
     def observe(self, episode: Episode) -> None:
         for decision in episode.decisions:
             if not episode.is_whole or any(each.is_chosen is None for each in decision.candidates):
                 self._missing = True
             else:
-                self._faults.add(where_of(episode, decision), _fault_of_choice(decision))
+                self._judge(where_of(episode, decision), _fault_of_choice(decision))
 
     def conclude(self) -> Finding:
         if not self._run.is_training:
-            return concluded(self.name, "not applicable", "a benchmark has one reply to choose from.")
-        if self._missing and not self._faults.wrong:
-            return concluded(self.name, "not recorded", "the rows do not say which candidate was played on.")
-        return self._faults.conclude(
-            bad="were not played by one chosen candidate",
-            good="one candidate was chosen, and its reply played",
-            remedy="The episode goes on from a reply that is not the one recorded. Mark the one candidate whose reply "
-            "was played.",
-            nothing=concluded(self.name, "not applicable", "there is no decision."),
-        )
+            return self._concluded("not applicable", "a benchmark has one reply to choose from.")
+        return super().conclude()
 
 
 def _fault_of_choice(decision: Decision) -> str | None:
@@ -108,17 +103,14 @@ class CopiedSiblings:
         if worst is not None and varied >= FEW_GROUPS and self._pairs[worst] >= NEARLY_ALL * varied:
             least = min(self._pairs.values())
             if least < 0.5 * varied:  # else the policy often repeats itself, wherever
-                return Finding(
-                    name=self.name,
-                    status="failed",
-                    text=f"candidates {worst[0] + 1} and {worst[1] + 1} are equal in {self._pairs[worst]:,} of "
-                    f"{counted(varied, 'group')} whose candidates are not all equal.",
-                    remedy="One was copied, so that it counts twice. Sample every candidate on its own.",
+                text = (
+                    f"candidates {worst[0] + 1} and {worst[1] + 1} are equal in {self._pairs[worst]:,} of "
+                    f"{counted(varied, 'group')} whose candidates are not all equal."
                 )
+                remedy = "One was copied, so that it counts twice. Sample every candidate on its own."
+                return concluded(self.name, "failed", text, remedy=remedy)
         share = self._all_equal / self._groups
-        return Finding(
-            name=self.name, status="passed", text=f"in {share:.0%} of {counted(self._groups, 'group')} all are equal."
-        )
+        return concluded(self.name, "passed", f"in {share:.0%} of {counted(self._groups, 'group')} all are equal.")
 
     def _equal(self) -> Finding:
         text = f"in {self._all_equal:,} of {counted(self._groups, 'group')} all candidates are the same reply"
@@ -129,22 +121,16 @@ class CopiedSiblings:
         text = f"{text}, from the first on, while replies differ from prompt to prompt"
         if self._run.temperature == 0 or 2 * self._long < self._all_equal:
             why = "the temperature is 0" if self._run.temperature == 0 else f"most have fewer than {LONG} tokens"
-            return Finding(
-                name=self.name,
-                status="warning",
-                text=f"{text}; {why}.",
-                where=self._where,
-                remedy="Nothing is learnt where one reply is legal or likely. If others are, set temperature=1.0, and "
-                "sample every candidate with a seed of its own.",
+            remedy = (
+                "Nothing is learnt where one reply is legal or likely. If others are, set temperature=1.0, and "
+                "sample every candidate with a seed of its own."
             )
-        return Finding(
-            name=self.name,
-            status="failed",
-            text=f"{text}.",
-            where=self._where,
-            remedy="Nothing can be learnt from copies. Set temperature=1.0, and sample every candidate with a seed of "
-            "its own; or the policy was certain of every reply before this run.",
+            return concluded(self.name, "warning", f"{text}; {why}.", self._where, remedy)
+        remedy = (
+            "Nothing can be learnt from copies. Set temperature=1.0, and sample every candidate with a seed of "
+            "its own; or the policy was certain of every reply before this run."
         )
+        return concluded(self.name, "failed", f"{text}.", self._where, remedy)
 
 
 def _num_tokens(candidate: Candidate) -> int:

@@ -18,11 +18,15 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 import pettingllms_envs
 
@@ -141,6 +145,26 @@ def plug_ins() -> dict[str, EntryPoint]:
 def refuse(message: str) -> NoReturn:
     """End the command with a message of three parts."""
     raise Refused(message)
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a text without any markup; the terminal wraps its lines."""
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def say_table(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table below its title, if it has one; nothing if it has no rows. The first column is not wrapped."""
+    rows = list(rows)
+    if not rows:
+        return
+    if title:
+        say(console, f"\n{title}", "bold")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for number, head in enumerate(heads):
+        table.add_column(head, overflow="fold", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
 
 
 def counted(number: int, what: str) -> str:

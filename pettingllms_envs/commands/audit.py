@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import counted, refuse, user_errors
-from pettingllms_envs.commands.runs import say
+from pettingllms_envs.commands import counted, refuse, say, user_errors
 
 
 if TYPE_CHECKING:

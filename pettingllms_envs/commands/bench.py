@@ -15,14 +15,13 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import add_environment, cooperation, made, refuse, setting, settings, user_errors
+from pettingllms_envs.commands import add_environment, cooperation, made, refuse, say, setting, settings, user_errors
 from pettingllms_envs.commands.runs import (
     add_agents,
     add_running,
     check_at_least,
     default_output,
     missing,
-    say,
     say_problems,
     specs,
     watched,

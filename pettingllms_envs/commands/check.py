@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 import pettingllms_envs
-from pettingllms_envs.commands import add_environment, callable_at, made, refuse, settings, user_errors
+from pettingllms_envs.commands import add_environment, callable_at, made, refuse, say, settings, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,5 +40,5 @@ def run(args: argparse.Namespace, console: Console) -> int:
         # By its name and not as the module's function, so that it can be made in another process too.
         make = partial(pettingllms_envs.make, args.env, **settings(args))
     report = testing.check(make, make_parallel=parallel, seeds=range(args.seeds))
-    console.print(Text(str(report)), soft_wrap=True)
+    say(console, str(report))
     return 0 if report.ok else 1

@@ -16,8 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import counted, user_errors
-from pettingllms_envs.commands.runs import say
+from pettingllms_envs.commands import counted, say, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import counted, refuse, user_errors
-from pettingllms_envs.commands.runs import default_output, missing, say, say_problems, specs, watched
+from pettingllms_envs.commands import counted, refuse, say, user_errors
+from pettingllms_envs.commands.runs import default_output, missing, say_problems, specs, watched
 
 
 def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int:

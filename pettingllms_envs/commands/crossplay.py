@@ -17,9 +17,9 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import refuse, user_errors
+from pettingllms_envs.commands import refuse, say, user_errors
 from pettingllms_envs.commands.compare import read_run, say_data, show
-from pettingllms_envs.commands.runs import add_running, check_at_least, missing, sampling, say, watched
+from pettingllms_envs.commands.runs import add_running, check_at_least, missing, sampling, watched
 from pettingllms_envs.core import check_choice
 
 

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import counted, user_errors
+from pettingllms_envs.commands import counted, say, say_table, user_errors
 
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def _list(args: argparse.Namespace, console: Console) -> int:
         id = f"{known.id}:{known.config}" if known.config else known.id
         splits = shares(tuple(known.files), tuple(known.files), benchmark=find_layout(known.layout).benchmark)
         rows.append((id, known.layout, ", ".join(splits), "yes" if known.stem in ours else ""))
-    _table(console, "Data sets of the Hub", ("id", "layout", "splits", "rows of our own"), rows)
+    say_table(console, "Data sets of the Hub", ("id", "layout", "splits", "rows of our own"), rows)
     columns = [(name, ", ".join("|".join(names) for names in each.columns)) for name, each in LAYOUTS.items()]
-    _table(console, "Layouts", ("layout", "columns that every row must have"), columns)
+    say_table(console, "Layouts", ("layout", "columns that every row must have"), columns)
     return 0
 
 
@@ -116,14 +116,14 @@ def _show(args: argparse.Namespace, console: Console) -> int:
     data, split, layout = args.data
     loaded = load(data, split=split, layout=layout, include_unjudged=args.unjudged)
     about = f"{loaded.source}{f' at {loaded.revision}' if loaded.revision else ''}, layout {loaded.layout}"
-    console.print(Text(f"{about}, {f'split {split}' if split else 'all rows'}"), soft_wrap=True)
+    say(console, f"{about}, {f'split {split}' if split else 'all rows'}")
     counts = [("problems", f"{len(loaded.problems)}"), ("malformed rows", f"{len(loaded.bad)}")]
     counts += [(f"left out: {reason}", f"{count}") for reason, count in loaded.left_out.items()]
-    _table(console, "", ("what", "rows"), counts)
+    say_table(console, "", ("what", "rows"), counts)
     for bad in loaded.bad[:10]:
-        console.print(Text(f"row {bad.index} of {bad.file}: {bad.reason}"), soft_wrap=True)
+        say(console, f"row {bad.index} of {bad.file}: {bad.reason}")
     for problem in loaded.problems[:1]:
-        console.print(Text(f"\n--- {problem.id}, level {problem.level} ---\n{problem.statement}"), soft_wrap=True)
+        say(console, f"\n--- {problem.id}, level {problem.level} ---\n{problem.statement}")
     return 0
 
 
@@ -153,12 +153,12 @@ def _prepare(args: argparse.Namespace, console: Console) -> int:
     with _Bars(source, splits) as bars:
         manifest = prepare(source, output, splits=splits, limit=args.limit, told=bars.told)
     at = f" at {manifest.revision}" if manifest.revision else ""
-    console.print(Text(f"{output}: {manifest.source}{at}, layout {manifest.layout}"), soft_wrap=True)
+    say(console, f"{output}: {manifest.source}{at}, layout {manifest.layout}")
     for name, part in manifest.splits.items():
         out = sum(part.left_out.values())
         told = f"{counted(part.rows, 'problem')} ({sum(part.unjudged.values())} unjudged)"
         told = f"{told}, {counted(len(part.bad), 'malformed row')}"
-        console.print(Text(f"  {name}: {told}, {out} left out, SHA-256 {part.sha256[:16]}"), soft_wrap=True)
+        say(console, f"  {name}: {told}, {out} left out, SHA-256 {part.sha256[:16]}")
     return 0
 
 
@@ -196,10 +196,7 @@ def _check(args: argparse.Namespace, console: Console) -> int:
     copies = list(overlaps(_statements(args.train), tests, args.threshold))
     for copy in copies:
         kind = "the same words" if copy.exact else f"similarity {copy.similarity:.2f}"
-        console.print(
-            Text(f"{copy.train.data} {copy.train.id} = {copy.test.data} {copy.test.id}: {kind}", style="bold"),
-            soft_wrap=True,
-        )
+        say(console, f"{copy.train.data} {copy.train.id} = {copy.test.data} {copy.test.id}: {kind}", "bold")
         if not args.quiet:
             side_by_side = Table(box=None, show_header=False, padding=(0, 2, 1, 0), expand=True)
             side_by_side.add_column(ratio=1, overflow="fold")
@@ -208,10 +205,7 @@ def _check(args: argparse.Namespace, console: Console) -> int:
             console.print(side_by_side)
     found = len({copy.test for copy in copies})
     exact = len({copy.test for copy in copies if copy.exact})
-    console.print(
-        Text(f"{found} of {len(tests)} test problems are in the training set, {exact} of them word for word."),
-        soft_wrap=True,
-    )
+    say(console, f"{found} of {len(tests)} test problems are in the training set, {exact} of them word for word.")
     return 1 if copies else 0
 
 
@@ -226,14 +220,3 @@ def _statements(which: DataArgument) -> Iterator[Statement]:
     for entry in entries(source, which.split):
         if isinstance(entry.outcome, Problem):
             yield Statement(source.name, entry.outcome.id, entry.outcome.statement)
-
-
-def _table(console: Console, title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    if title:
-        console.print(Text(f"\n{title}", style="bold"))
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for number, heading in enumerate(headings):
-        table.add_column(heading, overflow="fold", no_wrap=number == 0)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)

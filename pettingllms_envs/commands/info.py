@@ -13,12 +13,10 @@ from importlib import resources
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.commands import add_environment, made, user_errors
+from pettingllms_envs.commands import add_environment, made, say, say_table, user_errors
 from pettingllms_envs.observations import read_observation, text_of
 from pettingllms_envs.workflows.tool_calls import ToolCalls
 
@@ -50,19 +48,19 @@ def run(args: argparse.Namespace, console: Console) -> int:
         workflow = workflow.workflow
     task = None if workflow is None else workflow.task
     doc = module.__doc__ if task is None else sys.modules[type(task).__module__].__doc__
-    _print(console, f"{env.metadata['name']} ({entry.origin}, module {entry.module})\n\n{inspect.cleandoc(doc or '')}")
-    _table(console, "Agents", ("agent", "job"), agents(env))
-    _table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), settings(module, task, workflow))
+    say(console, f"{env.metadata['name']} ({entry.origin}, module {entry.module})\n\n{inspect.cleandoc(doc or '')}")
+    say_table(console, "Agents", ("agent", "job"), agents(env))
+    say_table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), settings(module, task, workflow))
     options, parts = env.metadata.get("reset_options", {}), env.metadata.get("reward_ranges", {})
     rows = [(name, listed(values)) for name, values in options.items()]
-    _table(console, "Reset options", ("name", "values"), rows)
+    say_table(console, "Reset options", ("name", "values"), rows)
     ranges = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in parts.items()]
-    _table(console, "Parts of a step's reward", ("part", "least", "greatest"), ranges)
+    say_table(console, "Parts of a step's reward", ("part", "least", "greatest"), ranges)
     if line := return_line(env):
-        _print(console, f"\n{line}")
-    _print(console, f"Published test set: {published(entry.full_name)}")
+        say(console, f"\n{line}")
+    say(console, f"Published test set: {published(entry.full_name)}")
     if line := data_line(env):
-        _print(console, line)
+        say(console, line)
     with user_errors():
         env.reset(seed=args.seed)
     for agent in env.possible_agents:
@@ -72,8 +70,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
             messages = read_observation(seen, agent=agent).messages
             parts = [(message["role"], text_of(message["content"])) for message in messages]
         for part, text in parts:
-            _print(console, f"\n--- {agent}, {part}, seed {args.seed} ---", style="bold")
-            _print(console, str(text))
+            say(console, f"\n--- {agent}, {part}, seed {args.seed} ---", style="bold")
+            say(console, str(text))
     return 0
 
 
@@ -146,20 +144,3 @@ def _default(value: object) -> str:
 def listed(values: tuple[object, ...]) -> str:
     """The legal values of a reset option, in words."""
     return ", ".join(map(repr, values)) or "open"
-
-
-def _table(console: Console, title: str, headings: Row, rows: Iterable[Row]) -> None:
-    rows = list(rows)
-    if not rows:
-        return
-    _print(console, f"\n{title}", style="bold")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("agent", "name", "part"))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), soft_wrap=True)

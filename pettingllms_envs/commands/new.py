@@ -20,10 +20,9 @@ from importlib import resources
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 import pettingllms_envs
-from pettingllms_envs.commands import refuse, user_errors
+from pettingllms_envs.commands import refuse, say, user_errors
 
 
 KINDS = ("game", "roles", "rows", "tool", "function")
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     lines = [f"Made {folder} with", *(f"    {path}" for path in made), "Next:", f"    cd {folder}"]
     lines += ["    pip install -e .", f"    pettingllms check {args.name}", f"    pettingllms play {args.name}"]
     lines += [f"Then change {args.name}/{args.name}_v0.py into yours, from top to bottom."]
-    console.print(Text("\n".join(lines)), soft_wrap=True)
+    say(console, "\n".join(lines))
     return 0
 
 

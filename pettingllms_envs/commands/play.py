@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.commands import add_environment, made, refuse, user_errors
+from pettingllms_envs.commands import add_environment, made, refuse, say, user_errors
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.outputs import check_output, write_output
 from pettingllms_envs.observations import read_observation, text_of
@@ -75,17 +74,17 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 states += [*between(env.workflow.task, before, reply), _state(env)]
                 _show_board(env, console)
     except (EOFError, UserLeft):
-        _say(console, "\nThe game is left as it is.")
+        say(console, "\nThe game is left as it is.")
     except KeyboardInterrupt:
-        _say(console, "\nThe game is left as it is.")
+        say(console, "\nThe game is left as it is.")
         status = INTERRUPTED
-    _say(console, ending(env))
+    say(console, ending(env))
     if args.record is not None:
         with user_errors():
             film = io.BytesIO()
             rendering.save_gif([rendering.picture(env.workflow.task, state) for state in states], film)
             write_output(args.record, film.getvalue())
-        _say(console, f"Recorded {len(states)} boards in {args.record}.")
+        say(console, f"Recorded {len(states)} boards in {args.record}.")
     return status
 
 
@@ -146,11 +145,11 @@ def _step(args: argparse.Namespace, env: TextEnv, console: Console) -> str:
         reply = _ask(env, agent, console)
     else:
         reply = env.action_space(agent).sample() if args.auto == "random" else env.oracle()
-        _say(console, f"\n{agent}: {_printable(reply)}")
+        say(console, f"\n{agent}: {_printable(reply)}")
     env.step(reply)
     scopes = env.snapshot().parts.items()
     parts = [f"{name} {value:+.3g} ({scope})" for scope, named in scopes for name, value in named.items()]
-    _say(console, f"rewards: {', '.join(parts) or 'none'}")
+    say(console, f"rewards: {', '.join(parts) or 'none'}")
     return reply
 
 
@@ -171,22 +170,22 @@ def _ask(env: TextEnv, agent: str, console: Console) -> str:
     system, text = _texts(env, agent)
     # The board has just been shown; what is left are the turn, the feedback and another role's proposal.
     shown = env.workflow.task.show(_state(env))
-    _say(console, "\n" + "\n".join(filter(None, text.replace(shown, "").splitlines())))
+    say(console, "\n" + "\n".join(filter(None, text.replace(shown, "").splitlines())))
     form = env.workflow.task.reply_format()
     form = form if form in system else system.removeprefix(env.workflow.task.rules()).strip()
     commands = COMMANDS.format(oracle=ORACLE if env.metadata["has_oracle"] else "")
-    _say(console, f"{form} ({commands}{BLOCKS if FENCE in form else ''}.)", "dim")
+    say(console, f"{form} ({commands}{BLOCKS if FENCE in form else ''}.)", "dim")
     while True:
         reply = _typed(console, agent)
         match reply.strip():
             case "?":
-                _say(console, f"{system}\n\n{text}", "cyan")
+                say(console, f"{system}\n\n{text}", "cyan")
             case ":oracle" if env.metadata["has_oracle"]:
-                _say(console, env.oracle(), "cyan")
+                say(console, env.oracle(), "cyan")
             case ":quit":
                 raise UserLeft
             case word if word.startswith(":"):
-                _say(console, f"There is no command {word!r}. {commands}.")
+                say(console, f"There is no command {word!r}. {commands}.")
             case _:
                 return reply
 
@@ -207,7 +206,7 @@ def _typed(console: Console, agent: str) -> str:
 
 
 def _show_board(env: TextEnv, console: Console) -> None:
-    _say(console, "")
+    say(console, "")
     rendering.to_terminal(env.workflow.task, _state(env), console=console)
 
 
@@ -223,7 +222,3 @@ def _printable(reply: str) -> str:
     """A reply without control characters, shortened if it is long."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else UNPRINTABLE for letter in reply)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} ... ({len(text)} characters)"
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), soft_wrap=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from pettingllms_envs.commands import counted, refuse, user_errors
+from pettingllms_envs.commands import counted, refuse, say, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +36,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if images := media.images_of_run(folder, files.stream(folder)):
             sizes += f", {counted(len(images), 'image')} ({decimal(sum(file.stat().st_size for file in images))})"
     kind = "public" if args.public else "private"
-    console.print(Text(f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md"), soft_wrap=True)
+    say(console, f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md")
     if paths := hub.paths_named(header):
-        console.print(Text(f"run.json names paths of this machine: {', '.join(paths)}"), soft_wrap=True)
+        say(console, f"run.json names paths of this machine: {', '.join(paths)}")
     if not args.yes and not _agreed(console):
         console.print(Text("Nothing was uploaded. --yes does not ask."))
         return 1
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 f"nothing was uploaded to {args.repo} ({error}); expected the Hub, and a token that may write there. "
                 "`hf auth login` gives one, or set HF_TOKEN."
             )
-    console.print(Text(address), soft_wrap=True)
+    say(console, address)
     return 0
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import counted, refuse, setting, user_errors
-from pettingllms_envs.commands.runs import bar, say
+from pettingllms_envs.commands import counted, refuse, say, setting, user_errors
+from pettingllms_envs.commands.runs import bar
 from pettingllms_envs.observations import Image
 
 

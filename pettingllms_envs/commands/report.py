@@ -9,9 +9,8 @@ import argparse
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
-from pettingllms_envs.commands import user_errors
+from pettingllms_envs.commands import say, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     with user_errors():
         results = read_results(args.folder)
         report = list(blocks(results))
-        console.print(Text(markdown(report)), soft_wrap=True)
+        say(console, markdown(report))
         if args.out is None:
             return 0
         args.out.mkdir(parents=True, exist_ok=True)
@@ -42,5 +41,5 @@ def run(args: argparse.Namespace, console: Console) -> int:
             curves.save(pictures, environment, args.out)
         write_output(args.out / "report.md", markdown(report, has_pictures=True))
         write_output(args.out / "report.html", page(report, {e: p["svg"].decode() for e, p in drawn.items()}))
-    console.print(Text(f"{args.out / 'report.html'}: open it in a browser"), soft_wrap=True)
+    say(console, f"{args.out / 'report.html'}: open it in a browser")
     return 0

@@ -12,24 +12,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.text import Text
 
-from pettingllms_envs.commands import refuse, user_errors
+from pettingllms_envs.commands import refuse, say, user_errors
 
 
 INTERRUPTED = 130
-OPTIONS = (
-    "base_url",
-    "key_env",
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_tokens",
-    "stop",
-    "extra",
-    "timeout",
-    "patience",
-)
+SERVER_OPTIONS = ("base_url", "key_env", "timeout", "patience")
+OPTIONS = (*SERVER_OPTIONS, "temperature", "top_p", "top_k", "max_tokens", "stop", "extra")
 
 
 def add_agents(parser: argparse.ArgumentParser) -> None:
@@ -90,8 +79,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
         if spec.kind in WITHOUT_MODEL:
             found[agent] = spec
             continue
-        of_server = ("base_url", "key_env", "timeout", "patience")
-        own = given if spec.kind == "api" else {name: given[name] for name in given if name not in of_server}
+        own = given if spec.kind == "api" else {name: given[name] for name in given if name not in SERVER_OPTIONS}
         if spec.kind == teams.KIND:
             found[agent] = teams.spec_of(spec, agent, roles[agent], own)
             continue
@@ -216,8 +204,3 @@ def check_at_least(args: argparse.Namespace, **least: int) -> None:
         value = getattr(args, name)
         if value is not None and value < smallest:
             refuse(f"--{name.replace('_', '-')} is {value}; expected at least {smallest}.")
-
-
-def say(console: Console, text: str) -> None:
-    """Print a line without any markup."""
-    console.print(Text(text), soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import user_errors
+from pettingllms_envs.commands import say, user_errors
 
 
 if TYPE_CHECKING:
@@ -41,23 +41,21 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     with user_errors():
         box = sandbox.Sandbox(num_slots=1, min_isolation=args.min_isolation)
-    console.print(Text(f"What this machine allows:\n{table(sandbox.probe())}\n"), soft_wrap=True)
+    say(console, f"What this machine allows:\n{table(sandbox.probe())}\n")
     with box:
         began = time.perf_counter()
         try:
             level = box.start()
         except sandbox.SandboxUnavailable as error:
-            console.print(Text(str(error)), soft_wrap=True)
+            say(console, str(error))
             return 1
         seconds = time.perf_counter() - began
         console.print(Text(f"Active: {level}"))
-        console.print(
-            Text(f"Memory of a program's processes together: {_MEMORY[box.describe()['memory']]}"), soft_wrap=True
-        )
+        say(console, f"Memory of a program's processes together: {_MEMORY[box.describe()['memory']]}")
         console.print(Text(f"\nSelf-test, passed in {seconds:.1f} s with the start:"))
         for check in selftest.checks():
             console.print(Text(f"  {check.name}"))
-        console.print(Text(f"\n{_native_commands(box)}"), soft_wrap=True)
+        say(console, f"\n{_native_commands(box)}")
     return 0
 
 

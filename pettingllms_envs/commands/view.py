@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
-from pettingllms_envs.commands import refuse, user_errors
+from pettingllms_envs.commands import refuse, say, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or "no such port"
         refuse(f"--port is {args.port} ({why}); expected a free one, 0 to 65535. Give --port 0 for any.")
-    console.print(Text(f"http://127.0.0.1:{shown.server_address[1]} until Ctrl-C"), soft_wrap=True)
+    say(console, f"http://127.0.0.1:{shown.server_address[1]} until Ctrl-C")
     try:
         shown.serve_forever()
     finally:
@@ -59,5 +58,5 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _written(console: Console, page: Path) -> int:
-    console.print(Text(f"{page} ({page.stat().st_size / 2**20:.1f} MiB): open it in a browser"), soft_wrap=True)
+    say(console, f"{page} ({page.stat().st_size / 2**20:.1f} MiB): open it in a browser")
     return 0

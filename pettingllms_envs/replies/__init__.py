@@ -15,7 +15,7 @@ from pettingllms_envs.replies.fences import (
     only_program,
     read_blocks,
 )
-from pettingllms_envs.replies.moves import LETTERS, blind_moves, last_line, read_moves, write_moves
+from pettingllms_envs.replies.moves import LETTERS, blind_moves, last_line, match_last_line, read_moves, write_moves
 
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "fence",
     "fenced_blocks",
     "last_line",
+    "match_last_line",
     "only_program",
     "read_blocks",
     "read_moves",

@@ -22,6 +22,12 @@ def last_line(reply: str) -> str:
     return line
 
 
+def match_last_line(pattern: re.Pattern[str], reply: str, expected: str) -> re.Match[str] | Unreadable:
+    """The match of the whole last line; without one it is unreadable, and `expected` says in fixed words why."""
+    line = last_line(reply)
+    return pattern.fullmatch(line) or Unreadable(f"its last line is not {expected}" if line else "it is empty")
+
+
 def read_moves(reply: str, limit: int) -> str | Unreadable:
     """The moves, such as `"RRD"`, if the last line is `Moves:` and a list of U D L R and nothing else.
 

@@ -35,11 +35,9 @@ class Encoder(Protocol):
 
     def encode_query(self, inputs: list[str], **options: Any) -> Any:
         """Embeddings of queries."""
-        ...
 
     def encode_document(self, inputs: list[str], **options: Any) -> Any:
         """Embeddings of passages."""
-        ...
 
 
 class PassageIndex:

@@ -31,7 +31,6 @@ class Retriever(Protocol):
     @property
     def digest(self) -> str:
         """Identity of the corpus and of the ranking, not a path or an address; empty if it is unknown."""
-        ...
 
     def search(self, query: str, k: int) -> tuple[Passage, ...]:
         """At most k passages, best first; the same ones every time.
@@ -39,7 +38,6 @@ class Retriever(Protocol):
         Raises:
             RetrieverFailed: It cannot say which ones.
         """
-        ...
 
 
 class RetrieverFailed(ServiceFailed):

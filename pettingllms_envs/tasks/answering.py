@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
-from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.problems import MathProblem
-from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders import math
 from pettingllms_envs.quoting import quote_headings, quote_inline
 from pettingllms_envs.replies import last_line
+from pettingllms_envs.tasks.data import DataTask
 
 
 MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
@@ -46,49 +45,17 @@ class AnswerState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
-    """The task; its state is an `AnswerState`, its move the text of an answer.
+class Answering(DataTask[AnswerState]):
+    """The task; its state is an `AnswerState`, its move the text of an answer."""
 
-    Args:
-        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
-            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
-        layout: The columns of the rows; None to tell them by the name of the data set.
-
-    Raises:
-        ValueError: An instance is asked for and there are no such data.
-    """
-
-    data: str | None = None
-    layout: str | None = None
-
-    name: ClassVar[str]
-    own: ClassVar[str]
-    benchmark: ClassVar[str]
-    remedy: ClassVar[str]
     golden_kind: ClassVar[str | None] = None
-    version: ClassVar[int] = 0
 
     @property
-    def data_set(self) -> DataSet:
-        """Where the problems are from; the rows of this package are told from the benchmark."""
-        is_own = self.data is None or str(self.data).startswith("own:")
-        return DataSet(str(self.data or self.own), *((self.benchmark, self.remedy) if is_own else ()))
-
-    @property
-    def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
-        """`split`, `level`, and `problem`, the id of one; which levels and ids there are depends on the data."""
-        return {"split": SPLITS, "level": (), "problem": ()}
-
-    @property
-    def blind_replies(self) -> tuple[str, ...]:
+    def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
         """Answers that are often right somewhere: small numbers, and some that look like one; also as programs."""
         plain = ("0", "1", "2", "3", "4", "5", "6", "10", "12", "42", "100", "-1", "1/2", r"\pi", r"\sqrt{2}")
         boxes = tuple(map(self.write, plain))
         return (*boxes, *(f"```python\nprint({number})\n```\n{self.write(number)}" for number in ("0", "1", "42")))
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Wrong or right."""
-        return {"value": (0.0, 1.0)}
 
     def generate(
         self, seed: int, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
@@ -105,8 +72,7 @@ class Answering:
             ValueError: There is no such split, level, problem or data.
         """
         check_choice("split", split, SPLITS)
-        fields = {"split": split, "level": level, "problem": problem, **self._also()}
-        drawn = sampling_order.draw(self.data or self.own, self.layout, seed, **fields)
+        drawn = self.drawn(seed, split=split, level=level, problem=problem, **self._also())
         if not isinstance(drawn, MathProblem) or drawn.kind != (self.golden_kind or drawn.kind):
             raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
         return AnswerState(drawn)
@@ -139,14 +105,6 @@ class Answering:
     def solved(self, state: AnswerState) -> bool:
         """Whether the answer is right."""
         return state.verdict == math.Verdict.CORRECT
-
-    def value(self, state: AnswerState) -> float:
-        """1 if the answer is right, else 0."""
-        return float(self.solved(state))
-
-    def costs(self, before: AnswerState, move: str, after: AnswerState) -> Mapping[str, float]:
-        """None: another answer costs nothing."""
-        return {}
 
     def rules(self) -> str:
         """What an answer may be."""

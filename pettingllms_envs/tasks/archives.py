@@ -44,9 +44,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.features import BlindPolicy
-from pettingllms_envs.replies.moves import last_line
+from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.archives_blind import blind_policies
 from pettingllms_envs.tasks.archives_world import (
     ARCHIVES,
@@ -136,10 +136,10 @@ class Archives(OpenTask[ArchivesState]):
     )
 
     def __post_init__(self) -> None:
-        _check_whole("hops", self.hops, 2, 8)
-        _check_whole("size", self.size, 4, 100)
-        _check_whole("facts", self.facts, 1, 3)
-        _check_whole("results", self.results, 1, 10)
+        check_whole("hops", self.hops, 2, 8)
+        check_whole("size", self.size, 4, 100)
+        check_whole("facts", self.facts, 1, 3)
+        check_whole("results", self.results, 1, 10)
         if self.results < self.facts:
             raise ValueError(
                 f"results is {self.results} and facts is {self.facts}; expected at least as many results, or a search "
@@ -199,12 +199,9 @@ class Archives(OpenTask[ArchivesState]):
 
     def parse(self, reply: str) -> ArchivesMove | Unreadable:
         """The words after `Search:`, `Say:` or `Answer:` in the last line; of a query the first 64 characters."""
-        line = last_line(reply)
-        found = _LINE.fullmatch(line)
-        if found is None:
-            return Unreadable(
-                "its last line is not 'Search:', 'Say:' or 'Answer:' with words" if line else "it is empty"
-            )
+        found = match_last_line(_LINE, reply, "'Search:', 'Say:' or 'Answer:' with words")
+        if isinstance(found, Unreadable):
+            return found
         kind, text = found[1].lower(), found[2].strip()
         if not text:
             return Unreadable("it has no words")
@@ -308,8 +305,3 @@ class Archives(OpenTask[ArchivesState]):
             "lone_bound": float(self.lone_bound()),
             "blind_bound": float(self.blind_bound()),
         }
-
-
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}; expected a whole number from {low} to {high}. Choose another.")

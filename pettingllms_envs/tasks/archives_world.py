@@ -53,113 +53,47 @@ class Relation(NamedTuple):
     sentences: tuple[str, ...]
 
 
-STEPS = 8
-RELATIONS = (
-    Relation("birthplace", "born", "person", "town", ("{s} was born in {o}.", "The birthplace of {s} is {o}.")),
-    Relation("river", "river", "town", "river", ("{s} lies on the {o}.", "The river of {s} is the {o}.")),
-    Relation(
-        "ferryman", "ferry", "river", "person", ("{o} keeps the ferry on the {s}.", "The ferryman of the {s} is {o}.")
-    ),
-    Relation(
-        "guild",
-        "guild",
-        "person",
-        "guild",
-        ("{s} was sworn into the {o} guild.", "The guild of {s} is the {o} guild."),
-    ),
-    Relation(
-        "mill river",
-        "mill",
-        "guild",
-        "river",
-        ("The mills of the {s} guild stand on the {o}.", "The mill river of the {s} guild is the {o}."),
-    ),
-    Relation("mouth", "mouth", "river", "town", ("The {s} reaches the sea at {o}.", "The mouth of the {s} is {o}.")),
-    Relation(
-        "market guild",
-        "market",
-        "town",
-        "guild",
-        ("The {o} guild holds the market in {s}.", "The market guild of {s} is the {o} guild."),
-    ),
-    Relation(
-        "master",
-        "master",
-        "guild",
-        "person",
-        ("{o} presides over the {s} guild.", "The master of the {s} guild is {o}."),
-    ),
-    Relation("home", "home", "person", "town", ("{s} keeps a house in {o}.", "The home of {s} is {o}.")),
-    Relation(
-        "border river", "border", "town", "river", ("{s} ends at the {o}.", "The border river of {s} is the {o}.")
-    ),
-    Relation("surveyor", "survey", "river", "person", ("{o} charted the {s}.", "The surveyor of the {s} is {o}.")),
-    Relation(
-        "school",
-        "school",
-        "person",
-        "guild",
-        ("{s} was taught by the {o} guild.", "The school of {s} is the {o} guild."),
-    ),
-    Relation(
-        "barge river",
-        "barge",
-        "guild",
-        "river",
-        ("The barges of the {s} guild sail on the {o}.", "The barge river of the {s} guild is the {o}."),
-    ),
-    Relation("source", "source", "river", "town", ("The {s} springs up near {o}.", "The source of the {s} is {o}.")),
-    Relation(
-        "wall guild",
-        "wall",
-        "town",
-        "guild",
-        ("The {o} guild keeps up the walls of {s}.", "The wall guild of {s} is the {o} guild."),
-    ),
-    Relation(
-        "founder", "founder", "guild", "person", ("{o} began the {s} guild.", "The founder of the {s} guild is {o}.")
-    ),
-    Relation("grave", "grave", "person", "town", ("{s} was buried in {o}.", "The grave of {s} is in {o}.")),
-    Relation(
-        "bathing river",
-        "bathe",
-        "town",
-        "river",
-        ("The people of {s} bathe in the {o}.", "The bathing river of {s} is the {o}."),
-    ),
-    Relation("warden", "warden", "river", "person", ("{o} guards the {s}.", "The warden of the {s} is {o}.")),
-    Relation(
-        "creditor",
-        "debt",
-        "person",
-        "guild",
-        ("{s} owes money to the {o} guild.", "The creditor of {s} is the {o} guild."),
-    ),
-    Relation(
-        "dye river",
-        "dye",
-        "guild",
-        "river",
-        ("The dyers of the {s} guild rinse cloth in the {o}.", "The dye river of the {s} guild is the {o}."),
-    ),
-    Relation(
-        "bridge", "bridge", "river", "town", ("The {s} is bridged at {o}.", "The bridge over the {s} stands in {o}.")
-    ),
-    Relation(
-        "tax guild",
-        "tax",
-        "town",
-        "guild",
-        ("The {o} guild collects the taxes of {s}.", "The tax guild of {s} is the {o} guild."),
-    ),
-    Relation(
-        "scribe",
-        "scribe",
-        "guild",
-        "person",
-        ("{o} writes the letters of the {s} guild.", "The scribe of the {s} guild is {o}."),
-    ),
+CYCLE = ("person", "town", "river", "person", "guild", "river", "town", "guild")
+"""The kind that each step asks of; its answer is of the next step's kind."""
+STEPS = len(CYCLE)
+_IN_SENTENCES = {"person": "{}", "town": "{}", "river": "the {}", "guild": "the {} guild"}
+# Per relation its name, its symbol and a sentence; and a second one where it is not "The <name> of ... is ...".
+_WORDS_OF_RELATIONS = (
+    ("birthplace", "born", "{s} was born in {o}."),
+    ("river", "river", "{s} lies on the {o}."),
+    ("ferryman", "ferry", "{o} keeps the ferry on the {s}."),
+    ("guild", "guild", "{s} was sworn into the {o} guild."),
+    ("mill river", "mill", "The mills of the {s} guild stand on the {o}."),
+    ("mouth", "mouth", "The {s} reaches the sea at {o}."),
+    ("market guild", "market", "The {o} guild holds the market in {s}."),
+    ("master", "master", "{o} presides over the {s} guild."),
+    ("home", "home", "{s} keeps a house in {o}."),
+    ("border river", "border", "{s} ends at the {o}."),
+    ("surveyor", "survey", "{o} charted the {s}."),
+    ("school", "school", "{s} was taught by the {o} guild."),
+    ("barge river", "barge", "The barges of the {s} guild sail on the {o}."),
+    ("source", "source", "The {s} springs up near {o}."),
+    ("wall guild", "wall", "The {o} guild keeps up the walls of {s}."),
+    ("founder", "founder", "{o} began the {s} guild."),
+    ("grave", "grave", "{s} was buried in {o}.", "The grave of {s} is in {o}."),
+    ("bathing river", "bathe", "The people of {s} bathe in the {o}."),
+    ("warden", "warden", "{o} guards the {s}."),
+    ("creditor", "debt", "{s} owes money to the {o} guild."),
+    ("dye river", "dye", "The dyers of the {s} guild rinse cloth in the {o}."),
+    ("bridge", "bridge", "The {s} is bridged at {o}.", "The bridge over the {s} stands in {o}."),
+    ("tax guild", "tax", "The {o} guild collects the taxes of {s}."),
+    ("scribe", "scribe", "{o} writes the letters of the {s} guild."),
 )
+
+
+def _relation(index: int, name: str, symbol: str, *sentences: str) -> Relation:
+    kinds = CYCLE[index % STEPS], CYCLE[(index + 1) % STEPS]
+    subject, answer = (_IN_SENTENCES[kind].format(place) for kind, place in zip(kinds, ("{s}", "{o}"), strict=True))
+    plain = f"The {name} of {subject} is {answer}."
+    return Relation(name, symbol, *kinds, (*sentences, plain)[:2])
+
+
+RELATIONS = tuple(_relation(index, *words) for index, words in enumerate(_WORDS_OF_RELATIONS))
 """In the order of the cycle, all steps with their first relation, then with their second, then with their third.
 
 Those with an even index are in archive 0, the others in archive 1."""

@@ -17,9 +17,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
-from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
@@ -34,6 +32,7 @@ from pettingllms_envs.tasks.coding_text import (
     problem_text,
     write_program,
 )
+from pettingllms_envs.tasks.data import DataTask
 
 
 MAX_PROGRAM = 20_000
@@ -60,13 +59,10 @@ class CodingState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Coding:
+class Coding(DataTask[CodingState]):
     """The task; its state is a `CodingState`, its move a program.
 
     Args:
-        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
-            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
-        layout: The columns of the rows; None to tell them by the name of the data set.
         include_unjudged: Whether to play problems, too, that comparing outputs cannot judge: those with several right
             answers, and those that ask for interaction.
         train_tests: On how many golden tests a program is graded in the split `train`, a fixed sample of each
@@ -79,18 +75,11 @@ class Coding:
         ValueError: A value is out of its range.
     """
 
-    data: str | None = None
-    layout: str | None = None
     include_unjudged: bool = False
     train_tests: int | None = None
     cpu: float | None = None
     packages: tuple[str, ...] = ()
 
-    name: ClassVar[str]
-    own: ClassVar[str]
-    benchmark: ClassVar[str]
-    remedy: ClassVar[str]
-    version: ClassVar[int] = 0
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
 
     def __post_init__(self) -> None:
@@ -101,21 +90,6 @@ class Coding:
         if self.cpu is not None:
             Limits(cpu=self.cpu)
         object.__setattr__(self, "packages", installed(self.packages))
-
-    @property
-    def data_set(self) -> DataSet:
-        """Where the problems are from; the rows of this package are told from the benchmark."""
-        is_own = self.data is None or str(self.data).startswith("own:")
-        return DataSet(str(self.data or self.own), *((self.benchmark, self.remedy) if is_own else ()))
-
-    @property
-    def instance_fields(self) -> Mapping[str, tuple[object, ...]]:
-        """`split`, `level`, and `problem`, the id of one; which levels and ids there are depends on the data."""
-        return {"split": SPLITS, "level": (), "problem": ()}
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """The share of golden tests passed; moves cost nothing."""
-        return {"value": (0.0, 1.0)}
 
     def generate(
         self, seed: int, *, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
@@ -132,15 +106,8 @@ class Coding:
             ValueError: There is no such split, level, problem or data.
         """
         check_choice("split", split, SPLITS)
-        chosen = sampling_order.draw(
-            self.data or self.own,
-            self.layout,
-            seed,
-            split=split,
-            problem=problem,
-            include_unjudged=self.include_unjudged,
-            level=level,
-        )
+        fields = {"split": split, "level": level, "problem": problem}
+        chosen = self.drawn(seed, **fields, include_unjudged=self.include_unjudged)
         if not isinstance(chosen, CodeProblem):
             raise ValueError(
                 f"{self.data!r} has {type(chosen).__name__}s; expected problems whose answer is a program. Name other"
@@ -207,10 +174,6 @@ class Coding:
     def value(self, state: CodingState) -> float:
         """The share of golden tests that the program passes."""
         return state.num_passed / state.num_tests
-
-    def costs(self, before: CodingState, move: str, after: CodingState) -> Mapping[str, float]:
-        """None."""
-        return {}
 
     def rules(self) -> str:
         """What counts, what a program may import, and how it gets its input and gives its output."""

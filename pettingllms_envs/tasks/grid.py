@@ -1,12 +1,66 @@
-"""Grids whose cells are numbered row by row from 0: which of the four ways from a cell are free, in one look."""
+"""What the tasks on square boards share: their reset options, moves by U D L R, and which ways from a cell are free.
+
+Cells are numbered row by row from 0.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import compress, product
+from typing import Any, ClassVar
 
-from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.core import SPLITS, State, Unreadable
+from pettingllms_envs.replies import LETTERS, blind_moves, read_moves, write_moves
+from pettingllms_envs.tasks.base import OpenTask
+
+
+OF_BOARDS: Mapping[str, tuple[object, ...]] = {"split": SPLITS, "level": (1, 2, 3, 4, 5), "board": ()}
+"""The reset options: a split and a level of generated instances, or an instance written out."""
+BUMP = -0.1
+STEP = -0.01
+
+
+class MovesTask(OpenTask[State]):
+    """A task on a square board whose moves are lists of the letters U D L R, at most four for each row."""
+
+    __slots__ = ()
+
+    size: int
+
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = OF_BOARDS
+
+    @property
+    def max_moves(self) -> int:
+        """Most moves in one reply."""
+        return 4 * self.size
+
+    @property
+    def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Each letter, each to the end, to and fro, rounds, every move."""
+        return blind_moves(self.max_moves)
+
+    def cost_ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Of the costs of a move."""
+        return {"bump": (BUMP, 0.0), "steps": (STEP * self.max_moves, 0.0)}
+
+    def parse(self, reply: str) -> str | Unreadable:
+        """See `pettingllms_envs.replies.read_moves`; at most `max_moves` moves."""
+        return read_moves(reply, self.max_moves)
+
+    def reply_format(self) -> str:
+        """How a reply ends."""
+        return "End your reply with one line: Moves: and then U, D, L or R, separated by spaces."
+
+    def write(self, move: str) -> str:
+        """Such as `Moves: R R D`."""
+        return write_moves(move)
+
+
+def check_most(name: str, low: int, high: Any) -> None:
+    """Raise ValueError unless the upper limit of a range is None or at least the lower one."""
+    if high is not None and (not isinstance(high, int) or high < low):
+        raise ValueError(f"max_{name} is {high!r}; expected None or at least min_{name}, {low}. Raise it.")
 
 
 @lru_cache(maxsize=128)

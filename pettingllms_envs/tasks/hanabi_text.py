@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies.moves import last_line
+from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.hanabi_cards import (
     COLOR,
     COLORS,
@@ -62,10 +62,9 @@ class Wording(NamedTuple):
 
 def parse(wording: Wording, reply: str) -> HanabiMove | Unreadable:
     """The move in the last line."""
-    line = last_line(reply)
-    found = wording.pattern.fullmatch(line)
-    if found is None:
-        return Unreadable(f"its last line is not {wording.expected}" if line else "it is empty")
+    found = match_last_line(wording.pattern, reply, wording.expected)
+    if isinstance(found, Unreadable):
+        return found
     if found["card"]:
         return HanabiMove(found["kind"].lower(), int(found["card"]))
     offset = int(found["offset"])

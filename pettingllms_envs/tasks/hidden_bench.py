@@ -26,14 +26,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable, check_choice
-from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.normalization import short_answer
 from pettingllms_envs.datasets.problems import HiddenProfile
-from pettingllms_envs.features import DataSet
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_headings, quote_inline
-from pettingllms_envs.replies.moves import last_line
-from pettingllms_envs.tasks.base import OpenTask
+from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.tasks.data import DataTask
 
 
 MOST_VOTE = 300
@@ -66,42 +64,22 @@ class ProfileState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenBench(OpenTask[ProfileState]):
-    """The task. Its state is a `ProfileState`, its move the text of a vote.
-
-    Args:
-        data: Where the tasks are from: None for the rows that come with the package, a local file, a folder that
-            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
-        layout: The columns of the rows; None to tell them by the name of the data set.
-
-    Raises:
-        ValueError: An instance is asked for and there are no such data.
-    """
-
-    data: str | None = None
-    layout: str | None = None
+class HiddenBench(DataTask[ProfileState]):
+    """The task. Its state is a `ProfileState`, its move the text of a vote."""
 
     name: ClassVar[str] = "hidden_bench"
     own: ClassVar[str] = "own:hidden_bench"
+    benchmark: ClassVar[str] = "HiddenBench"
+    remedy: ClassVar[str] = (
+        "pettingllms data prepare YuxuanLi1225/HiddenBench and --set data=YuxuanLi1225__HiddenBench for it"
+    )
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": ("test",), "problem": ()}
     blind_replies: ClassVar[tuple[str, ...]] = (
         "I agree.",
         "Vote: yes",
         *(f"Vote: the {place} option" for place in ("first", "second", "third", "fourth")),
         "Vote: A",
     )
-
-    @property
-    def data_set(self) -> DataSet:
-        """Where the tasks are from; the rows of this package are told from the benchmark."""
-        if self.data is not None and not str(self.data).startswith("own:"):
-            return DataSet(str(self.data))
-        prepare = "pettingllms data prepare YuxuanLi1225/HiddenBench and --set data=YuxuanLi1225__HiddenBench for it"
-        return DataSet(str(self.data or self.own), "HiddenBench", prepare)
-
-    @property
-    def instance_fields(self) -> Mapping[str, tuple[object, ...]]:  # type: ignore[override]
-        """`split`, which is always `"test"`, and `problem`, the id of a task."""
-        return {"split": ("test",), "problem": ()}
 
     def generate(self, seed: int, split: str | None = None, problem: str | None = None) -> ProfileState:
         """The task of a seed.
@@ -116,7 +94,7 @@ class HiddenBench(OpenTask[ProfileState]):
         """
         split = "test" if split is None else split
         check_choice("split", split, ("test",))
-        drawn = sampling_order.draw(self.data or self.own, self.layout, seed, split=split, problem=problem)
+        drawn = self.drawn(seed, split=split, problem=problem)
         if not isinstance(drawn, HiddenProfile):
             raise ValueError(f"hidden_bench got data={self.data!r} with {drawn}; expected hidden profiles.")
         num = len(drawn.hidden)
@@ -134,10 +112,9 @@ class HiddenBench(OpenTask[ProfileState]):
 
     def parse(self, reply: str) -> str | Unreadable:
         """The words after `Vote:` in the last line."""
-        line = last_line(reply)
-        found = _LINE.match(line)
-        if found is None:
-            return Unreadable("its last line is not 'Vote:' and an option" if line else "it is empty")
+        found = match_last_line(_LINE, reply, "'Vote:' and an option")
+        if isinstance(found, Unreadable):
+            return found
         vote = found[1].strip()
         return vote[:MOST_VOTE] if short_answer(vote[:MOST_VOTE]) else Unreadable("it names no option")
 

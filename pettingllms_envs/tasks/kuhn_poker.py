@@ -31,7 +31,7 @@ from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable, check_choice
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies.moves import last_line
+from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.kuhn_poker_equilibrium import bet_probability
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
 
@@ -112,11 +112,8 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
 
     def parse(self, reply: str) -> str | Unreadable:
         """The action that the last line names."""
-        line = last_line(reply)
-        found = _ACTION.fullmatch(line)
-        if found is None:
-            return Unreadable("its last line is not 'Action: bet' or 'Action: pass'" if line else "it is empty")
-        return ACTIONS[found[1].lower()]
+        found = match_last_line(_ACTION, reply, "'Action: bet' or 'Action: pass'")
+        return found if isinstance(found, Unreadable) else ACTIONS[found[1].lower()]
 
     def apply(self, state: KuhnState, move: str) -> KuhnState:
         """The hand after the action; at its end nothing changes."""

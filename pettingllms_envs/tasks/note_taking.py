@@ -39,10 +39,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.features import Memory
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies.moves import last_line
+from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.tasks.note_taking_bound import count_notes, counting_bound
 
@@ -109,11 +109,11 @@ class NoteTaking(OpenTask[NoteTakingState]):
     blind_replies: ClassVar[tuple[str, ...]] = ("Notes:", "Notes: 0", "Say: 0", "Say: 1", "Answer: 0", "Answer: 1")
 
     def __post_init__(self) -> None:
-        _check_whole("readings", self.readings, 2, MOST_READINGS)
+        check_whole("readings", self.readings, 2, MOST_READINGS)
         if self.readings % NUM_NOTE_TAKERS:
             raise ValueError(f"readings is {self.readings}; expected an even number, half of it for each note taker.")
-        _check_whole("values", self.values, 2, MOST_VALUES)
-        _check_whole("digits", self.digits, self.width * self.readings // NUM_NOTE_TAKERS, MOST_DIGITS)
+        check_whole("values", self.values, 2, MOST_VALUES)
+        check_whole("digits", self.digits, self.width * self.readings // NUM_NOTE_TAKERS, MOST_DIGITS)
 
     @property
     def width(self) -> int:
@@ -150,12 +150,9 @@ class NoteTaking(OpenTask[NoteTakingState]):
 
     def parse(self, reply: str) -> DigitsMove | Unreadable:
         """The digits after `Notes:`, `Say:` or `Answer:` in the last line, without spaces between them."""
-        line = last_line(reply)
-        found = _LINE.fullmatch(line)
-        if found is None:
-            return Unreadable(
-                "its last line is not 'Notes:', 'Say:' or 'Answer:' with digits" if line else "it is empty"
-            )
+        found = match_last_line(_LINE, reply, "'Notes:', 'Say:' or 'Answer:' with digits")
+        if isinstance(found, Unreadable):
+            return found
         kind, digits = found[1].lower(), re.sub(r"[ \t]", "", found[2])
         most = self.digits if kind == NOTES else self.width
         if len(digits) > most:
@@ -246,8 +243,3 @@ class NoteTaking(OpenTask[NoteTakingState]):
             "told": self.is_asked_for(state, state.message),
             "lone_bound": float(self.lone_bound()),
         }
-
-
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}; expected a whole number from {low} to {high}. Choose another.")

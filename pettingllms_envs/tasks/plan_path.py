@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.features import Tile
-from pettingllms_envs.replies import blind_moves, read_moves, write_moves
+from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask
 from pettingllms_envs.tasks.plan_path_generator import (
     NAME,
     VERSION,
@@ -39,13 +39,11 @@ from pettingllms_envs.tasks.plan_path_grid import PlanPathState, neighbours_of, 
 from pettingllms_envs.tasks.plan_path_text import picture, read_board, way_to, words_of
 
 
-BUMP = -0.1
-STEP = -0.01
 FLOOR, WALL, GOAL, WALKER = "#f4f1ea", "#4a4e57", "#3a9d5d", "#2f6fde"
 
 
 @dataclass(frozen=True, slots=True)
-class PlanPath:
+class PlanPath(MovesTask[PlanPathState]):
     """The task. Its state is a `PlanPathState`, its move a `str` of the letters U D L R.
 
     Args:
@@ -69,11 +67,6 @@ class PlanPath:
 
     name: ClassVar[str] = NAME
     version: ClassVar[int] = VERSION
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {
-        "split": SPLITS,
-        "level": (1, 2, 3, 4, 5),
-        "board": (),
-    }
 
     def __post_init__(self) -> None:
         wanted = Difficulty(self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour)
@@ -82,23 +75,9 @@ class PlanPath:
         for split in SPLITS:
             check_split(self.size, self._wanted(None), split)
 
-    @property
-    def max_moves(self) -> int:
-        """Most moves in one reply."""
-        return 4 * self.size
-
-    @property
-    def blind_replies(self) -> tuple[str, ...]:
-        """Each letter, each to the end, to and fro, rounds, every move."""
-        return blind_moves(self.max_moves)
-
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Of the potential, which is least far away from an instance of distance 1, and of the costs."""
-        return {
-            "value": (2.0 - self.size * self.size, 1.0),
-            "bump": (BUMP, 0.0),
-            "steps": (STEP * self.max_moves, 0.0),
-        }
+        return {"value": (2.0 - self.size * self.size, 1.0), **self.cost_ranges()}
 
     def generate(
         self, seed: int, split: str = "train", level: int | None = None, board: str | None = None
@@ -127,10 +106,6 @@ class PlanPath:
             return Difficulty(self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour)
         check_choice("level", level, self.instance_fields["level"])
         return levels(self.size)[level]
-
-    def parse(self, reply: str) -> str | Unreadable:
-        """See `pettingllms_envs.replies.read_moves`; at most `max_moves` moves."""
-        return read_moves(reply, self.max_moves)
 
     def apply(self, state: PlanPathState, move: str) -> PlanPathState:
         """Walk until the moves end or the next one is blocked or leaves the grid."""
@@ -174,10 +149,6 @@ class PlanPath:
             " blocked or leaves the grid. You succeed by standing on the goal when the moves end. At most"
             f" {self.max_moves} moves."
         )
-
-    def reply_format(self) -> str:
-        """How a reply ends."""
-        return "End your reply with one line: Moves: and then U, D, L or R, separated by spaces."
 
     def show(self, state: PlanPathState) -> str:
         """The grid row by row, then where the walker and the goal are, then the letters that are not blocked here."""
@@ -228,10 +199,6 @@ class PlanPath:
             moves += letter
             cell = neighbours[cell][letter]
         return moves
-
-    def write(self, move: str) -> str:
-        """`"RRD"` is written `Moves: R R D`."""
-        return write_moves(move)
 
     def outcome(self, state: PlanPathState) -> Mapping[str, bool | int | float]:
         """`success`, `regret` (1 - SPL, in [0, 1]), `moves` walked, `optimal` moves, `distance` left."""

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from pettingllms_envs.core import check_whole
 from pettingllms_envs.instances import seeded, split_of
+from pettingllms_envs.tasks.grid import check_most
 from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, form
 
 
@@ -111,8 +113,7 @@ def _num_blocked(size: int, blocked: float) -> int:
 def check_settings(size: Any, wanted: Difficulty) -> None:
     """Raise ValueError for settings that no grid can meet."""
     blocked, low, high = wanted.blocked, wanted.min_distance, wanted.max_distance
-    if not isinstance(size, int) or not 3 <= size <= MAX_SIZE:
-        raise ValueError(f"size is {size!r}; expected a whole number from 3 to {MAX_SIZE}. Choose another.")
+    check_whole("size", size, 3, MAX_SIZE)
     if not isinstance(blocked, int | float) or not 0 <= blocked < 1:
         raise ValueError(f"blocked is {blocked!r}; expected a share of the cells in [0, 1), such as 0.22.")
     free = size * size - _num_blocked(size, blocked)
@@ -125,15 +126,9 @@ def check_settings(size: Any, wanted: Difficulty) -> None:
             f"min_distance is {low!r}; expected 1 to {free - 1}, the longest walk over the {free} free cells of a"
             f" {size} x {size} grid with a share of {blocked} blocked. Lower it, or block less."
         )
-    _check_most("distance", low, high)
-    if not isinstance(wanted.min_detour, int) or wanted.min_detour < 0:
-        raise ValueError(f"min_detour is {wanted.min_detour!r}; expected a whole number of at least 0.")
-    _check_most("detour", wanted.min_detour, wanted.max_detour)
-
-
-def _check_most(name: str, low: int, high: Any) -> None:
-    if high is not None and (not isinstance(high, int) or high < low):
-        raise ValueError(f"max_{name} is {high!r}; expected None or at least min_{name}, {low}. Raise it.")
+    check_most("distance", low, high)
+    check_whole("min_detour", wanted.min_detour, 0)
+    check_most("detour", wanted.min_detour, wanted.max_detour)
 
 
 @lru_cache(maxsize=256)

@@ -30,16 +30,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
-from pettingllms_envs.datasets import sampling_order
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.datasets.problems import QuestionProblem
 from pettingllms_envs.datasets.questions import MAX_ANSWER
-from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders.short_answers import exact_match, f1
 from pettingllms_envs.quoting import quote_inline
-from pettingllms_envs.replies.moves import last_line
+from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.retrieval import Passage, Retriever
-from pettingllms_envs.tasks.base import OpenTask
+from pettingllms_envs.tasks.data import DataTask
 
 
 SEARCH, ASK, ANSWER = "search", "ask", "answer"
@@ -82,13 +80,10 @@ class SearchState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Search(OpenTask[SearchState]):
+class Search(DataTask[SearchState]):
     """The task. Its state is a `SearchState`, its move a `SearchMove`.
 
     Args:
-        data: Where the questions are from: None for the rows that come with the package, a local file, a folder that
-            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
-        layout: The columns of the rows; None to tell them by the name of the data set.
         results: Most passages that a search shows, 1 to 20.
         corpus: A file of passages from which all questions are answered, see `pettingllms_envs.retrieval.corpora`;
             None for each question's own. It needs the extra `search`.
@@ -106,8 +101,6 @@ class Search(OpenTask[SearchState]):
             or an instance is asked for and there are no such data.
     """
 
-    data: str | None = None
-    layout: str | None = None
     results: int = 3
     corpus: str | None = None
     encoder: str | None = None
@@ -120,6 +113,10 @@ class Search(OpenTask[SearchState]):
 
     name: ClassVar[str] = "search"
     own: ClassVar[str] = "own:hotpot_qa"
+    benchmark: ClassVar[str] = "HotpotQA"
+    remedy: ClassVar[str] = (
+        "pettingllms data prepare hotpotqa/hotpot_qa and --set data=hotpotqa__hotpot_qa for HotpotQA"
+    )
     blind_replies: ClassVar[tuple[str, ...]] = (
         "Search: who",
         "Search: the name of the first one",
@@ -131,8 +128,7 @@ class Search(OpenTask[SearchState]):
     )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.results, int) or not 1 <= self.results <= 20:
-            raise ValueError(f"results is {self.results!r}; expected a whole number from 1 to 20. Choose another.")
+        check_whole("results", self.results, 1, 20)
         if not self.patience > 0:
             raise ValueError(f"patience is {self.patience!r}; expected seconds, more than 0. Raise it.")
         given = [name for name in ("corpus", "url", "retriever") if getattr(self, name) is not None]
@@ -148,19 +144,6 @@ class Search(OpenTask[SearchState]):
         object.__setattr__(self, "corpus_digest", self._checked_digest())
         if self.url is not None:
             _remote(self.url, self.corpus_digest, self.patience)  # raises ValueError for one that is none
-
-    @property
-    def data_set(self) -> DataSet:
-        """Where the questions are from; the rows of this package are told from the benchmark."""
-        if self.data is not None and not str(self.data).startswith("own:"):
-            return DataSet(str(self.data))
-        prepare = "pettingllms data prepare hotpotqa/hotpot_qa and --set data=hotpotqa__hotpot_qa for HotpotQA"
-        return DataSet(str(self.data or self.own), "HotpotQA", prepare)
-
-    @property
-    def instance_fields(self) -> Mapping[str, tuple[object, ...]]:  # type: ignore[override]
-        """`split`, `level`, and `problem`, the id of one; which levels and ids there are depends on the data."""
-        return {"split": SPLITS, "level": (), "problem": ()}
 
     def generate(
         self, seed: int, split: str | None = None, level: int | None = None, problem: str | None = None
@@ -178,9 +161,7 @@ class Search(OpenTask[SearchState]):
         """
         split = SPLITS[0] if split is None else split
         check_choice("split", split, SPLITS)
-        drawn = sampling_order.draw(
-            self.data or self.own, self.layout, seed, split=split, problem=problem, level=level
-        )
+        drawn = self.drawn(seed, split=split, problem=problem, level=level)
         if not isinstance(drawn, QuestionProblem):
             raise ValueError(f"search got data={self.data!r} with {drawn}; expected questions. Name another set.")
         if not drawn.passages and self._is_own_row:
@@ -194,11 +175,9 @@ class Search(OpenTask[SearchState]):
 
     def parse(self, reply: str) -> SearchMove | Unreadable:
         """The words after `Search:`, `Ask:` or `Answer:` in the last line; of a query the first 64 characters."""
-        line = last_line(reply)
-        found = _LINE.match(line)
-        if found is None:
-            why = "its last line is not 'Search:', 'Ask:' or 'Answer:' with words"
-            return Unreadable(why if line else "it is empty")
+        found = match_last_line(_LINE, reply, "'Search:', 'Ask:' or 'Answer:' with words")
+        if isinstance(found, Unreadable):
+            return found
         kind = found[1].lower()
         text = _NO_TEXT.sub(" ", found[2][: 4 * MAX_ANSWER]).strip()
         if not text:

@@ -28,12 +28,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, check_choice, check_whole
 from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import LETTERS, blind_moves, read_moves, write_moves
+from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask, check_most
 from pettingllms_envs.tasks.sokoban_bound import Position, cells_of, lower_bound
 from pettingllms_envs.tasks.sokoban_generator import Difficulty, Start, draws, levels
 from pettingllms_envs.tasks.sokoban_levels import read_level
@@ -42,8 +43,6 @@ from pettingllms_envs.tasks.sokoban_table import Table, distance, table_of
 from pettingllms_envs.tasks.sokoban_text import STEPS, places_of, pushed, show_room
 
 
-BUMP = -0.1
-STEP = -0.01
 FLOOR, WALL, GOAL, BOX, PLAYER = "#f4f1ea", "#4a4e57", "#3a9d5d", "#b9783c", "#2f6fde"
 MIN_SIZE, MAX_SIZE = 5, 20
 MAX_BOXES = 4
@@ -86,7 +85,7 @@ class SokobanState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sokoban:
+class Sokoban(MovesTask[SokobanState]):
     """The task. Its state is a `SokobanState`, its move a `str` of the letters U D L R.
 
     Args:
@@ -105,31 +104,18 @@ class Sokoban:
     max_distance: int | None = None
 
     name: ClassVar[str] = "sokoban"
-    version: ClassVar[int] = 0
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {
-        "split": SPLITS,
-        "level": (1, 2, 3, 4, 5),
-        "board": (),
-    }
 
     def __post_init__(self) -> None:
-        _check(self.size, self.boxes, self.min_distance, self.max_distance)
+        check_whole("size", self.size, MIN_SIZE, MAX_SIZE)
+        check_whole("boxes", self.boxes, 1, MAX_BOXES)
+        check_whole("min_distance", self.min_distance, 1)
+        check_most("distance", self.min_distance, self.max_distance)
         for split in SPLITS:
             _check_split(self.size, self._wanted(None), split)
 
-    @property
-    def max_moves(self) -> int:
-        """Most moves in one reply."""
-        return 4 * self.size
-
-    @property
-    def blind_replies(self) -> tuple[str, ...]:
-        """Each letter, each to the end, to and fro, rounds, every move."""
-        return blind_moves(self.max_moves)
-
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Of the potential and of the costs."""
-        return {"value": (-1.0, 1.0), "bump": (BUMP, 0.0), "steps": (STEP * self.max_moves, 0.0)}
+        return {"value": (-1.0, 1.0), **self.cost_ranges()}
 
     def generate(
         self, seed: int, split: str | None = None, level: int | None = None, board: str | None = None
@@ -157,10 +143,6 @@ class Sokoban:
             return Difficulty(self.boxes, self.min_distance, self.max_distance)
         check_choice("level", level, self.instance_fields["level"])
         return levels(self.size)[level - 1]
-
-    def parse(self, reply: str) -> str | Unreadable:
-        """See `pettingllms_envs.replies.read_moves`; at most `max_moves` moves."""
-        return read_moves(reply, self.max_moves)
 
     def apply(self, state: SokobanState, move: str) -> SokobanState:
         """Walk and push until the moves end, the next one is not possible, or all boxes are on goals."""
@@ -220,10 +202,6 @@ class Sokoban:
             f" At most {self.max_moves} moves."
         )
 
-    def reply_format(self) -> str:
-        """How a reply ends."""
-        return "End your reply with one line: Moves: and then U, D, L or R, separated by spaces."
-
     def show(self, state: SokobanState) -> str:
         """The room row by row; where player, boxes and goals are; the letters that are steps or pushes here."""
         return show_room(state.width, state.walls, state.goals, state.boxes, state.player)
@@ -263,10 +241,6 @@ class Sokoban:
             return ""
         moves = _plan(state.position) if state.left > 0 else ""
         return moves[: self.max_moves] or _possible(state.position)
-
-    def write(self, move: str) -> str:
-        """`"RRD"` is written `Moves: R R D`."""
-        return write_moves(move)
 
     def outcome(self, state: SokobanState) -> Mapping[str, bool | int | float]:
         """See the top of this file."""
@@ -344,18 +318,6 @@ def _possible(position: Position) -> str:
 def _draws(size: int, wanted: Difficulty, split: str, seed: int) -> Iterator[Start | None]:
     limits = wanted.boxes, wanted.min_distance, wanted.max_distance
     return draws(size, wanted, split, seeded(Sokoban.name, f"v{Sokoban.version}", size, *limits, split, seed))
-
-
-def _check(size: Any, boxes: Any, low: Any, high: Any) -> None:
-    """Raise ValueError for settings that no room can meet."""
-    if not isinstance(size, int) or not MIN_SIZE <= size <= MAX_SIZE:
-        raise ValueError(f"size is {size!r}; expected a whole number from {MIN_SIZE} to {MAX_SIZE}. Choose another.")
-    if not isinstance(boxes, int) or not 1 <= boxes <= MAX_BOXES:
-        raise ValueError(f"boxes is {boxes!r}; expected a whole number from 1 to {MAX_BOXES}. Choose another.")
-    if not isinstance(low, int) or low < 1:
-        raise ValueError(f"min_distance is {low!r}; expected a whole number of at least 1. Choose another.")
-    if high is not None and (not isinstance(high, int) or high < low):
-        raise ValueError(f"max_distance is {high!r}; expected None or at least min_distance, {low}. Raise it.")
 
 
 @lru_cache(maxsize=256)

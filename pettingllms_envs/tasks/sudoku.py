@@ -31,6 +31,8 @@ from pettingllms_envs.core import SPLITS, Unreadable, check_choice
 from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks import sudoku_digging, sudoku_table
+from pettingllms_envs.tasks.base import OpenTask
+from pettingllms_envs.tasks.grid import OF_BOARDS
 from pettingllms_envs.tasks.sudoku_solver import BOXES, candidates, solutions
 from pettingllms_envs.tasks.sudoku_text import (
     Fills,
@@ -84,7 +86,7 @@ class SudokuState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sudoku:
+class Sudoku(OpenTask[SudokuState]):
     """The task. Its state is a `SudokuState`, its move the fills as pairs (cell, digit) sorted by cell.
 
     Args:
@@ -102,12 +104,7 @@ class Sudoku:
     max_empty: int | None = None
 
     name: ClassVar[str] = "sudoku"
-    version: ClassVar[int] = 0
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {
-        "split": SPLITS,
-        "level": (1, 2, 3, 4, 5),
-        "board": (),
-    }
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = OF_BOARDS
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or self.size not in BOXES:
@@ -130,7 +127,7 @@ class Sudoku:
         object.__setattr__(self, "max_empty", greatest)
 
     @property
-    def blind_replies(self) -> tuple[str, ...]:
+    def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
         """Valid grids that were drawn for no puzzle, grids of one digit, a row, the first cell, the last cell."""
         size, digits = self.size, "123456789"[: self.size]
         whole = [*sudoku_table.GRIDS] if size == 4 else [_regular(size)]

@@ -1,7 +1,7 @@
-"""TurnWorkflow: a base class for teams that act in a fixed order, where the last role's reply is played.
+"""BaseWorkflow, and TurnWorkflow for teams that act in a fixed order, where the last role's reply is played.
 
-A subclass needs two members: `name` and `roles`. In each turn every agent acts once, in order; what the others write
-is a message to those after them in the same turn, and the last one's reply is the move:
+A subclass of `TurnWorkflow` needs two members: `name` and `roles`. In each turn every agent acts once, in order; what
+the others write is a message to those after them in the same turn, and the last one's reply is the move:
 
     @dataclass(frozen=True, slots=True)
     class Advise(TurnWorkflow):
@@ -37,6 +37,36 @@ from pettingllms_envs.core import (
 from pettingllms_envs.workflows.channels import Channel, Sent
 
 
+@dataclass(frozen=True, slots=True)
+class BaseWorkflow(Generic[State, Move]):
+    """What workflows have in common: a task, a turn budget, the task's oracle, and its parts of the reward.
+
+    Args:
+        task: The task.
+        num_turns: Turn budget, at least 1.
+
+    Raises:
+        ValueError: `num_turns` is not a whole number of at least 1.
+    """
+
+    task: Task[State, Move]
+    num_turns: int = 4
+
+    name: ClassVar[str]
+    cyclic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_num_turns(self.num_turns)
+
+    def oracle(self, state: Any) -> str:
+        """The task's best move."""
+        return best_reply(self.task, state.task)
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Progress, success, format and the task's costs."""
+        return part_ranges(self.task)
+
+
 class TurnState(NamedTuple, Generic[State]):
     """A moment of an episode.
 
@@ -58,7 +88,7 @@ class TurnState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnWorkflow(Generic[State, Move]):
+class TurnWorkflow(BaseWorkflow[State, Move]):
     """Agents act in a fixed order, and the last one's reply is played.
 
     Args:
@@ -69,16 +99,8 @@ class TurnWorkflow(Generic[State, Move]):
         ValueError: `num_turns` is not a whole number of at least 1.
     """
 
-    task: Task[State, Move]
-    num_turns: int = 4
-
-    name: ClassVar[str]
     roles: ClassVar[tuple[Role, ...]]
-    cyclic: ClassVar[bool] = True
     channel: ClassVar[Channel] = Channel()
-
-    def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
 
     def pay(self, state: TurnState[State], role: str, reply: str) -> Mapping[str, float]:
         """The parts of the reward for a message, by name; by default none. Declare them in `ranges`."""
@@ -121,14 +143,6 @@ class TurnWorkflow(Generic[State, Move]):
         over = solved or state.turn == self.num_turns
         after = state._replace(task=task_state, turn=state.turn + (not over), feedback=feedback, messages=())
         return after, parts, solved, over and not solved
-
-    def oracle(self, state: TurnState[State]) -> str:
-        """The task's best move, also as a message."""
-        return best_reply(self.task, state.task)
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success, format and the task's costs."""
-        return part_ranges(self.task)
 
     def outcome(self, state: TurnState[State]) -> Mapping[str, int]:
         """How many messages were sent, and their characters in total."""

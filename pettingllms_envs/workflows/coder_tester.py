@@ -40,7 +40,6 @@ from pettingllms_envs.core import (
     Unreadable,
     best_reply,
     check_choice,
-    check_num_turns,
     part_ranges,
     situation,
 )
@@ -48,6 +47,7 @@ from pettingllms_envs.graders.cases import Case, read_cases
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.tasks.coding import Coding, CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, case_text, runs_text, write_cases
+from pettingllms_envs.workflows.base import BaseWorkflow
 
 
 CODER = Role(
@@ -89,7 +89,7 @@ class CoderTesterState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CoderTester:
+class CoderTester(BaseWorkflow[CodingState, str]):
     """A coder and a tester work on a problem.
 
     Args:
@@ -103,15 +103,13 @@ class CoderTester:
     """
 
     task: Coding
-    num_turns: int = 4
     order: tuple[str, str] = ORDERS[0]
     max_cases: int = 4
 
     name: ClassVar[str] = "coder_tester"
-    cyclic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
+        BaseWorkflow.__post_init__(self)
         check_choice("order", self.order, ORDERS)
         check_choice("max_cases", self.max_cases, range(1, 17))
 

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, Unreadable, check_num_turns, part_ranges
+from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, Unreadable, part_ranges
 from pettingllms_envs.datasets.hidden_bench import MOST_MEMBERS
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.tasks.hidden_bench import HiddenBench, ProfileState
+from pettingllms_envs.workflows.base import BaseWorkflow
 from pettingllms_envs.workflows.channels import Channel, Sent
 
 
@@ -45,7 +46,7 @@ class DiscussionState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Discussion:
+class Discussion(BaseWorkflow[ProfileState, str]):
     """What the workflows of HiddenBench share.
 
     Args:
@@ -59,12 +60,7 @@ class Discussion:
     task: HiddenBench
     num_turns: int = 3
 
-    name: ClassVar[str]
-    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]] = (Role(MEMBER, JOB, count=MOST_MEMBERS, informed=True),)
-
-    def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
 
     def deliver(self, sender: str, text: str) -> Sent | None:
         """The message as it arrives, or None if it does not."""

@@ -26,9 +26,7 @@ from pettingllms_envs.core import (
     Role,
     Transition,
     Unreadable,
-    best_reply,
     check_choice,
-    check_num_turns,
     part_ranges,
     situation,
 )
@@ -36,6 +34,7 @@ from pettingllms_envs.graders.cases import Case, as_case, read_cases
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.tasks.coding import Coding, CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, runs_text, write_cases
+from pettingllms_envs.workflows.base import BaseWorkflow
 from pettingllms_envs.workflows.coder_tester import BLOCKS
 
 
@@ -64,7 +63,7 @@ class LoneState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LoneCoder:
+class LoneCoder(BaseWorkflow[CodingState, str]):
     """What the workflows of a coder alone share; how a program is tried out is left to the subclass.
 
     Args:
@@ -76,13 +75,6 @@ class LoneCoder:
     """
 
     task: Coding
-    num_turns: int = 4
-
-    name: ClassVar[str]
-    cyclic: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -134,10 +126,6 @@ class LoneCoder:
         if over and self.task.solved(task_state):
             parts.setdefault(TEAM, {})["success"] = 1.0
         return LoneState(task_state, state.turn + (not over), unread, ran), parts, done, over and not done
-
-    def oracle(self, state: LoneState) -> str:
-        """The golden solution."""
-        return best_reply(self.task, state.task)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format and the coder's tests."""

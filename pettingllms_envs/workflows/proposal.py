@@ -23,17 +23,15 @@ from pettingllms_envs.core import (
     Move,
     Role,
     State,
-    Task,
     Transition,
     Unreadable,
-    best_reply,
-    check_num_turns,
     part_ranges,
     play,
     situation,
     system_prompt,
     team_return,
 )
+from pettingllms_envs.workflows.base import BaseWorkflow
 
 
 class Proposal(NamedTuple):
@@ -53,7 +51,7 @@ class ProposalState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class ProposalWorkflow(Generic[State, Move]):
+class ProposalWorkflow(BaseWorkflow[State, Move]):
     """A proposer and a planner play the task together; how a proposal is read is left to the subclass.
 
     Args:
@@ -64,15 +62,7 @@ class ProposalWorkflow(Generic[State, Move]):
         ValueError: `num_turns` is not a whole number of at least 1.
     """
 
-    task: Task[State, Move]
-    num_turns: int = 4
-
-    name: ClassVar[str]
-    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]]
-
-    def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
 
     def read(self, reply: str) -> tuple[Move | Unreadable, str]:
         """The move that the proposer's reply proposes, and what the planner is shown of how it came about."""
@@ -99,10 +89,6 @@ class ProposalWorkflow(Generic[State, Move]):
     def step(self, state: ProposalState[State], reply: str) -> Transition[ProposalState[State]]:
         """Take the proposal, or play the planner's move and end the turn."""
         return self._propose(state, reply) if state.proposal is None else self._decide(state, state.proposal, reply)
-
-    def oracle(self, state: ProposalState[State]) -> str:
-        """The task's best move."""
-        return best_reply(self.task, state.task)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format, the task's costs, and the proposer's draft and settle."""

@@ -20,12 +20,13 @@ from pettingllms_envs.core import (
     Role,
     Transition,
     Unreadable,
-    check_num_turns,
+    check_whole,
     part_ranges,
 )
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.tasks.search import ANSWER, ASK, MOST_QUERY, SEARCH, Search, SearchMove, SearchState
+from pettingllms_envs.workflows.base import BaseWorkflow
 from pettingllms_envs.workflows.channels import Channel, Sent
 
 
@@ -65,7 +66,7 @@ class SearchingState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SearchWorkflow:
+class SearchWorkflow(BaseWorkflow[SearchState, SearchMove]):
     """What the workflows of search share.
 
     Args:
@@ -78,19 +79,13 @@ class SearchWorkflow:
     """
 
     task: Search
-    num_turns: int = 4
     max_passages: int = 6
 
-    name: ClassVar[str]
-    cyclic: ClassVar[bool] = True
     members: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
-        if not isinstance(self.max_passages, int) or not 1 <= self.max_passages <= 50:
-            raise ValueError(
-                f"max_passages is {self.max_passages!r}; expected a whole number from 1 to 50. Choose another."
-            )
+        BaseWorkflow.__post_init__(self)
+        check_whole("max_passages", self.max_passages, 1, 50)
 
     def kinds(self, role: str) -> tuple[str, ...]:
         """What an agent's replies may be."""

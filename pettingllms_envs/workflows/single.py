@@ -7,7 +7,6 @@ planner `format` (-0.2 for an unreadable reply) or the task's costs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, NamedTuple
 
@@ -15,15 +14,12 @@ from pettingllms_envs.core import (
     Move,
     Role,
     State,
-    Task,
     Transition,
-    best_reply,
-    check_num_turns,
-    part_ranges,
     play,
     situation,
     system_prompt,
 )
+from pettingllms_envs.workflows.base import BaseWorkflow
 
 
 PLANNER = Role("planner", "You are the planner. Your moves are played.")
@@ -38,7 +34,7 @@ class SingleState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class Single(Generic[State, Move]):
+class Single(BaseWorkflow[State, Move]):
     """One role plays the task.
 
     Args:
@@ -49,23 +45,16 @@ class Single(Generic[State, Move]):
         ValueError: `num_turns` is not a whole number of at least 1.
     """
 
-    task: Task[State, Move]
-    num_turns: int = 4
-
     name: ClassVar[str] = "single"
-    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]] = (PLANNER,)
-
-    def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
 
     def start(self, task_state: State) -> SingleState[State]:
         """Turn 1 on this instance."""
         return SingleState(task_state)
 
     def actor(self, state: SingleState[State]) -> str:
-        """Always the planner."""
-        return PLANNER.name
+        """Always the only role."""
+        return self.roles[0].name
 
     def system(self, role: str) -> str:
         """The rules, the planner's job, the reply format."""
@@ -82,11 +71,3 @@ class Single(Generic[State, Move]):
         if solved or turn == self.num_turns:
             return SingleState(after, turn, feedback), parts, solved, not solved
         return SingleState(after, turn + 1, feedback), parts, False, False
-
-    def oracle(self, state: SingleState[State]) -> str:
-        """The task's best move."""
-        return best_reply(self.task, state.task)
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success, format and the task's costs."""
-        return part_ranges(self.task)

@@ -13,9 +13,8 @@ reply with neither a box nor, with tools, exactly one block of Python.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic
+from typing import ClassVar
 
 from pettingllms_envs.core import (
     TEAM,
@@ -25,14 +24,10 @@ from pettingllms_envs.core import (
     State,
     Transition,
     Unreadable,
-    best_reply,
     call_tool,
-    check_num_turns,
-    part_ranges,
-    situation,
 )
 from pettingllms_envs.replies import PYTHON, only_program, read_blocks
-from pettingllms_envs.workflows.single import SingleState
+from pettingllms_envs.workflows.single import Single, SingleState
 from pettingllms_envs.workflows.tool_reasoner import AnsweringTask
 from pettingllms_envs.workflows.tools import check_executor, importable, packages, ran, shown
 
@@ -45,7 +40,7 @@ WITH_TOOLS = (
 
 
 @dataclass(frozen=True, slots=True)
-class SingleReasoner(Generic[State]):
+class SingleReasoner(Single[State, str]):
     """One role answers.
 
     Args:
@@ -62,38 +57,23 @@ class SingleReasoner(Generic[State]):
     """
 
     task: AnsweringTask[State]
-    num_turns: int = 4
     tools: bool = False
     imports: tuple[str, ...] = ()
     # Not a part of the game: a snapshot may go on in a process with another executor.
     executor: Executor | None = field(default=None, repr=False, compare=False)
 
-    name: ClassVar[str] = "single"
-    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]] = (REASONER,)
 
     def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
+        Single.__post_init__(self)
         if self.tools:
             check_executor(self.name, self.executor)
         object.__setattr__(self, "imports", packages(self.imports))
-
-    def start(self, task_state: State) -> SingleState[State]:
-        """Turn 1 on this instance."""
-        return SingleState(task_state)
-
-    def actor(self, state: SingleState[State]) -> str:
-        """Always the reasoner."""
-        return REASONER.name
 
     def system(self, role: str) -> str:
         """The rules, the job, how to reply."""
         job = f"{REASONER.job} {WITH_TOOLS} {importable(self.imports)}" if self.tools else REASONER.job
         return f"{self.task.rules()}\n{job}\n{self.task.reply_format()}"
-
-    def observe(self, state: SingleState[State], role: str) -> str:
-        """The problem, and what came of the last turn."""
-        return situation(self, state, state.feedback)
 
     def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
         """Take the answer, which ends the episode, or run the program."""
@@ -109,14 +89,6 @@ class SingleReasoner(Generic[State]):
         feedback, local = self._instead_of_an_answer(reply, answer)
         over = state.turn == self.num_turns
         return SingleState(state.task, state.turn + (not over), feedback), {REASONER.name: local}, False, over
-
-    def oracle(self, state: SingleState[State]) -> str:
-        """The task's best answer."""
-        return best_reply(self.task, state.task)
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success and format."""
-        return part_ranges(self.task)
 
     def _instead_of_an_answer(self, reply: str, why: Unreadable) -> tuple[str, dict[str, float]]:
         """The words for the next prompt, and the reasoner's part of the reward."""

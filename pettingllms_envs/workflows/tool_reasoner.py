@@ -34,11 +34,11 @@ from pettingllms_envs.core import (
     Unreadable,
     best_reply,
     call_tool,
-    check_num_turns,
     situation,
 )
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import fence, only_program
+from pettingllms_envs.workflows.base import BaseWorkflow
 from pettingllms_envs.workflows.tools import check_executor, importable, packages, ran, shown
 
 
@@ -60,11 +60,9 @@ class AnsweringTask(Task[State, str], Protocol[State]):
 
     def read_output(self, printed: str) -> str | Unreadable:
         """The answer that a program printed. Total and linear in its length."""
-        ...
 
     def agree(self, state: State, one: str, other: str) -> bool:
         """Whether two answers are the same, with no look at the golden one."""
-        ...
 
 
 class Computed(NamedTuple):
@@ -97,7 +95,7 @@ class ReasonerState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolReasoner(Generic[State]):
+class ToolReasoner(BaseWorkflow[State, str]):
     """A tool and a reasoner answer together.
 
     Args:
@@ -112,17 +110,15 @@ class ToolReasoner(Generic[State]):
     """
 
     task: AnsweringTask[State]
-    num_turns: int = 4
     imports: tuple[str, ...] = ()
     # Not a part of the game: a snapshot may go on in a process with another executor.
     executor: Executor | None = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "tool_reasoner"
-    cyclic: ClassVar[bool] = True
     roles: ClassVar[tuple[Role, ...]] = (TOOL, REASONER)
 
     def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
+        BaseWorkflow.__post_init__(self)
         check_executor(self.name, self.executor)
         object.__setattr__(self, "imports", packages(self.imports))
 

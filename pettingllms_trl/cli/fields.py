@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.engines.api import ChatApi
 from pettingllms_trl.rollout.curriculum import Curriculum
 
@@ -86,6 +86,5 @@ def chat_api(name: str, given: Any) -> ChatApi:
 
 def refuse(given: str, known: Sequence[str], where: str) -> NoReturn:
     """Raise `ValueError` for an unknown name, with the nearest known one."""
-    near = difflib.get_close_matches(given, known, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else "Remove it; --help shows every field."
-    raise ValueError(f"{where} has {given!r}; expected a field that is known. {hint}")
+    hint = did_you_mean(given, known) or " Remove it; --help shows every field."
+    raise ValueError(f"{where} has {given!r}; expected a field that is known.{hint}")

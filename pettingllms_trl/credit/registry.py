@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
+from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, episodes, same_turn, siblings
 from pettingllms_trl.credit.rae import RunningBaseline
@@ -289,9 +289,8 @@ def _named(what: str, kind: str, given: Any, known: Collection[str]) -> tuple[st
         )
     if given in known:
         return given, options
-    near = difflib.get_close_matches(given, known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"no {kind} {given!r}.{hint} Known: {', '.join(known)}; or give a function of decisions.")
+    hint = f"{did_you_mean(given, known)} Known: {', '.join(known)}"
+    raise ValueError(f"no {kind} {given!r}.{hint}; or give a function of decisions.")
 
 
 def _check_options(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
@@ -299,9 +298,8 @@ def _check_options(what: str, function: Callable[..., Any], given: Mapping[str, 
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-            raise ValueError(f"{what} with the option {name!r}, expected some of {', '.join(known) or 'none'}. {hint}")
+            hint = did_you_mean(name, known) or " Leave it out."
+            raise ValueError(f"{what} with the option {name!r}, expected some of {', '.join(known) or 'none'}.{hint}")
 
 
 def _taken_apart(given: Callable[..., Any]) -> tuple[Callable[..., Any], Mapping[str, Any]]:

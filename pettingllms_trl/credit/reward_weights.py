@@ -21,6 +21,7 @@ from functools import partial
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Completion, Decision
 from pettingllms_trl.rollout.branching import Branch, check_part_names, play_branches, snapshot_of, weighed
 
@@ -133,8 +134,7 @@ def check_weights(weights: Mapping[str, float], alpha: float | None, *, known: C
     """
     for name, weight in weights.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, known)
             raise ValueError(f"no reward part {name!r}.{hint} Known: {', '.join(known) or 'none'}. {DECLARE}")
         if not math.isfinite(weight):
             raise ValueError(f"the weight of the reward part {name!r} is {weight!r}, expected a finite number")

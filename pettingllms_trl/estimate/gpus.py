@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
+
+from pettingllms_envs.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,5 @@ def find_gpu(name: str) -> Gpu:
     """
     if (gpu := GPUS.get(name.lower().replace("_", "").replace(" ", ""))) is not None:
         return gpu
-    near = difflib.get_close_matches(name.lower(), GPUS, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else " Choose the one that is most like yours."
+    hint = did_you_mean(name.lower(), GPUS) or " Choose the one that is most like yours."
     raise ValueError(f"no GPU {name!r} in the table; expected one of {', '.join(GPUS)}.{hint}")

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from pettingllms_envs.suggestions import did_you_mean
 
 
 Sharding: TypeAlias = Literal["ddp", "zero2", "zero3", "fsdp2"]
@@ -65,8 +66,7 @@ def find_sharding(name: str) -> Sharding:
     for known in SHARDINGS:
         if name.lower() == known:
             return known
-    near = difflib.get_close_matches(name.lower(), SHARDINGS, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else " Choose one."
+    hint = did_you_mean(name.lower(), SHARDINGS) or " Choose one."
     raise ValueError(f"sharding={name!r}; expected one of {', '.join(SHARDINGS)}.{hint}")
 
 

@@ -17,14 +17,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from torch import nn
 
+from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import role_of
 
 
@@ -186,7 +186,7 @@ def route(
             one name for two policies, an invalid name, or adapters on a base that is itself trained.
     """
     table = _table(policies, agents, model, tokenizer)
-    _check_keys(table, agents)
+    check_names(table, agents, "policies names")
     names: dict[int, str] = {}
     by_name: dict[str, Policy] = {}
     of_agent: dict[str, str] = {}
@@ -247,14 +247,13 @@ def _table(
     )
 
 
-def _check_keys(table: Mapping[str, str | Policy], agents: Sequence[str]) -> None:
+def check_names(given: Iterable[str], agents: Sequence[str], what: str) -> None:
+    """Raise `ValueError` for a name that no agent or role has; `what` begins the error."""
     known = {*agents, *map(role_of, agents)}
-    for key in table:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+    for name in given:
+        if name not in known:
             raise ValueError(
-                f"policies names {key!r}, but the environment has the agents {', '.join(agents)}.{hint} "
+                f"{what} {name!r}, but the environment has the agents {', '.join(agents)}.{did_you_mean(name, known)} "
                 "Name an agent, or a role (the agent's name without its number)."
             )
 

@@ -8,11 +8,10 @@ another policy than the one that played. Agents that share a trained policy ther
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pettingllms_trl.policies.routing import Routing
+from pettingllms_trl.policies.routing import Routing, check_names
 from pettingllms_trl.records import role_of
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 
@@ -23,15 +22,7 @@ def of_agents(overrides: Mapping[str, SamplingOverrides], agents: Sequence[str])
     Raises:
         ValueError: An override names no agent or role.
     """
-    known = {*agents, *map(role_of, agents)}
-    for name in overrides:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"sampling is overridden for {name!r}, but the environment has the agents {', '.join(agents)}.{hint} "
-                "Name an agent, or a role (the agent's name without its number)."
-            )
+    check_names(overrides, agents, "sampling is overridden for")
     return {agent: overrides.get(agent, overrides.get(role_of(agent), NOTHING)) for agent in agents}
 
 

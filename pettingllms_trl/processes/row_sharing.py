@@ -43,11 +43,9 @@ class Store(Protocol):
 
     def add(self, key: str, amount: int, /) -> int:
         """Add to a counter, which begins at 0, and return the sum, as one operation."""
-        ...
 
     def delete_key(self, key: str, /) -> bool:
         """Delete a counter."""
-        ...
 
 
 class RowSharing:

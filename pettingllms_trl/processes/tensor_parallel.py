@@ -25,7 +25,6 @@ class FollowingEngine(Protocol):
 
     def follow(self, requests: Sequence[Any]) -> None:
         """Add the leader's requests and take a step, as the leader does."""
-        ...
 
 
 class TensorParallelGroup:

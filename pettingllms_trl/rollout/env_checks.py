@@ -5,7 +5,6 @@ With several environments, the rows name theirs in the column `environment` (`en
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
 from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
@@ -80,10 +80,9 @@ def env_maker(env: Env, **settings: Any) -> MakeEnv:
     try:
         ours.find(env)
     except ValueError as error:
-        near = difflib.get_close_matches(env, pettingzoo.aec_registry, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near and "Did you mean" not in str(error) else ""
+        hint = "" if "Did you mean" in str(error) else did_you_mean(env, pettingzoo.aec_registry)
         raise ValueError(
-            f"{error} {hint}An id of PettingZoo's registry is known once its package was imported; or give a function "
+            f"{error}{hint} An id of PettingZoo's registry is known once its package was imported; or give a function "
             "that makes the environment."
         ) from None
     return partial(ours.make, env, **settings)

@@ -63,15 +63,12 @@ class RowScorer(Protocol):
             chunks: Rows whose log-probabilities are computed together, where prompts are shared. Those of rows that
                 are in none are NaN. `None`: as TRL does.
         """
-        ...
 
     def correct_for_padding(self, rows: Sequence[Row], assignment: Assignment, *, group_size: int) -> None:
         """Log the rows in their own order and without padding rows, after they were scored by several processes."""
-        ...
 
     def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
         """Log the credit's advantages in the place of those that TRL computed for the rows scored last."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""DataTask: a base class for tasks whose instances are the problems of a data set.
+
+Seed s is problem s modulo their number, see `pettingllms_envs.datasets.sampling_order`. Without `data` the instances
+are the rows that come with this package, which are told from the benchmark that they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pettingllms_envs.core import SPLITS, State
+from pettingllms_envs.datasets import sampling_order
+from pettingllms_envs.datasets.problems import Problem
+from pettingllms_envs.features import DataSet
+from pettingllms_envs.tasks.base import OpenTask
+
+
+@dataclass(frozen=True, slots=True)
+class DataTask(OpenTask[State]):
+    """A task on the problems of a data set.
+
+    Args:
+        data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
+            `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
+        layout: The columns of the rows; None to tell them by the name of the data set.
+
+    Raises:
+        ValueError: An instance is asked for and there are no such data.
+    """
+
+    data: str | None = None
+    layout: str | None = None
+
+    own: ClassVar[str]
+    """Name of the package's rows."""
+    benchmark: ClassVar[str]
+    """What those stand for."""
+    remedy: ClassVar[str]
+    """How to play the benchmark itself."""
+    # Which levels and ids there are depends on the data.
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": (), "problem": ()}
+
+    @property
+    def data_set(self) -> DataSet:
+        """Where the problems are from; the rows of this package are told from the benchmark."""
+        is_own = self.data is None or str(self.data).startswith("own:")
+        return DataSet(str(self.data or self.own), *((self.benchmark, self.remedy) if is_own else ()))
+
+    def drawn(self, seed: int, **fields: Any) -> Problem:
+        """The problem of a seed; `fields` narrow the choice, see `sampling_order.draw`.
+
+        Raises:
+            ValueError: There is no such split, level, problem or data.
+        """
+        return sampling_order.draw(self.data or self.own, self.layout, seed, **fields)
