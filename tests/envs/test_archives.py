@@ -280,7 +280,7 @@ def test_who_reads_no_relation_does_not_exceed_the_bounds_in_any_workflow(order:
     for seed in range(num):  # all in one world, which takes longest to make
         for (name, joined), (policy, reply) in itertools.product(workflows.items(), task.blind_policies.items()):
             right[name, policy] += play(joined, seed, partial(reply, rng=rng))
-    assert len(right) == 7 * 3
+    assert len(right) == 8 * 3
     assert max(task.blind_bound(), task.lone_bound()) == 1 / 8
     for which, each in right.items():
         assert wilson(each, num, 0.9999)[0] <= 1 / 8, which
