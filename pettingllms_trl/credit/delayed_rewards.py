@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pettingzoo import AECEnv
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit import Credit, judges_own_step_alone, name_of
+from pettingllms_trl.credit import Credit, facts_of, name_of
 from pettingllms_trl.records import role_of
 
 
@@ -67,7 +67,7 @@ def check_delayed_roles(
         ValueError: See `delayed_agents`.
     """
     agents = [agent for agent in delayed_agents(envs) if agent in trained]
-    alone = judges_own_step_alone(credit, args.sampling)
+    alone = facts_of(credit, args.sampling).judges_own_step
     if agents and alone and not reward_functions and args.process_index == 0:
         competes = any(pool[0].metadata.get("competitive") is not None for pool in envs.values())
         warnings.warn(

@@ -36,25 +36,77 @@ class Credit(Protocol):
     def __call__(self, decisions: Sequence[Decision], /) -> Advantages: ...
 
 
+Sums = Literal["siblings", "turn", "episodes", "instance"]
+Options = Mapping[str, Any]
+
+
+class SchemeFacts(NamedTuple):
+    """What is known of a resolved scheme. The defaults say that nothing is: of a user's own function.
+
+    Args:
+        sums_to_zero: The group of an agent's candidates over which the advantages sum to zero: `"siblings"`, the
+            candidates of a decision; for decisions with one candidate, those of an instance at one `"turn"`, in all
+            `"episodes"` (one decision of each), or all of the `"instance"`. `None`: the baseline is no group's mean.
+        peers: With which the candidates of single decisions are compared. `None`: the scheme compares whole episodes
+            or has no groups.
+        judges_own_step: Whether it compares candidates by the reward of their own step.
+        scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
+            mean. `None`: it has no such option.
+    """
+
+    sums_to_zero: Sums | None = None
+    peers: Peers | None = None
+    judges_own_step: bool = False
+    scale: str | None = None
+
+    def deviation(self, *, default: Scale) -> Scale:
+        """The deviation that it divides by, or `default` if it divides by another number or is unknown."""
+        return next((each for each in get_args(Scale) if each == self.scale), default)
+
+
 class _Scheme(NamedTuple):
-    """A built-in scheme: the kinds of sampling that it supports, and its default options with each."""
+    """A built-in scheme.
+
+    Args:
+        function: That computes the advantages, or the class of such objects.
+        options: The kinds of sampling that it supports, and its default options with each.
+        scaled: Whether `scale_rewards` sets its scale; the others use that of their papers.
+        sums: See `SchemeFacts`, for each kind of sampling.
+        peers: See `SchemeFacts`. A mapping has them by the option `group`, whose default needs `sampling="tree"`.
+        compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
+        scale: What it divides by, if that is not an option.
+        needs_continuations: Whether each candidate must be continued.
+    """
 
     function: Callable[..., Any]
-    options: Mapping[Sampling, Mapping[str, Any]]
-    scaled: bool = False  # whether `scale_rewards` sets its scale; the others use that of their papers
+    options: Mapping[Sampling, Options]
+    scaled: bool = False
+    sums: Mapping[Sampling, Sums] = {}
+    peers: Peers | Mapping[str, Peers] | None = None
+    compares_episodes: bool = False
+    scale: str | None = None
+    needs_continuations: bool = False
 
 
-_EITHER: Mapping[Sampling, Mapping[str, Any]] = {"tree": {}, "parallel": {"value": "outcome"}}
+_EITHER: Mapping[Sampling, Options] = {"tree": {}, "parallel": {"value": "outcome"}}
+_BY_TURN: Mapping[Sampling, Sums] = {"tree": "siblings", "parallel": "turn"}
 _SCHEMES: Mapping[str, _Scheme] = {
-    "at_grpo": _Scheme(at_grpo, {"tree": {}, "parallel": {}}, scaled=True),
-    "grpo": _Scheme(grpo, {"parallel": {}}, scaled=True),
-    "magrpo": _Scheme(magrpo, {"tree": {}, "parallel": {}}),
-    "loo": _Scheme(loo, _EITHER),
+    "at_grpo": _Scheme(at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, peers=GROUPS),
+    "grpo": _Scheme(grpo, {"parallel": {}}, scaled=True, sums={"parallel": "episodes"}),
+    "magrpo": _Scheme(magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn),
+    "loo": _Scheme(loo, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True),
     "rae": _Scheme(RunningBaseline, _EITHER),
     "gigpo": _Scheme(gigpo, {"parallel": {}}, scaled=True),
-    "dr_mas": _Scheme(dr_mas, {"parallel": {}}, scaled=True),
-    "max_rl": _Scheme(max_rl, _EITHER),
-    "counterfactual": _Scheme(counterfactual, {"tree": {}}, scaled=True),
+    "dr_mas": _Scheme(dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
+    "max_rl": _Scheme(max_rl, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True, scale="mean"),
+    "counterfactual": _Scheme(
+        counterfactual,
+        {"tree": {}},
+        scaled=True,
+        sums={"tree": "siblings"},
+        peers=siblings,
+        needs_continuations=True,
+    ),
 }
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "nonzero_variance": nonzero_variance,
@@ -62,7 +114,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-Named = Mapping[str, Mapping[str, Any]]
+Named = Mapping[str, Options]
 """A built-in scheme or filter with options, as in a configuration file: `{"at_grpo": {"value": "outcome"}}`."""
 
 
@@ -110,9 +162,9 @@ def resolve(
         _check_options(f"credit={name!r}", _SCHEMES[name].function, given)
         scheme = _made(name, given, sampling=sampling, scale=scale)
     assert callable(scheme)
-    if name == "counterfactual" and num_continuations < 1:
+    if name is not None and _SCHEMES[name].needs_continuations and num_continuations < 1:
         raise ValueError(
-            f"credit='counterfactual' with {num_continuations} continuations of each candidate, expected at least 1: "
+            f"credit={name!r} with {num_continuations} continuations of each candidate, expected at least 1: "
             "it judges a candidate by playing its branch on. Set num_continuations, or choose another credit."
         )
     probe = _probe(sampling, num_candidates, num_continuations)
@@ -180,77 +232,29 @@ def name_of(function: Callable[..., Any]) -> str:
     return base.__name__ if inspect.isroutine(base) or inspect.isclass(base) else type(base).__name__
 
 
-def judges_own_step_alone(credit: Credit, sampling: Sampling) -> bool:
-    """Whether a resolved scheme is a built-in one that compares candidates by the reward of their own step.
-
-    For a user's own function this is unknown, and the answer is no.
-    """
-    if isinstance(credit, RunningBaseline):
-        return sampling == "tree" and credit.value == "reward"
-    function, options = _taken_apart(credit)
-    if function is not at_grpo and (sampling != "tree" or function not in (loo, max_rl)):
-        return False
-    value = options.get("value", inspect.signature(function).parameters["value"].default)
-    return bool(value == "reward")
-
-
-Sums = Literal["siblings", "turn", "episodes", "instance"]
-
-
-def sums_to_zero(credit: Credit, sampling: Sampling) -> Sums | None:
-    """The group of an agent's candidates over which the advantages of a resolved scheme sum to zero.
-
-    Returns:
-        `"siblings"`, the candidates of a decision; for decisions with one candidate, those of an instance at one
-        `"turn"`, in all `"episodes"` (one decision of each), or all of the `"instance"`. `None`: the baseline is not a
-        group's mean, or the scheme is a user's own function.
-    """
-    function, options = _taken_apart(credit)
-    if sampling == "tree":
-        return "siblings" if function in (at_grpo, counterfactual, loo, magrpo, max_rl) else None
-    if function is grpo or (function in (loo, max_rl) and options.get("value") == "outcome"):
-        return "episodes"
-    if function is dr_mas:
-        return "instance"
-    return "turn" if function in (at_grpo, magrpo, loo, max_rl) else None
+def facts_of(credit: Credit, sampling: Sampling) -> SchemeFacts:
+    """What is known of a resolved scheme."""
+    function, given = _taken_apart(credit)
+    if not inspect.isroutine(function):  # an object, whose options are its attributes
+        function, given = type(function), vars(function)
+    scheme = next((scheme for scheme in _SCHEMES.values() if scheme.function is function), None)
+    if scheme is None:
+        return SchemeFacts()
+    options = {name: given.get(name, parameter.default) for name, parameter in _keywords(function).items()}
+    of_episodes = scheme.compares_episodes and sampling == "parallel" and options["value"] == "outcome"
+    peers = scheme.peers[options["group"]] if isinstance(scheme.peers, Mapping) else scheme.peers
+    return SchemeFacts(
+        sums_to_zero="episodes" if of_episodes else scheme.sums.get(sampling),
+        peers=None if of_episodes else peers,
+        judges_own_step=options.get("value") == "reward",
+        scale=scheme.scale or options.get("scale"),
+    )
 
 
-def peers_of(credit: Credit) -> Peers | None:
-    """The peers with which a resolved scheme compares the candidates of single decisions.
-
-    Returns:
-        `None`: it compares whole episodes or has no groups, or it is a user's own function.
-    """
-    function, options = _taken_apart(credit)
-    if function is at_grpo:
-        return GROUPS[options.get("group", "prompt")]
-    if function is counterfactual:
-        return siblings
-    is_by_turn = function is magrpo or (function in (loo, max_rl) and options.get("value") != "outcome")
-    return same_turn if is_by_turn else None
-
-
-def scale_of(credit: Credit) -> str | None:
-    """The number by which a resolved scheme divides.
-
-    Returns:
-        `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's mean. `None`: the scheme has
-        no such option, or it is a user's own function.
-    """
-    function, options = _taken_apart(credit)
-    if function is max_rl:
-        return "mean"
-    if not any(function is scheme.function for scheme in _SCHEMES.values()):
-        return None
-    default = inspect.signature(function).parameters.get("scale")
-    scale = options.get("scale", None if default is None else default.default)
-    return scale if isinstance(scale, str) else None
-
-
-def deviation_of(credit: Credit, *, default: Scale) -> Scale:
-    """The deviation by which a resolved scheme divides, or `default` if it divides by another number or is unknown."""
-    scale = scale_of(credit)
-    return next((each for each in get_args(Scale) if each == scale), default)
+def _keywords(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """A function's options."""
+    parameters = inspect.signature(function).parameters
+    return {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
 
 
 def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
@@ -294,8 +298,7 @@ def _named(what: str, kind: str, given: Any, known: Collection[str]) -> tuple[st
 
 
 def _check_options(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    parameters = inspect.signature(function).parameters.values()
-    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    known = list(_keywords(function))
     for name in given:
         if name not in known:
             hint = did_you_mean(name, known) or " Leave it out."
@@ -311,22 +314,22 @@ def _taken_apart(given: Callable[..., Any]) -> tuple[Callable[..., Any], Mapping
 
 def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Scale) -> Credit:
     """A built-in scheme with the given options, and the defaults of its name for the rest."""
-    function, options, scaled = _SCHEMES[name]
-    if sampling not in options:
-        (needs,) = options
+    row = _SCHEMES[name]
+    if sampling not in row.options:
+        (needs,) = row.options
         raise ValueError(
             f"credit={name!r} with sampling={sampling!r}: it compares "
             f"{'the candidates of a decision' if needs == 'tree' else 'whole episodes of an instance'}, which "
             f"sampling={needs!r} gives. Set sampling={needs!r} or choose another credit."
         )
-    if function is at_grpo and sampling == "parallel" and "group" not in given:
+    if isinstance(row.peers, Mapping) and sampling == "parallel" and "group" not in given:
         raise ValueError(
-            "credit='at_grpo' with sampling='parallel': it compares the candidates of one prompt, of which an episode "
+            f"credit={name!r} with sampling='parallel': it compares the candidates of one prompt, of which an episode "
             "has one, expected sampling='tree'. Set sampling='tree' or choose another credit; or compare the episodes "
-            "at equal turns, though their prompts differ, with credit={'at_grpo': {'group': 'turn'}}."
+            f"at equal turns, though their prompts differ, with credit={{{name!r}: {{'group': 'turn'}}}}."
         )
-    filled = {**({"scale": scale} if scaled else {}), **options[sampling], **given}
-    scheme: Credit = function(**filled) if isinstance(function, type) else partial(function, **filled)
+    filled = {**({"scale": scale} if row.scaled else {}), **row.options[sampling], **given}
+    scheme: Credit = row.function(**filled) if isinstance(row.function, type) else partial(row.function, **filled)
     return scheme
 
 

@@ -66,6 +66,7 @@ class GenerationReporter:
     ) -> None:
         self._args, self._team, self._envs = args, team, envs
         self._credit, self._collector, self._monitor = credit, collector, monitor
+        self._facts = credits.facts_of(credit, args.sampling)
         self._environment, self._temperature = environment, temperature
         self.reward_names, self._weights, self._is_main = tuple(reward_names), weights, is_main
         self._recorder = self._make_recorder() if args.log_rollouts and is_main else None
@@ -146,7 +147,7 @@ class GenerationReporter:
     def _metrics_of_groups(self, generation: Generation) -> Metrics:
         """Whether the credit compares answers to the same prompt, and what of continuations is trained on."""
         metrics: Metrics = {}
-        peers = credits.peers_of(self._credit)
+        peers = self._facts.peers
         if peers is not None:
             for agent, exactness in group_exactness(generation.decisions, peers).items():
                 is_tree = self._args.sampling == "tree"
@@ -206,7 +207,12 @@ class GenerationReporter:
             "sampling": args.sampling,
             "num_generations": args.num_generations,
             "temperature": self._temperature,
-            "credit": {"name": credits.name_of(self._credit), **self._about_credit()},
+            "credit": {
+                "name": credits.name_of(self._credit),
+                "sums_to_zero": self._facts.sums_to_zero,
+                "judges_own_step": self._facts.judges_own_step,
+                "scale": self._facts.scale,
+            },
             "learning_rate": args.learning_rate,
             "loss_type": args.loss_type,
             "seed": args.seed,
@@ -216,26 +222,18 @@ class GenerationReporter:
         return recorder.RolloutRecorder(Path(args.output_dir) / "rollouts", about)
 
     def _make_audit(self) -> RolloutAudit:
-        about = self._about_credit()
         run = Run(
             kind="rollouts",
             is_tree=self._args.sampling == "tree",
             num_candidates=self._args.num_generations,
-            sums=about["sums_to_zero"],
+            sums=self._facts.sums_to_zero,
             credit=credits.name_of(self._credit),
             policies=self._team.routing.of_agent,
-            judges_own_step=about["judges_own_step"],
-            scale=about["scale"],
+            judges_own_step=self._facts.judges_own_step,
+            scale=self._facts.scale,
             temperature=self._temperature,
         )
         return RolloutAudit(run, raises=self._args.audit == "stop")
-
-    def _about_credit(self) -> dict[str, Any]:
-        return {
-            "sums_to_zero": credits.sums_to_zero(self._credit, self._args.sampling),
-            "judges_own_step": credits.judges_own_step_alone(self._credit, self._args.sampling),
-            "scale": credits.scale_of(self._credit),
-        }
 
 
 def _metrics_of_exactness(exactness: GroupExactness, prefix: str, *, has_siblings: bool) -> Metrics:

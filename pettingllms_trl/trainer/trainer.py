@@ -220,7 +220,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.collector = parts.collector_of(self, setup, follow)
         self.monitor = parts.monitor_of(self)
         self.reporter = parts.reporter_of(self, setup)
-        has_group_means = credits.sums_to_zero(self.credit, args.sampling) == "siblings"
+        has_group_means = credits.facts_of(self.credit, args.sampling).sums_to_zero == "siblings"
         self.builder = BatchBuilder(
             args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
         )
@@ -284,7 +284,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     def _continuation_advantages(self, decisions: Sequence[Decision]) -> credits.Advantages:
         """Advantages of decisions of continuations, scaled as those of the credit scheme are."""
-        scale = credits.deviation_of(self.credit, default=self.args.scale_rewards)
+        facts = credits.facts_of(self.credit, self.args.sampling)
+        scale = facts.deviation(default=self.args.scale_rewards)
         return credits.continuation_advantages(decisions, scale=scale)
 
     def _log_generation(

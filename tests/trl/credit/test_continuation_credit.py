@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.credit import at_grpo, continuation_advantages, deviation_of, magrpo, peers_of, resolve
+from pettingllms_trl.credit import at_grpo, continuation_advantages, facts_of, magrpo, resolve
 from pettingllms_trl.credit.grouping import same_continued, same_prompt, same_turn
 from pettingllms_trl.credit.selection import continuations_of, shifted
 from pettingllms_trl.credit.statistics import GroupExactness, group_exactness
@@ -107,7 +107,7 @@ def test_the_baseline_from_other_states_leaves_the_expected_gradient_as_it_is_bu
 )
 def test_the_scale_is_that_of_the_scheme_or_if_it_has_no_deviation_that_of_the_run(credit: Any, expected: str) -> None:
     scheme = resolve(credit, sampling="tree", scale="batch", num_candidates=2)
-    assert deviation_of(scheme, default="batch") == expected
+    assert facts_of(scheme, "tree").deviation(default="batch") == expected
 
 
 def played(instance: int) -> Episode:
@@ -223,4 +223,5 @@ def test_continuations_of_one_candidate_are_exact_at_their_first_decision_and_th
 def test_the_peers_of_single_decisions_are_known_of_the_schemes_that_compare_them(
     credit: Any, sampling: Any, peers: Any
 ) -> None:
-    assert peers_of(resolve(credit, sampling=sampling, scale="group", num_candidates=2)) is peers
+    scheme = resolve(credit, sampling=sampling, scale="group", num_candidates=2)
+    assert facts_of(scheme, sampling).peers is peers

@@ -20,7 +20,7 @@ from pettingzoo import ParallelEnv
 from tqdm.auto import tqdm
 
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.credit import RunningBaseline, at_grpo, judges_own_step_alone, resolve
+from pettingllms_trl.credit import RunningBaseline, at_grpo, facts_of, resolve
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
@@ -424,7 +424,7 @@ def test_a_declaration_of_roles_that_there_are_none_of_is_refused(model_path: st
 )
 def test_which_schemes_compare_replies_by_their_own_step_alone(credit: Any, sampling: Any, expected: bool) -> None:
     made = resolve(credit, sampling=sampling, scale="group", num_candidates=2, num_continuations=1)
-    assert judges_own_step_alone(made, sampling) is expected
+    assert facts_of(made, sampling).judges_own_step is expected
 
 
 def test_the_error_for_a_parallel_environment_says_how_to_train_it(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.audit import Run
 from pettingllms_envs.cli import main
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.credit import judges_own_step_alone, resolve, scale_of, sums_to_zero
+from pettingllms_trl.credit import facts_of, resolve
 from pettingllms_trl.credit.registry import Sampling
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit, UnsoundRollouts, rows_of
@@ -229,15 +229,16 @@ def test_the_advantages_of_a_scheme_sum_to_zero_where_it_says_so_and_a_shift_is_
     credit: Any, sampling: Sampling, expected: Any
 ) -> None:
     scheme = resolve(credit, sampling=sampling, scale="group", num_candidates=4, num_continuations=1)
-    assert sums_to_zero(scheme, sampling) == expected
+    facts = facts_of(scheme, sampling)
+    assert facts.sums_to_zero == expected
     run = Run(
         kind="rollouts",
         is_tree=sampling == "tree",
         num_candidates=4,
         credit="it",
         sums=expected,
-        judges_own_step=judges_own_step_alone(scheme, sampling),
-        scale=scale_of(scheme),
+        judges_own_step=facts.judges_own_step,
+        scale=facts.scale,
     )
     episodes = drawn(sampling)
     decisions = [decision for episode in episodes for decision in episode.decisions]
