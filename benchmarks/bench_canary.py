@@ -112,7 +112,6 @@ def make_trainer(path: str, output_dir: Path, *, precision: str, rate: float, nu
         use_cpu=True,
         bf16=precision == "bf16",
         canary="warn",
-        canary_steps=10**9,
     )
     compares = Compares(least)
     compares.trainer = MultiAgentGRPOTrainer(

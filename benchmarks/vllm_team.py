@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from simulation import Game, SimulatedClock, Workload
 
+from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
 from pettingllms_trl.records import Episode, Request, Sampled
 from pettingllms_trl.rollout.play import play
-from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams, VllmRequest
 
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ VOCABULARY, PROMPT, LONGEST = 4096, 200, 1024
 
 
 class Inner(Protocol):
-    """What is asked of the engine that samples: `pettingllms_trl.vllm_engines.colocated.ColocatedVllm`."""
+    """What is asked of the engine that samples: `pettingllms_trl.engines.vllm.colocated.ColocatedVllm`."""
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
         """Requests are sampled between its ends."""
@@ -144,7 +145,7 @@ class Team:
 
     def __init__(self, folder: Path) -> None:
         from pettingllms_trl import MultiAgentGRPOConfig
-        from pettingllms_trl.vllm_engines.colocated import ColocatedVllm, engine_arguments
+        from pettingllms_trl.engines.vllm.colocated import ColocatedVllm, engine_arguments
 
         self._adapted = _make_model(folder / "model")
         agents = Game.possible_agents

@@ -61,12 +61,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             those that it was given and sampled, so that a prefix cache knows them. Thinking stays in, also where the
             chat template would drop it from earlier turns. A dict says it by agent or role. An environment whose
             observations have a `"followup"` has that said to an agent that remembers, instead of the `"text"`. An
-            agent that observes several `"messages"` has no history but those, and raises a `ValueError` otherwise.
-        max_conversation_length (`int`, *optional*):
-            Most tokens of a prompt that goes on with a conversation. One that would be longer is restarted from the
-            present observation; `rollout/conversations_begun_anew` counts them. `None`: the model's context
-            (`vllm_max_model_length`, where it is set) less `max_completion_length`. Set it where a vLLM server was
-            started for less.
+            agent that observes several `"messages"` has no history but those, and raises a `ValueError` otherwise. A
+            prompt longer than the model's context (`vllm_max_model_length`, where it is set) less
+            `max_completion_length` is restarted from the present observation.
         num_continuations (`int`, *optional*, defaults to `0`):
             How often each candidate's branch is played to its end by the current policies in training, for
             `credit="counterfactual"`, `choose="value"` and `train_continuations`. Costs `num_generations *
@@ -107,9 +104,6 @@ class MultiAgentGRPOConfig(GRPOConfig):
         log_rollouts (`bool`, *optional*, defaults to `False`):
             Write every training rollout to `output_dir/rollouts`, with all candidates, their rewards and advantages;
             `pettingllms view output_dir/rollouts` makes a page of them. A resumed run goes on in the same files.
-        check_groups (`bool`, *optional*, defaults to `False`):
-            Check the invariants of AT-GRPO's groups on every rollout, for debugging: group sizes, one choice per
-            agent and turn, each prompt's state the one that the chosen branch reached.
         shared_prefix (`bool`, *optional*, defaults to `True`):
             In the update a prompt goes through the model once for all candidates that answer it, forward and backward;
             several decisions are laid in one row without padding. Log-probabilities and a generation's gradients are
@@ -141,12 +135,13 @@ class MultiAgentGRPOConfig(GRPOConfig):
             How the weights of a whole model that is trained reach its servers. `"files"`: over `output_dir`, which the
             servers must see under the same path. `"nccl"`: over NCCL, from the main process, with process groups on
             `vllm_group_port` and the ports after it; trainer and servers need CUDA, and the servers
-            `VLLM_SERVER_DEV_MODE=1` and `--weight-transfer-config '{"backend": "nccl"}'`. It was never run on a GPU.
+            `VLLM_SERVER_DEV_MODE=1` and `--weight-transfer-config '{"backend": "nccl"}'`. It is experimental: it was
+            never run on a GPU.
             Adapters go over `output_dir` in either case, because vLLM reads them from a path only.
         canary (`str`, *optional*, defaults to `"stop"`):
-            With vLLM: every `canary_steps` optimizer steps each policy's engine scores a fixed text of 256 tokens at
-            most, and the trainer compares that with its own log-probabilities, so that an engine with old weights is
-            noticed. What to do then: `"stop"` raises `StaleWeights`, `"warn"` warns. `None`: nothing is scored.
+            With vLLM: every ten optimizer steps each policy's engine scores a fixed text of 256 tokens at most, and
+            the trainer compares that with its own log-probabilities, so that an engine with old weights is noticed.
+            What to do then: `"stop"` raises `StaleWeights`, `"warn"` warns. `None`: nothing is scored.
             `docs/generation.md` says what it can find. It costs a forward pass over the text on either side.
         audit (`str`, *optional*, defaults to `"warn"`):
             Each generation's groups are checked: one prompt, agent, turn and instance, all candidates and one of
@@ -154,8 +149,6 @@ class MultiAgentGRPOConfig(GRPOConfig):
             branches, swapped agents. What to do where one is broken: `"warn"` warns once of each kind, `"stop"`
             raises `UnsoundRollouts` where a check failed. `None`: they are not looked at.
             `docs/audit.md` says what is found; `pettingllms audit` finds more in the files of a run.
-        canary_steps (`int`, *optional*, defaults to `10`):
-            Optimizer steps from one comparison to the next. Frozen policies are compared once, and after a load.
     """
 
     _VALID_DICT_FIELDS = [  # noqa: RUF012  # as in TRL
@@ -221,16 +214,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             'before that. Or by agent or role: \'{"planner": "conversation"}\'.'
         },
     )
-    max_conversation_length: int | None = field(
-        default=None,
-        metadata={"help": "Most tokens of a prompt that goes on with a conversation. None: by the model's context."},
-    )
     log_rollouts: bool = field(
         default=False,
         metadata={"help": "Write every training rollout to output_dir/rollouts for `pettingllms view`."},
-    )
-    check_groups: bool = field(
-        default=False, metadata={"help": "Check the invariants of AT-GRPO's groups on every rollout."}
     )
 
     shared_prefix: bool = field(
@@ -252,7 +238,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
     )
     vllm_weight_transfer: Literal["files", "nccl"] = field(
         default="files",
-        metadata={"help": "How a whole model's weights reach vLLM servers: 'files' in output_dir, or 'nccl'."},
+        metadata={"help": "How whole models reach vLLM servers: 'files' in output_dir, or 'nccl' (experimental)."},
     )
     canary: Literal["stop", "warn"] | None = field(
         default="stop",
@@ -261,9 +247,6 @@ class MultiAgentGRPOConfig(GRPOConfig):
     audit: Literal["warn", "stop"] | None = field(
         default="warn",
         metadata={"help": "What to do where rollouts have broken groups. None: do not look."},
-    )
-    canary_steps: int = field(
-        default=10, metadata={"help": "Optimizer steps from one comparison of vLLM's weights to the next."}
     )
 
     def __post_init__(self) -> None:
@@ -283,12 +266,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             raise ValueError(f"canary={self.canary!r}, expected 'stop', 'warn' or None to compare nothing")
         if self.audit not in ("warn", "stop", None):
             raise ValueError(f"audit={self.audit!r}, expected 'warn', 'stop' or None to look at nothing")
-        if self.canary_steps < 1:
-            raise ValueError(f"canary_steps={self.canary_steps}, expected 1 or more; canary=None compares nothing")
         for name in (
             "max_envs",
             "max_turns",
-            "max_conversation_length",
             "max_generated_tokens",
             "alternate_every",
             "max_tokens_per_microbatch",

@@ -13,8 +13,8 @@ from simulation import Workload
 from vllm_team import Apart, Drawn, Played, Team, rollout
 
 from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.records import Completion, Request, Sampled
-from pettingllms_trl.vllm_engines.params import PromptCodec
 
 
 LENGTHS = {

@@ -9,7 +9,7 @@ does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -23,13 +23,15 @@ from pettingllms_trl.cli import arguments, train
 from pettingllms_trl.cli.datasets import agents_of, makers
 from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.engines.factory import kind_of
+from pettingllms_trl.engines.kinds import Place, groups_of
 from pettingllms_trl.estimate.activations import PassBytes, pass_bytes
 from pettingllms_trl.estimate.gpus import GPUS, find_gpu
 from pettingllms_trl.estimate.memory import MOMENTS, SHARDINGS, find_sharding
 from pettingllms_trl.estimate.planning import Estimate
 from pettingllms_trl.estimate.remedies import advise
 from pettingllms_trl.estimate.report import report
-from pettingllms_trl.estimate.runs import ModelPlan, Passes, RunPlan, Sampler
+from pettingllms_trl.estimate.runs import ModelPlan, Passes, RunPlan
 from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
 from pettingllms_trl.policies.routing import Policy, Routing, route
@@ -126,9 +128,8 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
     assert given.policies is not None
     routing = route(given.policies, agents_of(makers(given)), model=config.model_name_or_path)
     check_processes(routing, args)
-    sampler: Sampler = "generate"
-    if args.use_vllm:
-        sampler = "server" if args.vllm_mode == "server" else "colocate"
+    places = [kind_of(args).place_of(group, args) for group in groups_of(routing)]
+    sampler: Place = next((place for place in places if place != "server"), "server")
     tensor_parallel = args.vllm_tensor_parallel_size if sampler == "colocate" and args.num_gpus > 1 else 1
     return RunPlan(
         gpu=find_gpu(args.gpu),
@@ -158,31 +159,28 @@ def _models(
     routing: Routing, args: EstimatedConfig, config: ModelConfig, peft_config: PeftConfig | None
 ) -> tuple[ModelPlan, ...]:
     """The trainer's model with the policies that stand on it, then each policy's own model."""
-    standing = tuple(policy for policy in routing.policies if policy.model is None and policy.api is None)
-    urls = args.vllm_server_urls if isinstance(args.vllm_server_urls, Mapping) else {}
     count = cache(partial(_counted, args, config, peft_config))
     found = []
-    for group in (standing, *((policy,) for policy in routing.full)):
-        if not group:
-            continue
-        source = group[0].model or config.model_name_or_path
-        adapters = [policy for policy in group if policy.adapter is not None]
-        if group is standing and not adapters and peft_config is not None:  # `policies="shared"` with use_peft
-            adapters = [group[0]]
+    for group in groups_of(routing):
+        first, is_standing = group.policies[0], group.policies[0].model is None
+        source = first.model or config.model_name_or_path
+        adapters = [policy for policy in group.policies if policy.adapter is not None]
+        if is_standing and not adapters and peft_config is not None:  # `policies="shared"` with use_peft
+            adapters = [first]
         num_trained = sum(policy.is_trained for policy in adapters)
-        is_trained = not adapters and group[0].is_trained
+        is_trained = not adapters and first.is_trained
         shape, passes, width = count(source, bool(adapters))
         found.append(
             ModelPlan(
-                name=str(source) if group is standing else f"{source} of {group[0].name!r}",
+                name=str(source) if is_standing else f"{source} of {first.name!r}",
                 shape=shape,
                 width=width,
                 is_trained=is_trained,
                 passes=passes,
                 num_adapters=num_trained,
                 num_frozen_adapters=len(adapters) - num_trained,
-                num_references=int(is_trained and _beta(group[0], args) > 0),
-                on_server=args.use_vllm and (args.vllm_mode == "server" or any(p.name in urls for p in group)),
+                num_references=int(is_trained and _beta(first, args) > 0),
+                on_server=kind_of(args).place_of(group, args) == "server",
             )
         )
     if not any(model.trained for model in found):

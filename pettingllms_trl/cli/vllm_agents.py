@@ -1,5 +1,5 @@
 """vLLM in this process as an agent of `pettingllms bench`: one engine a model, an adapter a role. The engine is the
-trainer's, see `pettingllms_trl.vllm_engines.colocated`; `local_agents.py` steps it."""
+trainer's, see `pettingllms_trl.engines.vllm.colocated`; `local_agents.py` steps it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from vllm.platforms import current_platform
 
 from pettingllms_envs.agents import AgentSpec
 from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, ChatAgent, EngineThread, Models, by_model, sampling_of
+from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.vllm.colocated import ColocatedVllm
+from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.policies.profiles import check_chat_template
-from pettingllms_trl.vllm_engines.colocated import ColocatedVllm
-from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams
 
 
 ENGINE: Mapping[str, type] = {

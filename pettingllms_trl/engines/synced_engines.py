@@ -26,6 +26,10 @@ from pettingllms_trl.processes.on_all import entered_on_all
 from pettingllms_trl.records import POLL_SECONDS, Engine, Request, Sampled
 
 
+CANARY_STEPS = 10
+"""Optimizer steps from one comparison to the next; frozen policies are compared once, and after a load."""
+
+
 class SyncedEngines:
     """See the head of this file.
 
@@ -105,7 +109,7 @@ class SyncedEngines:
             tokenize=lambda name, text: codecs[name].encode([[{"role": "user", "content": text}]])[0],
             score=self.own_logprobs,
             action=args.canary,
-            every=args.canary_steps,
+            every=CANARY_STEPS,
             largest_at_start=LARGEST_AT_START["float32" if is_exact else "other"],
         )
 

@@ -221,7 +221,7 @@ class LocalSampler:
         activate: Callable[[str], None],
         generate: GenerateAs,
     ) -> None:
-        self._team, self._codecs, self._activate, self._generate = team, codecs, activate, generate
+        self._team, self._codecs, self.activate, self._generate = team, codecs, activate, generate
 
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -233,7 +233,7 @@ class LocalSampler:
             own = [i for i, other in enumerate(kinds) if other == kind]
             policy = self._team.policies[name]
             with nullcontext() if policy.is_trained else self._team.as_frozen(policy):
-                self._activate(name)
+                self.activate(name)
                 sampled = self._sample(name, [requests[i] for i in own], override)
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]

@@ -27,7 +27,6 @@ from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.play import EpisodeSource, Rollout, RolloutOptions, merge
 from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
 from pettingllms_trl.trainer.dataloading import RowsPlayed
-from pettingllms_trl.trainer.rollout_checks import check_groups
 
 
 Scores = dict[int, tuple[Completion, RewardScores]]
@@ -178,9 +177,7 @@ class RolloutCollector:
                 break
         assert selection is not None
         self.curricula.advance(played, episodes)
-        if self._args.check_groups:
-            width = self._options.num_candidates if self._options.sampling == "tree" else 1
-            check_groups(episodes, num_candidates=width, partners=partners)
+        if self._args.audit == "stop":
             check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
         continuations = [d for episode in episodes for d in episode.continuations if d.agent not in partners]
         return Generation(

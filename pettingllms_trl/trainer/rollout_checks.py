@@ -6,11 +6,10 @@ replies are reported by `monitor.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pettingllms_envs.audit as audit
 from pettingllms_envs.audit import EXCHANGE, Audit, Finding, Run
-from pettingllms_envs.audit.exchange import ChangedState, MissingCandidates, MixedTurns
 from pettingllms_trl.records import Decision, Episode
 
 
@@ -69,7 +68,6 @@ def rows_of(
     episodes: Sequence[Episode],
     advantages: Mapping[int, Sequence[float]],
     *,
-    partners: Collection[str] | None = None,
     policies: Mapping[str, str] | None = None,
     step: int | None = None,
 ) -> Iterator[audit.Episode]:
@@ -78,7 +76,6 @@ def rows_of(
     Args:
         episodes: Episodes of the rollout.
         advantages: As in `RolloutAudit.observe`.
-        partners: Frozen agents; `None`: those whose decisions have no advantages.
         policies: Names of the policies by agent.
         step: Identifies the generation.
     """
@@ -89,7 +86,7 @@ def rows_of(
                 _row_of(
                     decision,
                     advantages.get(id(decision)),
-                    learns=decision.agent not in partners if partners is not None else id(decision) in advantages,
+                    learns=id(decision) in advantages,
                     policy=(policies or {}).get(decision.agent),
                 )
                 for decision in episode.decisions
@@ -127,21 +124,3 @@ def _row_of(
         policy=policy,
         learns=learns,
     )
-
-
-def check_groups(episodes: Sequence[Episode], *, num_candidates: int, partners: Collection[str] = ()) -> None:
-    """Check AT-GRPO's groups: K candidates of one prompt, and each prompt follows from the chosen candidates.
-
-    That a group has one prompt, agent, turn and instance holds by construction of `Decision`. What can go wrong is a
-    group of another size, two groups for one decision, and a branch that continues from another state than the chosen
-    one. Frozen agents (`partners`) have a single candidate.
-
-    Raises:
-        AssertionError: A group is broken. The message names the decision.
-    """
-    run = Run(kind="rollouts", is_tree=True, num_candidates=num_candidates)
-    checks = Audit(run, (MissingCandidates, MixedTurns, ChangedState), ())
-    for episode in rows_of(episodes, {}, partners=partners):
-        checks.observe(episode)
-    for finding in checks.conclude():
-        assert not finding.is_bad, str(finding)

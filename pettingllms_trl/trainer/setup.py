@@ -38,6 +38,7 @@ class Setup:
         make_env: Makes an environment, or one of each name.
         envs: One environment or more of each name, made and tried.
         routing: Which policy decides for which agent.
+        in_memory: Policies whose model was given as an object, which may differ from what is loaded by its name.
         schedule: Which policies learn when; `None`: always all.
         credit: Decisions to advantages.
         filters: Which groups are trained on.
@@ -52,6 +53,7 @@ class Setup:
     make_env: MakeEnv | Mapping[str, MakeEnv]
     envs: Mapping[str, list[AECEnv]]
     routing: Routing
+    in_memory: Sequence[str]
     schedule: Schedule | None
     credit: credits.Credit
     filters: Sequence[credits.Filter]
@@ -136,6 +138,11 @@ class Setup:
             make_env=make_env,
             envs=envs,
             routing=routing,
+            in_memory=[
+                policy.name
+                for policy in routing.policies
+                if policy.api is None and not isinstance(model if policy.model is None else policy.model, str)
+            ],
             schedule=schedule,
             credit=scheme,
             filters=group_filters,

@@ -30,27 +30,37 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
+from accelerate.utils import set_seed
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from pettingllms_trl import credit as credits
+from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
+from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
+from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
+from pettingllms_trl.policies.references import MoveReferencesCallback
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team, override_args
 from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
-from pettingllms_trl.records import Decision, Episode, Row
+from pettingllms_trl.processes.row_sharing import row_sharing
+from pettingllms_trl.records import Decision, Episode, Row, Stateful
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_checks import Env
+from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.trainer import parts
-from pettingllms_trl.trainer.collector import Generation
+from pettingllms_trl.trainer.collector import Generation, RolloutCollector
+from pettingllms_trl.trainer.dataloading import RowsPlayed, places
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
 from pettingllms_trl.trainer.hooks import TRLHooks
+from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
+from pettingllms_trl.trainer.rollout_times import RolloutTimes
 from pettingllms_trl.trainer.setup import Setup, check_unsupported
 from pettingllms_trl.update.builder import BatchBuilder
 from pettingllms_trl.update.entropy import EntropyBonus
@@ -212,14 +222,59 @@ class MultiAgentGRPOTrainer(TRLHooks):
             )
         self._attach_team()
         check_sharding(self.routing, self.accelerator)
-        self.codecs = parts.codecs_of(self)
-        parts.check_tools(self, setup.envs)
-        follow = parts.bridges_of(self)
-        self.engines = parts.engines_of(self, model)
+        self.codecs = {
+            name: PolicyCodec(
+                profile,
+                tokenize=self.encode_prompts,
+                chat_template=self.chat_template,
+                chat_template_kwargs=self.chat_template_kwargs,
+            )
+            for name, profile in self.team.profiles.items()
+        }
+        parts.check_tools(self.team, self.codecs, setup.envs)
+        follow = parts.bridges_of(args, self.team, self.codecs)
+        self.engines = parts.engines_of(
+            setup,
+            self.team,
+            self.codecs,
+            self.accelerator,
+            sample=LocalSampler(self.team, self.codecs, activate=self.activate, generate=self.generate),
+            wrapped=lambda: self.model_wrapped,
+        )
+        if args.use_vllm:
+            set_seed(args.seed, device_specific=True)  # vLLM has seeded the process again
+            self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
         setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
-        self.collector = parts.collector_of(self, setup, follow)
-        self.monitor = parts.monitor_of(self)
-        self.reporter = parts.reporter_of(self, setup)
+        self.collector = RolloutCollector(
+            args,
+            self.accelerator,
+            source=EnvironmentSource(make_env=setup.make_env, pool=setup.envs, weigh=setup.weigh, follow=follow),
+            sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=args.use_vllm),
+            routing=self.routing,
+            follow=follow,
+            sampling=self.sampling,
+            rewards=setup.rewards,
+            reward_context=lambda: {"trainer_state": self.state, "log_metric": self.report_reward_metric},
+            filters=setup.filters,
+            curricula=setup.curricula,
+            rows_played=RowsPlayed(),
+            rows_per_generation=self.rows_per_generation,
+            rows_at=self._rows_at,
+        )
+        self.monitor = LearningMonitor(
+            reply_limits(
+                self.routing.of_agent,
+                self.team.profiles,
+                self.team.overrides,
+                max_length=args.max_completion_length,
+                chat_template=self.chat_template,
+                chat_template_kwargs=self.chat_template_kwargs,
+            )
+        )
+        is_main = self.is_world_process_zero()
+        self.reporter = parts.reporter_of(
+            setup, self.team, self.collector, self.monitor, temperature=self.temperature, is_main=is_main
+        )
         has_group_means = credits.facts_of(self.credit, args.sampling).sums_to_zero == "siblings"
         self.builder = BatchBuilder(
             args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
@@ -230,10 +285,18 @@ class MultiAgentGRPOTrainer(TRLHooks):
             args.max_generated_tokens, micro_steps_per_generation=self.micro_steps_per_generation
         )
         self.add_callback(self.token_budget)
-        self.rollout_times = parts.rollout_times_of(self)
-        self.references = parts.references_of(self)
-        self.publisher = parts.publisher_of(self, setup)
-        self.checkpointer = parts.checkpointer_of(self, setup)
+        self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
+        self.add_callback(self.rollout_times)
+        self.references = parts.references_of(args, self.team, self.accelerator)
+        if self.references is not None:
+            self.add_callback(MoveReferencesCallback(self.references))
+        self.publisher = parts.publisher_of(setup, self.team)
+        self.checkpointer = Checkpointer(
+            args,
+            self.accelerator,
+            self._states(),
+            parts.configuration_of(setup, self.team, num_processes=self.accelerator.num_processes),
+        )
         if self._can_train:
             self.scorer.try_all()
 
@@ -255,6 +318,23 @@ class MultiAgentGRPOTrainer(TRLHooks):
             score=self.score_as_trl,
         )
         self.activate(next(iter(self.team.profiles)))
+
+    def _rows_at(self, start: int, number: int) -> list[Any]:
+        return [self.train_dataset[i] for i in places(self.epoch_sampler(), start, number)]
+
+    def _states(self) -> dict[str, Stateful]:
+        """The parts whose states a checkpoint holds."""
+        of_parts: dict[str, Any] = {
+            "credit": self.credit,
+            "curricula": self.collector.curricula,
+            "rows": self.collector.rows_played,
+            "guard": self.guard,
+            "token_budget": self.token_budget,
+            "monitor": self.monitor,
+            "entropy": self.entropy,
+            "references": self.references,
+        }
+        return {name: part for name, part in of_parts.items() if isinstance(part, Stateful)}
 
     # ---- The algorithm ----------------------------------------------------------------------------------------------
 

@@ -18,9 +18,10 @@ from peft import LoraConfig
 from safetensors.torch import load_file
 
 from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.vllm.params import VllmParams
+from pettingllms_trl.engines.vllm.server import VllmServer
 from pettingllms_trl.records import Request, Sampled
-from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams
-from pettingllms_trl.vllm_engines.server import VllmServer
 
 
 LORA = LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM")

@@ -34,6 +34,7 @@ from transformers import TrainerCallback
 
 from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Kept
+from pettingllms_trl.engines import synced_engines
 from pettingllms_trl.processes.distributed import gathered
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.trainer.collector import Generation
@@ -150,7 +151,7 @@ def _late(load: Any, kept: dict[str, Any], policy: str, state: Any, version: int
 
 def take_little_memory() -> None:
     """Let engines of vLLM keep few keys and values, because all trainers of a launch stay."""
-    from pettingllms_trl.vllm_engines import colocated
+    from pettingllms_trl.engines.vllm import colocated
 
     arguments = colocated.engine_arguments
 
@@ -241,13 +242,14 @@ def trained(
             "use_cpu": True,
             "bf16": False,
             "seed": 7,
-            "check_groups": True,
+            "audit": "stop",
             **options,
         }
     )
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         # accelerate shards on GPUs alone, and makes it DDP elsewhere without a word; torch shards anywhere.
         PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    synced_engines.CANARY_STEPS = spec.get("compare_every", 10)
     trainer = Ranked(
         path,
         ENVIRONMENTS[spec.get("env", "uneven")],

@@ -110,7 +110,13 @@ class Shadow:
 
 
 def shadowed(
-    monkeypatch: pytest.MonkeyPatch, path: str, output_dir: Path, *, dtype: torch.dtype = torch.float32, **options: Any
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    output_dir: Path,
+    *,
+    dtype: torch.dtype = torch.float32,
+    compare_every: int | None = None,
+    **options: Any,
 ) -> tuple[MultiAgentGRPOTrainer, list[Shadow]]:
     """A trainer of a relay's two agents, and its engines in the order of the models."""
     engines: list[Shadow] = []
@@ -121,7 +127,9 @@ def shadowed(
         engines.append(Shadow(path, weights, options["adapters"], options["params"], dtype))
         return engines[-1]
 
-    monkeypatch.setattr("pettingllms_trl.engines.factory._colocated", colocated)
+    monkeypatch.setattr("pettingllms_trl.engines.vllm.kind._colocated", colocated)
+    if compare_every is not None:
+        monkeypatch.setattr("pettingllms_trl.engines.synced_engines.CANARY_STEPS", compare_every)
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: True)
     own = {name: options.pop(name) for name in ("policies", "peft_config", "callbacks", "model") if name in options}
     rows = Dataset.from_dict({"seed": range(8)})

@@ -16,9 +16,10 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.processes.tensor_parallel import tensor_parallel_group
 from pettingllms_trl.records import Request
-from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams
 
 
 TEAM = {"opener_0": "opener", "closer_0": "closer"}
@@ -57,8 +58,8 @@ def main(path: str, out: str) -> None:
 
 
 def engine(args: Any, path: str, tokenizer: Any, of_agent: dict[str, str], model: Any) -> Any:
-    from pettingllms_trl.vllm_engines.colocated import ColocatedVllm, engine_arguments
-    from pettingllms_trl.vllm_engines.tensor_parallel import TensorParallelVllm
+    from pettingllms_trl.engines.vllm.colocated import ColocatedVllm, engine_arguments
+    from pettingllms_trl.engines.vllm.tensor_parallel import TensorParallelVllm
 
     codec = PromptCodec(
         tokenize=lambda messages, tools: tokenizer.apply_chat_template(

@@ -29,8 +29,8 @@ DEPENDS = re.compile(r'\bcuda\.|"cuda"|is_cpu\(\)|\.type == "cpu"|\.type != "cpu
 """What a line says that behaves otherwise on a GPU."""
 
 BRANCHES = {
-    "vllm_engines/colocated.py": HERE,  # sleep mode, memory by share, eager execution
-    "engines/factory.py": "tests/trl/vllm_engines/test_training_with_vllm.py",  # weights over NCCL
+    "engines/vllm/colocated.py": HERE,  # sleep mode, memory by share, eager execution
+    "engines/vllm/kind.py": "tests/trl/engines/vllm/test_training_with_vllm.py",  # weights over NCCL
     "update/packed_logprobs.py": HERE,  # TensorFloat-32 is not float32
     "checkpoints/checkpointer.py": HERE,  # a checkpoint is loaded to the process's own GPU
     "policies/weights.py": HERE,  # a model per process is not spread over all GPUs
@@ -100,7 +100,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def colocated(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """`pettingllms_trl.vllm_engines.colocated` on a fake vLLM on a GPU."""
+    """`pettingllms_trl.engines.vllm.colocated` on a fake vLLM on a GPU."""
 
     def module(name: str, **names: Any) -> None:
         made = ModuleType(name)
@@ -123,9 +123,9 @@ def colocated(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Modu
     module("vllm.sampling_params", RequestOutputKind=Mock())
     module("vllm.usage")
     module("vllm.usage.usage_lib", UsageContext=Mock())
-    monkeypatch.delitem(sys.modules, "pettingllms_trl.vllm_engines.colocated", raising=False)
-    yield importlib.import_module("pettingllms_trl.vllm_engines.colocated")
-    sys.modules.pop("pettingllms_trl.vllm_engines.colocated", None)
+    monkeypatch.delitem(sys.modules, "pettingllms_trl.engines.vllm.colocated", raising=False)
+    yield importlib.import_module("pettingllms_trl.engines.vllm.colocated")
+    sys.modules.pop("pettingllms_trl.engines.vllm.colocated", None)
 
 
 def engine_of(colocated: ModuleType, folder: Path, **arguments: Any) -> Any:

@@ -318,10 +318,10 @@ CASES: tuple[Case, ...] = (
     passes("test_entropy_bonus_flows_gradients", why="test_packed_logprobs.py, with prompts shared and without"),
     passes("test_train_with_entropy_filter", Train(options={"top_entropy_quantile": 0.2}, slow=True)),
     differs("test_train_vllm_and_peft", VLLM + "; `modules_to_save` is refused there"),
-    refused("test_train_vllm_structured_outputs", "a reply is read by its environment: vllm_engines/params.py"),
+    refused("test_train_vllm_structured_outputs", "a reply is read by its environment: engines/vllm/params.py"),
     passes("test_train_vllm_importance_sampling_correction", why="test_equals_trl_sampler.py, equal to TRL"),
     passes("test_train_with_additional_generation_kwargs", Train(options={"top_p": 0.9, "top_k": 10, "min_p": 0.01})),
-    passes("test_train_vllm_with_additional_generation_kwargs", why="vllm_engines/test_vllm_params.py"),
+    passes("test_train_vllm_with_additional_generation_kwargs", why="engines/vllm/test_vllm_params.py"),
     refused(
         "test_train_normalize_then_sum_aggregation",
         "the sum of a candidate's rewards decides which goes on, and a credit scheme makes the advantages",

@@ -23,7 +23,7 @@ SECONDS = 30.0
 """Within which the other process has ended."""
 # A clean process imports torch, TRL and vLLM once; each run is forked from it.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer", "pettingllms_trl.vllm_engines.colocated"])
+CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer", "pettingllms_trl.engines.vllm.colocated"])
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 

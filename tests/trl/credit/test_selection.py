@@ -205,7 +205,7 @@ def made(model: str, path: Path, *, env: Any = BRIEF, dataset: Any = None, **opt
         "bf16": False,
         "seed": 5,
         "shuffle_dataset": False,
-        "check_groups": True,
+        "audit": "stop",
     }
     args = MultiAgentGRPOConfig(str(path), **{**arguments, **options})
     data = Dataset.from_dict({"seed": range(16)}) if dataset is None else dataset

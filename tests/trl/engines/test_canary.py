@@ -110,7 +110,7 @@ def test_the_noise_is_measured_in_the_first_comparison() -> None:
 
 # ---- In a trainer ---------------------------------------------------------------------------------------------------
 
-TEAM = {"policies": "lora", "peft_config": adapter(), "max_steps": 3, "canary_steps": 1}
+TEAM = {"policies": "lora", "peft_config": adapter(), "max_steps": 3, "compare_every": 1}
 
 
 def test_one_stale_step_is_found_in_float32_with_both_versions_named(
@@ -181,7 +181,7 @@ def test_engines_with_the_trainers_weights_are_let_be_and_scored_every_so_often(
         policies={"opener": "opening", "closer": Policy(model=model_path, name="closing", trainable=False)},
         peft_config=adapter(),
         max_steps=5,
-        canary_steps=2,
+        compare_every=2,
     )
     trainer.train()
     logged = {
@@ -230,7 +230,6 @@ def test_nothing_is_scored_where_it_is_switched_off_or_the_trainers_own_weights_
     ("options", "message"),
     [
         ({"canary": "yes"}, r"canary='yes', expected 'stop', 'warn' or None to compare nothing"),
-        ({"canary_steps": 0}, r"canary_steps=0, expected 1 or more; canary=None compares nothing"),
     ],
 )
 def test_settings_that_are_none_are_refused(options: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from pettingllms_trl.engines.canary import Canary, Own
-from pettingllms_trl.engines.factory import _shares
+from pettingllms_trl.engines.vllm.kind import _shares
 from pettingllms_trl.engines.weight_store import ServedPolicies, StaleWeights, WeightsVersion, check_one_version
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.records import NamedTensors, Scored

@@ -86,7 +86,7 @@ def team(model: Any, path: Path, policies: Any, *, env: Any = GAME, **options: A
         model=model,
         env=env,
         policies=policies,
-        args=settings(path, **{"max_steps": STEPS, "seed": 7, "check_groups": True, **options}),
+        args=settings(path, **{"max_steps": STEPS, "seed": 7, "audit": "stop", **options}),
         peft_config=ADAPTER if adapters else None,
         **{"train_dataset": SEEDS, **own},
     )

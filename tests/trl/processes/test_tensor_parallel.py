@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pettingllms_trl.engines.vllm.params import VllmRequest
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup, leader_of
-from pettingllms_trl.vllm_engines.params import VllmRequest
 
 
 class Steps:

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import pytest
 
+from group_checks import check_groups
 from pettingllms_envs.failures import ServiceFailed
 from pettingllms_trl.records import Request
 from pettingllms_trl.rollout.play import Rollout, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
-from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Patient, Tidal, babble
 from third_party import Relay
 

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from pettingzoo import AECEnv
 
+from group_checks import check_groups
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.observations import text_prompt
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
 from pettingllms_trl.rollout.play import play
-from pettingllms_trl.trainer.rollout_checks import check_groups
+from pettingllms_trl.trainer.rollout_checks import UnsoundRollouts
 from third_party import Relay, letters
 
 
@@ -423,5 +424,5 @@ def with_decision(whole: Episode, index: int, /, **changes: Any) -> Episode:
 def test_check_groups_catches_a_tampered_episode(tamper: Callable[[Episode], Episode], message: str) -> None:
     (episode,) = tree(ROWS[:1], PLAN_PATH, lambda request, k: "pass")
     check_groups([episode], num_candidates=4)
-    with pytest.raises(AssertionError, match=message):
+    with pytest.raises(UnsoundRollouts, match=message):
         check_groups([tamper(episode)], num_candidates=4)

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from group_checks import check_groups
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl.records import Request, Sampled
 from pettingllms_trl.rollout.play import Rollout, play
 from pettingllms_trl.rollout.workers import InlinePool, ThreadPool
-from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble, wander
 from third_party import Relay
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from group_checks import check_groups
 from pettingllms_trl.records import Request
 from pettingllms_trl.rollout import stepping
 from pettingllms_trl.rollout.play import Rollout, play
 from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.rollout.workers import ThreadPool, num_abandoned_threads
-from pettingllms_trl.trainer.rollout_checks import check_groups
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
 from third_party import Relay
 

@@ -33,7 +33,7 @@ EQUAL = {
 REFUSED = {
     "multi_objective_aggregation": "trainer/test_bad_input.py",
     "max_tool_calling_iterations": "trainer/test_bad_input.py",
-    "vllm_structured_outputs_regex": "vllm_engines/test_vllm_params.py",
+    "vllm_structured_outputs_regex": "engines/vllm/test_vllm_params.py",
 }
 DIFFERENT = {
     "num_generations_eval": "1 by default: an evaluation plays, it does not compare",
@@ -48,7 +48,7 @@ TAKEN = {
     "disable_dropout": "trainer/test_equals_trl.py",
     "cast_lm_head_to_fp32": "trainer/test_as_trl_tests_it.py",
     "chat_template_kwargs": "trainer/test_as_trl_tests_it.py",
-    "vllm_max_model_length": "vllm_engines/test_vllm_colocated.py",
+    "vllm_max_model_length": "engines/vllm/test_vllm_colocated.py",
 }
 # Taken by inherited code or the engines alone: of no consequence for the update, or of machines that no test has.
 UNTESTED = {

@@ -27,7 +27,7 @@ def team(model: Any, path: Path, *, env: Any = Relay, kind: Any = None, policies
     class Keeps(KeepsRollouts, kind or MultiAgentGRPOTrainer):
         pass
 
-    args = settings(path, **{"check_groups": True, "history": "conversation", **options})
+    args = settings(path, **{"audit": "stop", "history": "conversation", **options})
     peft_config = adapter() if policies == "lora" else None
     return Keeps(model, env, args, Dataset.from_dict({"seed": range(64)}), policies=policies, peft_config=peft_config)
 
@@ -130,18 +130,12 @@ def test_one_role_may_remember_and_a_partner_behind_an_api_is_given_messages(mod
         assert {goes_on(d) for d in decisions(trainer, "opener_0") if d.turn} == {True}
 
 
-def test_a_full_context_begins_anew_and_is_logged(model_path: str, tmp_path: Path) -> None:
-    trainer = team(model_path, tmp_path, max_conversation_length=30)
-    trainer.train()
-    assert not any(goes_on(d) for d in decisions(trainer))
-    assert trainer.state.log_history[0]["rollout/conversations_begun_anew"] == 2 * 2  # rows, agents
-
-
-def test_the_context_of_the_model_bounds_a_conversation_by_default(model_path: str, tmp_path: Path) -> None:
+def test_the_context_of_the_model_bounds_a_conversation_and_that_is_logged(model_path: str, tmp_path: Path) -> None:
     # First prompts have about 20 and 30 tokens, second ones 38 and 47; a conversation has 20 + 8 + 38 and more.
     model = AutoModelForCausalLM.from_pretrained(model_path, max_position_embeddings=64)
     trainer = team(model, tmp_path, policies="shared")
     trainer.train()
+    assert not any(goes_on(d) for d in decisions(trainer))
     assert trainer.state.log_history[0]["rollout/conversations_begun_anew"] == 2 * 2  # rows, agents
 
 

@@ -61,7 +61,7 @@ def team(model: Any, path: Path, *, env: Any = Relay, train_dataset: Any = SEEDS
     return Team(
         model=model,
         env=env,
-        args=settings(path, **{"seed": 7, "check_groups": True, **options}),
+        args=settings(path, **{"seed": 7, "audit": "stop", **options}),
         train_dataset=train_dataset,
         peft_config=adapter() if adapters else None,
         **own,

@@ -70,7 +70,7 @@ def test_a_step_is_taken_on_every_role_with_its_own_parts(way: Played, roomy_pat
     trainer = Keeps(
         roomy_path,
         partial(pettingllms_envs.make, way.task, num_turns=2, **way.options),
-        settings(tmp_path / "out", per_device_train_batch_size=4 * way.num_rows, check_groups=True, seed=7),
+        settings(tmp_path / "out", per_device_train_batch_size=4 * way.num_rows, audit="stop", seed=7),
         Dataset.from_dict({"seed": range(4 * way.num_rows)}),
         policies="lora",
         peft_config=adapter(),

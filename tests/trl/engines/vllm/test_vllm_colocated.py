@@ -14,11 +14,12 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.weight_store import RANKS, AdapterVersion, StaleWeights, WeightStore
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.play import play
-from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams
 from third_party import Relay
 
 
@@ -48,7 +49,7 @@ def start(
     alive = []  # an engine that is forgotten takes the process groups of all others along
 
     def start(of_agent: Mapping[str, str], adapters: Mapping[str, Any], **options: Any) -> Any:
-        engine_module = pytest.importorskip("pettingllms_trl.vllm_engines.colocated", reason="needs the extra `vllm`")
+        engine_module = pytest.importorskip("pettingllms_trl.engines.vllm.colocated", reason="needs the extra `vllm`")
         own = {name: options.pop(name) for name in ("overrides",) if name in options}
         engine_args = {"kv_cache_memory_bytes": 2**27, **options.pop("engine_args", {})}
         args = config(tmp_path_factory.mktemp("run"), **options)
@@ -475,7 +476,7 @@ def test_ranks_are_those_vllm_offers() -> None:
 
 
 def test_a_gpu_gets_the_memory_and_sleep_that_the_configuration_says(tmp_path: Path) -> None:
-    module = pytest.importorskip("pettingllms_trl.vllm_engines.colocated")
+    module = pytest.importorskip("pettingllms_trl.engines.vllm.colocated")
     args = config(tmp_path, vllm_gpu_memory_utilization=0.4, vllm_enable_sleep_mode=True, vllm_tensor_parallel_size=2)
     on_gpu, on_cpu = (module.engine_arguments(args, on_cpu=on_cpu) for on_cpu in (False, True))
     expected = {"gpu_memory_utilization": 0.4, "enable_sleep_mode": True, "tensor_parallel_size": 2}
@@ -486,7 +487,7 @@ def test_a_gpu_gets_the_memory_and_sleep_that_the_configuration_says(tmp_path: P
 
 
 def test_adapters_beside_a_base_get_a_slot_each_and_one_for_the_base(peft_config: LoraConfig) -> None:
-    module = pytest.importorskip("pettingllms_trl.vllm_engines.colocated")
+    module = pytest.importorskip("pettingllms_trl.engines.vllm.colocated")
     assert module.lora_arguments({}, num_bases=1) == {}
     assert module.lora_arguments({"opener": peft_config, "closer": peft_config}, num_bases=1) == {
         "enable_lora": True,

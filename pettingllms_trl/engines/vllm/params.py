@@ -7,35 +7,21 @@ from the model's `generation_config.json`, and the log-probabilities would be th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Self
 
 from trl import GRPOConfig
 
-from pettingllms_trl.engines.batched import Decode, before_stop, check_length
-from pettingllms_trl.records import Completion, Finish, Message, Request, Tools
+from pettingllms_trl.engines.batched import before_stop, check_length
+from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.records import Completion, Finish, Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 
 
 OURS = ("n", "seed", "logprobs", "prompt_logprobs", "detokenize", "stream", "echo", "model", "prompt")
 NAMES = {"max_completion_length": "max_tokens"}  # vLLM's name where it is another
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptCodec:
-    """Encodes prompts and decodes completions of an agent's policy.
-
-    Args:
-        tokenize: Encodes a prompt's messages and tools.
-        decode: Decodes sampled ids.
-        stop_token_ids: Token ids that end a completion, in addition to those in the model's `generation_config.json`.
-    """
-
-    tokenize: Callable[[Sequence[Message], Tools], Sequence[int]]
-    decode: Decode
-    stop_token_ids: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from trl.generation import vllm_client
 
 import fake_vllm
 from fake_vllm import HELLO, FakeVLLM, answers_of, engine_on, fakes
+from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request
-from pettingllms_trl.vllm_engines.weight_transfer import NcclTransfer
 
 
 SOLVER = {"solver_0": "shared"}

@@ -29,10 +29,10 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
+from pettingllms_trl.engines.vllm.engine import VllmEngine
+from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
 from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
-from pettingllms_trl.vllm_engines.engine import VllmEngine
-from pettingllms_trl.vllm_engines.params import VllmParams, VllmRequest
 
 
 SHARED_MEMORY = Path("/dev/shm")

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"),
 ]
 
-HERE = Path(__file__).parents[1]
+HERE = Path(__file__).parents[2]
 EXACT = 2e-5  # of log-probabilities in float32; other weights are off by 1e-2 and more
 
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from fake_vllm import ADAPTER, HELLO, LORA, WHOLE, FakeVLLM, answers_of, engine_on, fakes
+from pettingllms_trl.engines.vllm.server import VllmServer
 from pettingllms_trl.processes.on_all import entered_on_all
 from pettingllms_trl.records import Request, Sampled
-from pettingllms_trl.vllm_engines.server import VllmServer
 from two_processes import FORKS, in_two_processes
 
 

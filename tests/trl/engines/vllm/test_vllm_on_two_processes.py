@@ -96,8 +96,8 @@ def test_an_adapter_that_stays_behind_on_one_process_is_seen_in_the_log_probabil
 def test_the_canary_finds_an_adapter_that_stays_behind_on_one_process_and_stops_both(
     base_path: str, tmp_path: Path
 ) -> None:
-    about = {"control": "an adapter stays behind", "fails": True}
-    launched(tmp_path, {"late": team("lora", about=about, canary_steps=1)}, base_path, *two())
+    about = {"control": "an adapter stays behind", "fails": True, "compare_every": 1}
+    launched(tmp_path, {"late": team("lora", about=about)}, base_path, *two())
     first, second = ((tmp_path / f"late.{process}.error").read_text() for process in range(2))
     assert second.startswith("StaleWeights: step 1: vLLM does not sample from the weights that the trainer holds")
     assert first.startswith(f"RuntimeError: process 1 of 2 failed: {second[:80]}")

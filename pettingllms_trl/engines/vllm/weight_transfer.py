@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from pettingllms_trl.engines.vllm.replica import VllmReplica, served_name
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore
 from pettingllms_trl.records import NamedTensors
-from pettingllms_trl.vllm_engines.replica import VllmReplica, served_name
 
 
 if TYPE_CHECKING:

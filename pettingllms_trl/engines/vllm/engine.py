@@ -13,6 +13,7 @@ from pathlib import Path
 
 from peft import PeftConfig
 
+from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import (
     AdapterVersion,
     StaleWeights,
@@ -21,7 +22,6 @@ from pettingllms_trl.engines.weight_store import (
     in_host_memory,
 )
 from pettingllms_trl.records import NamedTensors, Request
-from pettingllms_trl.vllm_engines.params import VllmParams, VllmRequest
 
 
 class VllmEngine(ABC):

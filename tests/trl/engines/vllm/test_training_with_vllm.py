@@ -15,7 +15,8 @@ from peft import LoraConfig
 from transformers import AutoConfig, Qwen3ForCausalLM
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.factory import _shares, check_served
+from pettingllms_trl.engines.factory import check_served
+from pettingllms_trl.engines.vllm.kind import _shares
 from pettingllms_trl.policies.routing import Policy, route
 from third_party import Relay
 
@@ -141,7 +142,10 @@ def test_a_loss_that_cannot_be_corrected_for_the_sampler_is_refused(tmp_path: Pa
 
 def test_without_vllm_the_door_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pettingllms_trl.engines.factory.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"vLLM is not installed. Run pip install -e '\.\[vllm\]' in a checkout"):
+    with pytest.raises(
+        ImportError,
+        match=r"but is not installed. Run pip install -e '\.\[vllm\]' in a checkout",
+    ):
         team(str(tmp_path / "no model"), tmp_path)
 
 
@@ -222,11 +226,14 @@ def test_a_model_that_is_not_as_it_was_loaded_is_sampled_as_it_is(
 
 @pytest.mark.vllm
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
-def test_an_adapter_that_stays_behind_is_found_by_the_canary(base_path: str, tmp_path: Path) -> None:
+def test_an_adapter_that_stays_behind_is_found_by_the_canary(
+    base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Made on purpose: when it is given the next version of an adapter, the engine loads the one before again."""
     from pettingllms_trl.engines.weight_store import StaleWeights
 
-    trainer = team(base_path, tmp_path, max_steps=6, canary_steps=1, policies="lora", peft_config=lora())
+    monkeypatch.setattr("pettingllms_trl.engines.synced_engines.CANARY_STEPS", 1)
+    trainer = team(base_path, tmp_path, max_steps=6, policies="lora", peft_config=lora())
     trainer.train()  # up to date: nothing is found, the differences are rounding
     differences = [log[name] for log in trainer.state.log_history for name in log if name.startswith("canary/")]
     assert len(differences) == 12

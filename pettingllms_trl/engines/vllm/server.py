@@ -43,13 +43,13 @@ from peft import PeftConfig
 
 from pettingllms_envs.agents.server import Server
 from pettingllms_trl.engines.router import RequestThreads
+from pettingllms_trl.engines.vllm.engine import VllmEngine
+from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
+from pettingllms_trl.engines.vllm.replica import AS_LOADED, VllmReplica, served_name
+from pettingllms_trl.engines.vllm.weight_transfer import FileTransfer, WeightTransfer
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
 from pettingllms_trl.processes.on_all import on_all, on_main
 from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
-from pettingllms_trl.vllm_engines.engine import VllmEngine
-from pettingllms_trl.vllm_engines.params import VllmParams, VllmRequest
-from pettingllms_trl.vllm_engines.replica import AS_LOADED, VllmReplica, served_name
-from pettingllms_trl.vllm_engines.weight_transfer import FileTransfer, WeightTransfer
 
 
 Choices = Sequence[Mapping[str, Any]]
@@ -67,7 +67,7 @@ class VllmServer(VllmEngine):
         max_requests: Most requests in flight, of all processes together; the others wait here.
         timeout: Timeout of a completion in seconds.
         open_transfer: Opens another way to the replicas for the weights of a whole model than files; see
-            `vllm_engines/weight_transfer.py`. It is called in the main process alone.
+            `engines/vllm/weight_transfer.py`. It is called in the main process alone.
 
     Raises:
         ValueError: vLLM cannot serve an adapter, or the servers have different models, or return log-probabilities of

@@ -15,11 +15,12 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from fake_vllm import ADAPTER, HELLO, LORA, TEAM, WHOLE, FakeVLLM, answers_of, engine_on, fakes
 from pettingllms_envs.agents.server import ServerUnreachable
 from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.vllm.params import VllmParams
+from pettingllms_trl.engines.vllm.server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request, Sampled, Scored
 from pettingllms_trl.rollout.play import play
-from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams
-from pettingllms_trl.vllm_engines.server import VllmServer
 from real_vllm import served
 from short_runs import settings
 from third_party import Relay
@@ -388,11 +389,12 @@ def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("layout", ["lora", "shared"])  # in this order: whole weights stay on the server
 def test_a_training_on_a_real_server_is_up_to_date_in_every_step_and_stops_where_the_server_stays_behind(
-    layout: str, vllm_serve: str, base_path: str, tmp_path: Path
+    layout: str, vllm_serve: str, base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pettingllms_trl import MultiAgentGRPOTrainer  # where vLLM is installed, importing TRL warns of much
 
-    options = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": vllm_serve, "canary_steps": 1}
+    options = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": vllm_serve}
+    monkeypatch.setattr("pettingllms_trl.engines.synced_engines.CANARY_STEPS", 1)
     trainer = MultiAgentGRPOTrainer(
         base_path,
         Relay,

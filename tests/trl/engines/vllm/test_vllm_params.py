@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.records import Request
 from pettingllms_trl.role_sampling import SamplingOverrides
-from pettingllms_trl.vllm_engines.params import PromptCodec, VllmParams
 
 
 TONGUE = PromptCodec(

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from pettingllms_trl.engines.vllm.colocated import ColocatedVllm
+from pettingllms_trl.engines.vllm.params import VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import POLL_SECONDS, Sampled
-from pettingllms_trl.vllm_engines.colocated import ColocatedVllm
-from pettingllms_trl.vllm_engines.params import VllmRequest
 
 
 class TensorParallelVllm(ColocatedVllm):

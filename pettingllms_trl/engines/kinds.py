@@ -1,0 +1,102 @@
+"""`EngineKind`: what a kind of engine declares, and the groups of policies that share an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.engines.batched import Decode
+from pettingllms_trl.policies.routing import Policy, Routing
+from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
+from pettingllms_trl.records import Message, PolicyEngine, Tools
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Policies that share an engine: a full model, or the trainer's model with all adapters on it."""
+
+    policies: tuple[Policy, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the policies."""
+        return tuple(policy.name for policy in self.policies)
+
+    @property
+    def name(self) -> str:
+        """Of the group, in errors."""
+        return " and ".join(map(repr, self.names))
+
+
+def groups_of(routing: Routing) -> list[Group]:
+    """The group that stands on the trainer's model, if there is one, then each full model."""
+    standing = tuple(policy for policy in routing.policies if policy.model is None and policy.api is None)
+    return [Group(group) for group in (standing, *((policy,) for policy in routing.full)) if group]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptCodec:
+    """Encodes prompts and decodes completions of an agent's policy.
+
+    Args:
+        tokenize: Encodes a prompt's messages and tools.
+        decode: Decodes sampled ids.
+        stop_token_ids: Token ids that end a completion, in addition to those in the model's `generation_config.json`.
+    """
+
+    tokenize: Callable[[Sequence[Message], Tools], Sequence[int]]
+    decode: Decode
+    stop_token_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOfTrainer:
+    """A group and what the trainer holds of it.
+
+    Args:
+        group: The policies.
+        weights: The trainer's model of them.
+        of_agent: Name of the policy of each agent of the group.
+        adapters: Per policy that is an adapter, its name in the trainer's model.
+    """
+
+    group: Group
+    weights: Any
+    of_agent: Mapping[str, str]
+    adapters: Mapping[str, str]
+
+
+Place = Literal["generate", "colocate", "server"]
+"""Where a group's completions are computed: by the trainer's own model, by an engine in the trainer's processes, or
+elsewhere. Decides whose memory they take."""
+
+
+MakeEngines = Callable[
+    [Sequence[GroupOfTrainer], MultiAgentGRPOConfig, Mapping[str, PromptCodec], TensorParallelGroup | None],
+    Sequence[PolicyEngine],
+]
+"""Creates the engine of each group, with the codec of each agent; the processes over which engines are split."""
+
+
+class EngineKind(NamedTuple):
+    """A row of the table of engines (`factory.KINDS`): how the policies with weights here sample.
+
+    Args:
+        is_chosen: Whether the configuration asks for it.
+        place_of: Where it samples for a group.
+        check: Raises `ValueError` for options that do not fit the groups, before any model is loaded.
+        make: Creates the engine of each group. `None`: the trainer's own models generate.
+        processes: The number of processes over which an engine is split.
+        package: That must be installed where it samples in the trainer's processes; empty: none.
+        instead: What a user without that package does.
+    """
+
+    is_chosen: Callable[[MultiAgentGRPOConfig], bool]
+    place_of: Callable[[Group, MultiAgentGRPOConfig], Place]
+    check: Callable[[Sequence[Group], MultiAgentGRPOConfig], None]
+    make: MakeEngines | None = None
+    processes: Callable[[MultiAgentGRPOConfig], int] = lambda args: 1
+    package: str = ""
+    instead: str = ""
