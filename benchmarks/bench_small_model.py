@@ -11,12 +11,13 @@ workflow:
 | `untrained` | the model without adapters |
 | `warm` | the adapters of `pettingllms sft`: before |
 | `trained` | those of `pettingllms train`: after |
+| `supervised` | those of `pettingllms sft --adapters`, from the warm ones: after as many instances, without rewards |
 | `trained NAME` | of NAME the trained adapter, of the others the warm one |
 | `swapped` | each role has the adapter of another |
 | `cut` | the trained team, and no message arrives (where the environment has this form) |
 
-Arms of the same instances are compared in pairs with the arm `warm`. What is chosen (the learning rate, say) is chosen
-by `--split validation`.
+Arms of the same instances are compared in pairs with the arms `warm` and `supervised`. What is chosen (the learning
+rate, say) is chosen by `--split validation`.
 
 All episodes are played in step, and the prompts of an agent, which begin alike, have that beginning read once.
 """
@@ -47,7 +48,7 @@ from pettingllms_trl.records import role_of
 
 MAX_NEW_TOKENS = 16
 LOGGED = ("step", "reward", "frac_reward_zero_std", "step_time")
-WARM, TRAINED, BARE = "warm", "trained", ""
+WARM, TRAINED, SUPERVISED, BARE = "warm", "trained", "supervised", ""
 
 Reply = Callable[[str, Sequence[Any]], list[str]]
 """Replies of a role to the observations of one of its agents."""
@@ -57,12 +58,18 @@ class Arm(NamedTuple):
     """Who plays, in what form.
 
     Args:
-        adapters: Of each role, the folder (`"warm"`, `"trained"`) and the name; of `""`, the bare model.
+        adapters: Of each role, the folder (`"warm"`, `"trained"`, `"supervised"`) and the name; of `""`, the bare
+            model.
         workflow: Of the environment; None for that of the configuration.
     """
 
     adapters: Mapping[str, tuple[str, str]]
     workflow: str | None = None
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders that it needs."""
+        return {folder for folder, _ in self.adapters.values()}
 
 
 def arms(roles: Sequence[str], *, cut: bool) -> dict[str, Arm]:
@@ -72,6 +79,7 @@ def arms(roles: Sequence[str], *, cut: bool) -> dict[str, Arm]:
         "untrained": Arm({role: (BARE, role) for role in roles}),
         WARM: Arm({role: (WARM, role) for role in roles}),
         TRAINED: Arm({role: (TRAINED, role) for role in roles}),
+        SUPERVISED: Arm({role: (SUPERVISED, role) for role in roles}),
         "swapped": Arm({role: (TRAINED, following[role]) for role in roles}),
     }
     for one in roles:
@@ -82,7 +90,7 @@ def arms(roles: Sequence[str], *, cut: bool) -> dict[str, Arm]:
 
 
 class Player:
-    """The model with the adapters of both folders; see `reply`."""
+    """The model with the adapters of all folders; see `reply`."""
 
     def __init__(self, model: str, folders: Mapping[str, Path], roles: Sequence[str], dtype: str) -> None:
         self._tokenizer = AutoTokenizer.from_pretrained(model)
@@ -196,21 +204,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="folder or name of the base model")
     parser.add_argument("--config", type=Path, default=Path("examples/configs/archives_L2_135M.yaml"))
+    parser.add_argument("--env_kwargs", type=json.loads, default={}, help="instead of some of the configuration's")
     parser.add_argument("--warm", type=Path, required=True, help="folder of `pettingllms sft`")
     parser.add_argument("--trained", type=Path, help="folder of `pettingllms train`")
-    parser.add_argument("--arms", nargs="+", help="some of the arms; all by default")
+    parser.add_argument("--supervised", type=Path, help="folder of `pettingllms sft --adapters`")
+    parser.add_argument("--arms", nargs="+", help="some of the arms; by default all whose adapters are given")
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--split", default="test")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--json", type=Path, help="file to which the arms are added, of the same split")
     options = parser.parse_args(arguments)
     config = yaml.safe_load(options.config.read_text("utf-8"))
+    config["env_kwargs"] |= options.env_kwargs
     env = environment(config, None)()
     roles = list(dict.fromkeys(map(role_of, env.possible_agents)))
     chosen = arms(roles, cut="archives" in config["env_id"])
-    folders = {WARM: options.warm, **({} if options.trained is None else {TRAINED: options.trained})}
+    given = {WARM: options.warm, TRAINED: options.trained, SUPERVISED: options.supervised}
+    folders = {name: folder for name, folder in given.items() if folder is not None}
     player = Player(options.model, folders, roles, options.dtype)
-    for name in options.arms or chosen:
+    for name in options.arms or [name for name, arm in chosen.items() if arm.folders <= {BARE, *folders}]:
         arm, start = chosen[name], time.process_time()
         outcomes = play(
             environment(config, arm.workflow),
@@ -220,11 +232,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ],
             split=options.split,
         )
-        found = {**figures(outcomes), "cpu_seconds": round(time.process_time() - start, 1)}
+        found = {**figures(outcomes), "cpu_seconds": round(time.process_time() - start, 1), "machine": machine()}
         print(name, json.dumps(found), flush=True)
         if options.json is not None:
             saved = json.loads(options.json.read_text()) if options.json.exists() else {"arms": {}}
-            saved |= {"machine": machine(), "config": config, "split": options.split}
+            saved |= {"config": config, "split": options.split}
             if options.trained is not None:
                 saved["training"] = steps_of(options.trained)
             saved["arms"][name] = found
@@ -236,14 +248,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def results(saved: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Rows of the table: success with its interval beside the proven bound, where the environment has one."""
-    yield "", "success", "more than warm", "found", "told", "a lone agent at most"
-    before = saved["arms"].get(WARM, {}).get("solved")
+    yield "", "success", *(f"more than {name}" for name in (WARM, SUPERVISED)), "found", "told", "a lone agent at most"
     for name, found in saved["arms"].items():
         low, high = found["interval"]
         means = found["means"]
         shares = (f"{means[key]:.1%}" if key in means else "" for key in ("found", "told", "lone_bound"))
-        more = "" if name == WARM or before is None else _paired(found["solved"], before)
-        yield name, f"{found['success']:.1%} ({low:.1%} to {high:.1%})", more, *shares
+        more = (
+            _paired(found["solved"], saved["arms"][other]["solved"])
+            if other in saved["arms"] and other != name
+            else ""
+            for other in (WARM, SUPERVISED)
+        )
+        yield name, f"{found['success']:.1%} ({low:.1%} to {high:.1%})", *more, *shares
 
 
 def _paired(solved: str, before: str) -> str:

@@ -22,6 +22,7 @@ def test_the_arms_name_the_adapter_of_each_role():
     assert found["swapped"].adapters == {"librarian": ("trained", "answerer"), "answerer": ("trained", "librarian")}
     assert found["trained librarian"] == Arm({"librarian": ("trained", "librarian"), "answerer": ("warm", "answerer")})
     assert found["cut"] == Arm(found["trained"].adapters, workflow="cut")
+    assert found["trained librarian"].folders == {"trained", "warm"}
     assert "cut" not in arms(ROLES, cut=False)
 
 
@@ -52,14 +53,17 @@ def test_an_oracle_that_is_played_in_step_is_always_right():
     assert found["means"]["lone_bound"] == 1 / 8
 
 
-def test_arms_are_compared_with_the_warm_one_on_the_instances_that_both_have_played():
+def test_arms_are_compared_with_the_warm_and_the_supervised_one_on_the_instances_that_both_have_played():
     """The first example of Newcombe (1998), and 10 instances more that only the warm arm has played."""
     both, warm, trained, neither = 20, 2, 12, 16
     arm = {"interval": (0.0, 1.0), "means": {}, "success": 0.0}
     before = "1" * (both + warm) + "0" * (trained + neither) + "1" * 10
     after = "1" * both + "0" * warm + "1" * trained + "0" * neither
-    _, *rows = results({"arms": {"warm": {**arm, "solved": before}, "trained": {**arm, "solved": after}}})
-    assert [row[2] for row in rows] == ["", "+20.0 (+5.6 to +32.9)"]
+    solved = {"warm": before, "trained": after, "supervised": after}
+    _, *rows = results({"arms": {name: {**arm, "solved": each} for name, each in solved.items()}})
+    more = "+20.0 (+5.6 to +32.9)"
+    assert [row[2] for row in rows] == ["", more, more]
+    assert [row[3][:6] for row in rows] == ["-20.0 ", "+0.0 (", ""]
 
 
 @pytest.mark.parametrize("folder", ["", "warm"])

@@ -25,7 +25,7 @@ from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.records import role_of
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.sft.demonstrations import FIRST_SEED, Demonstration, by_oracle, read
-from pettingllms_trl.sft.warm_up import rows_of, warm_up
+from pettingllms_trl.sft.warm_up import check_adapters, rows_of, warm_up
 
 
 ORACLE = "oracle"
@@ -48,6 +48,8 @@ class SFTArguments(arguments.TeamArguments):
             Values of the reset option `level` for the oracle's instances, used in turn.
         first_seed (`int`, *optional*, defaults to `10000000`):
             First seed of the oracle's instances.
+        adapters (`str`, *optional*):
+            Folder with a folder for each adapter, to train on instead of new ones.
         chat_template_kwargs (`dict`, *optional*):
             As in [`MultiAgentGRPOConfig`]: give the same in both.
     """
@@ -63,6 +65,9 @@ class SFTArguments(arguments.TeamArguments):
         default=None, metadata={"help": "Values of the reset option `level` for the oracle's instances."}
     )
     first_seed: int = field(default=FIRST_SEED, metadata={"help": "Of the oracle's instances."})
+    adapters: str | None = field(
+        default=None, metadata={"help": "Folder with a folder for each adapter, to train on."}
+    )
     chat_template_kwargs: dict[str, Any] | str | None = field(
         default=None, metadata={"help": "As in reinforcement learning: '{\"enable_thinking\": false}'."}
     )
@@ -98,6 +103,8 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
     if given.roles is not None:
         routing, demonstrations = only(given.roles, routing, demonstrations)
     rows_of(demonstrations, routing)  # refuses what `warm_up` would, before a model is loaded
+    if given.adapters is not None:
+        check_adapters(given.adapters, routing.trained_adapters)
     args.model_init_kwargs = arguments.model_init_kwargs(config, args)
     return partial(
         run,
@@ -106,6 +113,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
         routing,
         args,
         peft_config=arguments.peft_config(config, given.policies),
+        adapters=given.adapters,
         quantization_config=get_quantization_config(config),
         chat_template_kwargs=given.chat_template_kwargs,
     )

@@ -39,6 +39,7 @@ def warm_up(
     args: SFTConfig,
     *,
     peft_config: PeftConfig | None = None,
+    adapters: str | Path | None = None,
     quantization_config: Any = None,
     processing_class: PreTrainedTokenizerBase | None = None,
     chat_template_kwargs: Mapping[str, Any] | None = None,
@@ -51,7 +52,8 @@ def warm_up(
         demonstrations: Of all roles; those of episodes that failed are left out.
         routing: Who is played by what, from `policies.route`.
         args: TRL's; `output_dir` is the folder in which the folders are made.
-        peft_config: Of the adapters. `None`: that of `MultiAgentGRPOTrainer`.
+        peft_config: Of new adapters. `None`: that of `MultiAgentGRPOTrainer`.
+        adapters: Folder with the adapters to train on, those of an earlier warm-up, say. `None`: new ones.
         quantization_config: Of the base model, with adapters.
         processing_class: The tokenizer. `None`: the model's.
         chat_template_kwargs: As in `MultiAgentGRPOConfig`, so that prompts are written in the same way.
@@ -61,9 +63,12 @@ def warm_up(
         The folder of each policy.
 
     Raises:
-        ValueError: A policy has no successful demonstration, or a demonstration is nobody's. Before any training.
+        ValueError: A policy has no successful demonstration, a demonstration is nobody's, or the folder of adapters
+            lacks one. Before any training.
     """
     rows = rows_of(demonstrations, routing, chat_template_kwargs)
+    if adapters is not None:
+        check_adapters(adapters, routing.trained_adapters)
     folders: dict[str, Path] = {}
     for policy in routing.trained:
         if say is not None:
@@ -73,6 +78,8 @@ def warm_up(
         start = _start(model if policy.model is None else policy.model, args, quantization_config)
         processing = _tokenizer(policy.tokenizer) or processing_class or _processor_of(start, args)
         if policy.adapter is not None:
+            if adapters is not None:
+                start = _with_adapter(start, adapters, policy.adapter)
             start = attach_adapters(start, [policy.adapter], peft_config)
         folder = Path(args.output_dir) if policy.is_base else Path(args.output_dir) / policy.name
         own_args = copy.copy(args)  # `dataclasses.replace` would set up the devices once more
@@ -198,10 +205,23 @@ def load_adapters(
         ValueError: The policies have no adapters, or the folder lacks one of them. Before the model is loaded.
     """
     names = route(policies, agents, model=model).adapters
+    check_adapters(folder, names)
+    kwargs = dict(model_init_kwargs or {})
+    if quantization_config is not None:
+        kwargs["quantization_config"] = quantization_config
+    first, *others = names
+    loaded = _with_adapter(create_model_from_path(model, **kwargs), folder, first)
+    for name in others:
+        loaded.load_adapter(str(Path(folder) / name), name, is_trainable=True)
+    return loaded
+
+
+def check_adapters(folder: str | Path, names: Sequence[str]) -> None:
+    """Raise `ValueError` if the folder has no adapter of one of the names, or there are no names."""
     if not names:
         raise ValueError(
-            f"adapters is {str(folder)!r}, but policies={policies!r} has no adapters. Set policies: lora, or name the "
-            "folder as the model."
+            f"adapters is {str(folder)!r}, but no policy is an adapter; expected some. Set policies: lora, or name "
+            "the folder as the model."
         )
     missing = [name for name in names if not (Path(folder) / name / "adapter_config.json").is_file()]
     if missing:
@@ -210,13 +230,8 @@ def load_adapters(
             f"adapter_config.json for each of {', '.join(names)}. Make them with `pettingllms sft`, or correct the "
             "path."
         )
-    kwargs = dict(model_init_kwargs or {})
-    if quantization_config is not None:
-        kwargs["quantization_config"] = quantization_config
-    first, *others = names
-    loaded = PeftModel.from_pretrained(
-        create_model_from_path(model, **kwargs), str(Path(folder) / first), adapter_name=first, is_trainable=True
-    )
-    for name in others:
-        loaded.load_adapter(str(Path(folder) / name), name, is_trainable=True)
-    return loaded
+
+
+def _with_adapter(model: Any, folder: str | Path, name: str) -> PeftModel:
+    """The model with one of the folder's adapters, to be trained on."""
+    return PeftModel.from_pretrained(model, str(Path(folder) / name), adapter_name=name, is_trainable=True)

@@ -1,4 +1,5 @@
-"""The recipe of docs/small_model.md, with a tiny model: a GGUF file, a warm-up, then AT-GRPO on its adapters."""
+"""The recipe of docs/small_model.md, with a tiny model: a GGUF file, a warm-up, then AT-GRPO on its adapters, and more
+supervision on them beside it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ GAMES = {
 @pytest.mark.parametrize("game", GAMES)
 def test_the_adapters_of_a_warm_up_on_a_gguf_model_are_trained_on(game: str, tmp_path: Path) -> None:
     settings, roles = GAMES[game]
-    base, warm, trained = (str(tmp_path / name) for name in ("model", "warm", "trained"))
+    base, warm, trained, supervised = (str(tmp_path / name) for name in ("model", "warm", "trained", "supervised"))
     for part in load_gguf(write_gguf(tmp_path / "tiny.gguf", tiny_llama())):
         part.save_pretrained(base)
     here = ["--model_name_or_path", base, "--use_cpu", "--bf16", "false", "--report_to", "none"]
@@ -34,9 +35,16 @@ def test_the_adapters_of_a_warm_up_on_a_gguf_model_are_trained_on(game: str, tmp
     assert cli.sft([*demonstrations, *here, *small, "--output_dir", warm]) == 0
     config = ["--config", str(CONFIGS / f"{game}_L2_135M.yaml"), "--adapters", warm, "--output_dir", trained]
     assert cli.train([*config, *here, "--max_steps", "2"]) == 0
+    assert (
+        cli.sft([*demonstrations, *here, *small, "--first_seed", "0", "--adapters", warm, "--output_dir", supervised])
+        == 0
+    )
     state = json.loads((Path(trained) / "checkpoint-2" / "trainer_state.json").read_text())
     assert len([line for line in state["log_history"] if "loss" in line]) == 2
     for role in roles:
-        before, after = (load_file(Path(folder) / role / "adapter_model.safetensors") for folder in (warm, trained))
-        assert before.keys() == after.keys()
-        assert all(torch.isfinite(weight).all() for weight in after.values())
+        before, *both = (
+            load_file(Path(folder) / role / "adapter_model.safetensors") for folder in (warm, trained, supervised)
+        )
+        for after in both:
+            assert before.keys() == after.keys()
+            assert all(torch.isfinite(weight).all() for weight in after.values())

@@ -11,6 +11,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
@@ -34,6 +35,7 @@ def demonstration(role: str, reply: str = "Moves: U", *, success: bool = True) -
 
 
 TWO = [demonstration("drafter", "Moves: U"), demonstration("planner", "Moves: D")]
+FILE = "adapter_model.safetensors"
 LONG = {"drafter": "UUUUUUUU", "planner": "DDDDDDDD"}  # apart enough to be learnt in a few steps
 
 
@@ -212,6 +214,18 @@ def test_adapters_learn_their_own_roles_and_reinforcement_learning_starts_from_t
     assert all(p.requires_grad for p in after.values())
 
 
+def test_supervision_goes_on_from_the_adapters_of_a_folder(model_path: str, tmp_path: Path) -> None:
+    first, still, further = (tmp_path / name for name in ("first", "still", "further"))
+    warm_up(model_path, TWO, route("lora", AGENTS), arguments(first))
+    for folder, rate in ((still, 0.0), (further, 1e-2)):
+        more = arguments(folder, learning_rate=rate, seed=7)
+        warm_up(model_path, TWO, route("lora", AGENTS), more, adapters=first)
+    for role in ("drafter", "planner"):
+        before, same, after = (load_file(folder / role / FILE) for folder in (first, still, further))
+        assert all(torch.equal(before[name], same[name]) for name in before)
+        assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
 @pytest.mark.parametrize("policies", ["shared", "full"])
 def test_whole_models_are_saved_so_that_they_load_alone(policies: str, model_path: str, tmp_path: Path) -> None:
     folders = warm_up(model_path, TWO, route(policies, AGENTS, model=model_path), arguments(tmp_path))
@@ -239,7 +253,7 @@ def test_equal_seeds_give_equal_adapters_whatever_was_drawn_before(model_path: s
 def test_adapters_that_are_not_there_are_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"lacks drafter, planner; expected .*`pettingllms sft`"):
         load_adapters("no/model", tmp_path, policies="lora", agents=AGENTS)
-    with pytest.raises(ValueError, match=r"policies='shared' has no adapters"):
+    with pytest.raises(ValueError, match=r"no policy is an adapter; expected some"):
         load_adapters("no/model", tmp_path, policies="shared", agents=AGENTS)
 
 
@@ -293,6 +307,8 @@ def test_the_command_trains_from_a_file_of_successes(model_path: str, tmp_path: 
         (["--from", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--role", "coder"], "roles names 'coder'; expected some of drafter, planner."),
         (["--use_peft"], "use_peft with policies='shared'"),
+        (["--policies", "lora", "--adapters", "nowhere"], "lacks drafter, planner; expected a folder with"),
+        (["--adapters", "nowhere"], "no policy is an adapter; expected some."),
         (["--num_episodes", "0"], "num_episodes is 0; expected at least 1."),
         (["--chat_template_kwargs", "no"], "chat_template_kwargs is 'no'; expected JSON"),
     ],
