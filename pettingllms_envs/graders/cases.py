@@ -28,7 +28,7 @@ from pettingllms_envs.graders.code import golden, last_error, printed, run_tests
 from pettingllms_envs.graders.copies import stand_in_a_row
 from pettingllms_envs.graders.mutants import mutants
 from pettingllms_envs.sandbox.compare import read_value, same_tokens, same_values
-from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict
+from pettingllms_envs.sandbox.values import CallTest, Limits, StdinTest, Verdict, as_bytes
 
 
 MAX_CASE = 4_000
@@ -266,8 +266,8 @@ def _as_tested(problem: CodeProblem, case: Case) -> bool | None:
         return None
     if isinstance(ours, StdinTest):
         return same_tokens(
-            _bytes(ours.expected),
-            _bytes(same.expected),
+            as_bytes(ours.expected),
+            as_bytes(same.expected),
             problem.tolerance,
             problem.tolerance_kind,
             problem.case_free,
@@ -298,7 +298,7 @@ def _same_input(one: StdinTest | CallTest, other: StdinTest | CallTest) -> bool:
     if isinstance(one, StdinTest):
         if not isinstance(other, StdinTest) or len(other.stdin) > 4 * MAX_CASE:  # what is long was not written by hand
             return False
-        return _bytes(one.stdin).split() == _bytes(other.stdin).split()
+        return as_bytes(one.stdin).split() == as_bytes(other.stdin).split()
     return isinstance(other, CallTest) and same_values(list(one.args), list(other.args))
 
 
@@ -328,7 +328,3 @@ def _is_value(line: str) -> bool:
     except ValueError:
         return False
     return deepest <= MAX_DEPTH
-
-
-def _bytes(text: str | bytes) -> bytes:
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")

@@ -95,9 +95,7 @@ class MathGrader:
             GraderFailed: math-verify could not be asked, twice. Not the answer's fault: no reason for a reward of 0.
             SandboxUnavailable: math-verify was needed, and this machine cannot hold it safely.
         """
-        settings = Settings(kind, bool(multiple), unit, tuple(tolerance))
-        check_gold(gold, settings)
-        return self._grades([answer], gold, settings)[answer]
+        return self.grade_many([answer], gold, kind=kind, multiple=multiple, unit=unit, tolerance=tolerance)[0]
 
     def grade_many(
         self,

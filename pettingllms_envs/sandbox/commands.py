@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from pettingllms_envs.sandbox.inside.command import CommandMeta
 from pettingllms_envs.sandbox.inside.scratch import MOST_FILES, TOO_LARGE
 from pettingllms_envs.sandbox.inside.wire import Job
 from pettingllms_envs.sandbox.slot import Done
-from pettingllms_envs.sandbox.values import Limits, Result, Verdict, check_limits
-from pettingllms_envs.sandbox.verdicts import judge
+from pettingllms_envs.sandbox.values import Limits, Result, Verdict, as_bytes, check_limits
+from pettingllms_envs.sandbox.verdicts import job_of, judge
 
 
 _BLOCK = 4096
@@ -142,7 +142,7 @@ def request_command(
     command = _command_of(argv, commands, files)
     for name in (*files, *outputs):
         _check_name(name)
-    contents = tuple(_bytes(content) for content in files.values())
+    contents = tuple(as_bytes(content) for content in files.values())
     _check_room(files, contents, scratch)
     meta = CommandMeta(
         path=argv[0] if command is None else command.path,
@@ -151,19 +151,9 @@ def request_command(
         files=[(name, len(content)) for name, content in zip(files, contents, strict=True)],
         outputs=list(outputs),
     )
-    job = Job(
-        num_tests=1,
-        in_process=False,
-        stop_at_timeout=True,
-        cpu=limits.cpu,
-        wall=limits.wall_seconds,
-        total=limits.cpu,
-        memory=limits.memory,
-        output=limits.output,
-        processes=limits.processes,
-        meta=0,
-    )
-    return CommandRequest(command=command, job=job, meta=meta, stdin=_bytes(stdin), contents=contents)
+    of_all = replace(limits, total=limits.cpu)
+    job = job_of(of_all, limits.output, 1, in_process=False, stop_at_timeout=True)
+    return CommandRequest(command=command, job=job, meta=meta, stdin=as_bytes(stdin), contents=contents)
 
 
 def _command_of(argv: Sequence[str], commands: Sequence[Command], files: Mapping[str, str | bytes]) -> Command | None:
@@ -211,10 +201,6 @@ def _environment(command: Command | None) -> dict[str, str]:
     own = [] if command is None else [os.path.dirname(command.path)]
     path = ":".join(dict.fromkeys([*own, "/usr/bin", "/bin"]))
     return {"PATH": path, "HOME": ".", "TMPDIR": ".", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-
-
-def _bytes(text: str | bytes) -> bytes:
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
 
 
 def check_commands(commands: Sequence[Command], scratch: int) -> tuple[Command, ...]:

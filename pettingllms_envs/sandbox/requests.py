@@ -11,8 +11,17 @@ from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox.compare import same_result, same_tokens
 from pettingllms_envs.sandbox.inside.wire import Job
 from pettingllms_envs.sandbox.slot import Done, Work
-from pettingllms_envs.sandbox.values import CallTest, Limits, Result, StdinTest, Task, ToleranceKind, check_limits
-from pettingllms_envs.sandbox.verdicts import Compare, judge
+from pettingllms_envs.sandbox.values import (
+    CallTest,
+    Limits,
+    Result,
+    StdinTest,
+    Task,
+    ToleranceKind,
+    as_bytes,
+    check_limits,
+)
+from pettingllms_envs.sandbox.verdicts import Compare, job_of, judge
 
 
 ISOLATIONS = ("per_test", "per_solution", "unsafe-subprocess")
@@ -44,8 +53,8 @@ def request_run(program: str, stdin: str | bytes, limits: Limits) -> Request:
         TypeError: `limits` are not `Limits`.
     """
     check_limits(limits)
-    work = Work(_program(program), b"", None, [_bytes(stdin)])
-    return Request(_job(limits, limits.output, 1, in_process=True, stop_at_timeout=True), work, (None,))
+    work = Work(as_bytes(program), b"", None, [as_bytes(stdin)])
+    return Request(job_of(limits, limits.output, 1, in_process=True, stop_at_timeout=True), work, (None,))
 
 
 def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: bool) -> Request:
@@ -68,9 +77,9 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
     compares: list[Compare] = []
     for test in tests:
         if isinstance(test, StdinTest) and task.fn_name is None:
-            wanted = _bytes(test.expected)
+            wanted = as_bytes(test.expected)
             expected_output = max(expected_output, len(wanted))
-            inputs.append(_bytes(test.stdin))
+            inputs.append(as_bytes(test.stdin))
             compares.append(
                 partial(
                     same_tokens,
@@ -93,32 +102,8 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
             )
     output = max(limits.output, 2 * expected_output + (1 << 16))
     in_process = isolation == "per_solution"
-    job = _job(limits, output, len(tests), in_process=in_process, stop_at_timeout=stop_at_timeout)
-    return Request(job, Work(_program(task.program), task.prelude.encode(), task.fn_name, inputs), tuple(compares))
-
-
-def _job(limits: Limits, output: int, num_tests: int, *, in_process: bool, stop_at_timeout: bool) -> Job:
-    return Job(
-        num_tests=num_tests,
-        in_process=in_process,
-        stop_at_timeout=stop_at_timeout,
-        cpu=limits.cpu,
-        wall=limits.wall_seconds,
-        total=limits.total,
-        memory=limits.memory,
-        output=output,
-        processes=limits.processes,
-        meta=0,
-    )
-
-
-def _program(text: str) -> bytes:
-    # A model may write lone surrogates; the compiler will refuse them, over there.
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _bytes(text: str | bytes) -> bytes:
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    job = job_of(limits, output, len(tests), in_process=in_process, stop_at_timeout=stop_at_timeout)
+    return Request(job, Work(as_bytes(task.program), task.prelude.encode(), task.fn_name, inputs), tuple(compares))
 
 
 def _json(value: object) -> bytes:

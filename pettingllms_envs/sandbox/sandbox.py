@@ -227,9 +227,8 @@ class Sandbox:
 
     async def arun_many(self, tasks: Sequence[Task], **settings: Any) -> list[Report]:
         """`run_many`, to be awaited."""
-        return list(
-            await asyncio.gather(*(self._in_thread(partial(self._one_of_many, task, **settings)) for task in tasks))
-        )
+        reports = (self._in_thread(partial(self._report, task, **settings)) for task in tasks)
+        return list(await asyncio.gather(*reports))
 
     def start(self) -> str:
         """Choose the layers and start the first server, unless that is done; the level, such as in `Result.isolation`.
@@ -291,15 +290,12 @@ class Sandbox:
         """The process ids of the servers' supervisors, for tests and monitors."""
         return [*self._pool.pids(), *self._commands.pids()]
 
-    def _report(self, task: Task, limits: Limits, isolation: str, stop_at_timeout: bool) -> Report:
+    def _report(
+        self, task: Task, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test", stop_at_timeout: bool = True
+    ) -> Report:
         request = request_tests(task, limits, isolation, stop_at_timeout)
         results = self._results(request, isolation)
         return Report(results=results, isolation=results[0].isolation)
-
-    def _one_of_many(
-        self, task: Task, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test", stop_at_timeout: bool = True
-    ) -> Report:
-        return self._report(task, limits, isolation, stop_at_timeout)
 
     def _results(self, request: Request, isolation: str) -> tuple[Result, ...]:
         if isolation == "unsafe-subprocess":

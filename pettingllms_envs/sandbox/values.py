@@ -90,6 +90,11 @@ def check_limits(limits: object) -> None:
         )
 
 
+def as_bytes(text: str | bytes) -> bytes:
+    """A text as UTF-8; lone surrogates, which a model may write, are left to whoever reads it."""
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+
+
 @dataclass(frozen=True, slots=True)
 class StdinTest:
     """A program reads `stdin` and must print `expected`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pettingllms_envs.sandbox.inside import wire
 from pettingllms_envs.sandbox.inside.wire import Job, Progress, Record
-from pettingllms_envs.sandbox.values import Result, Verdict
+from pettingllms_envs.sandbox.values import Limits, Result, Verdict
 
 
 Compare = Callable[[bytes], bool]
@@ -88,3 +88,19 @@ def _exception(line: bytes) -> str:
     kind = getattr(builtins, name, None)
     known = isinstance(kind, type) and issubclass(kind, BaseException)
     return name if known else "an exception of its own"
+
+
+def job_of(limits: Limits, output: int, num_tests: int, *, in_process: bool, stop_at_timeout: bool) -> Job:
+    """The job of a number of tests under limits, each of which may write `output` bytes."""
+    return Job(
+        num_tests=num_tests,
+        in_process=in_process,
+        stop_at_timeout=stop_at_timeout,
+        cpu=limits.cpu,
+        wall=limits.wall_seconds,
+        total=limits.total,
+        memory=limits.memory,
+        output=output,
+        processes=limits.processes,
+        meta=0,
+    )

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; returns the exit status."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
     if name not in COMMANDS:
-        return _refused(f"the command is {name!r}; expected {' or '.join(COMMANDS)}. Add --help to one of them.")
+        return refused(f"the command is {name!r}; expected {' or '.join(COMMANDS)}. Add --help to one of them.")
     return _run(name, rest)
 
 
@@ -45,20 +45,24 @@ def _run(name: str, argv: Sequence[str]) -> int:
     try:
         script = importlib.import_module(f"pettingllms_trl.cli.{name}")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRA:
-            raise
-        return _refused(
-            f"{error}; `pettingllms {name}` expected the trainer's libraries. Run {install_command('trl')}."
-        )
+        return refuse_missing(name, error)
     try:
         work = script.prepare(argv)
     except (ValueError, TypeError, OSError, ImportError) as error:
-        return _refused(str(error))
+        return refused(str(error))
     work()
     return 0
 
 
-def _refused(message: str) -> int:
+def refuse_missing(command: str, error: ModuleNotFoundError) -> int:
+    """Say how to install the trainer's libraries, of which one is missing. Another's error is raised again."""
+    if (error.name or "").partition(".")[0] not in EXTRA:
+        raise error
+    return refused(f"{error}; `pettingllms {command}` expected the trainer's libraries. Run {install_command('trl')}.")
+
+
+def refused(message: str) -> int:
+    """Say in one line what a user got wrong. Returns the exit status."""
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return 2
 

@@ -23,7 +23,7 @@ from peft import PeftConfig
 from transformers.integrations import get_available_reporting_integrations
 from trl import ModelConfig, TrlParser, get_peft_config
 
-from pettingllms_trl.cli.fields import chat_api, environments, refuse
+from pettingllms_trl.cli.fields import chat_api, check_names, environments, refuse
 from pettingllms_trl.cli.integer_lists import check_integers, names_of_lists, with_lists_apart
 from pettingllms_trl.policies.routing import Policy
 
@@ -136,9 +136,7 @@ def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
     made: dict[str, str | Policy] = {}
     for who, what in given.items():
         if isinstance(what, Mapping):
-            for name in what:
-                if name not in known:
-                    refuse(name, known, f"policies[{who!r}]")
+            check_names(f"policies[{who!r}]", what, known)
             api = {"api": chat_api(f"policies[{who!r}].api", what["api"])} if what.get("api") is not None else {}
             made[who] = Policy(**{**what, **api})
         elif isinstance(what, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -35,9 +35,7 @@ def curricula(given: Mapping[str, Any] | None, names: Sequence[str]) -> Curricul
         return None
     if not names:
         return _curriculum("curriculum", given)
-    for name in given:
-        if name not in names:
-            refuse(str(name), names, "curriculum")
+    check_names("curriculum", given, names)
     return {name: _curriculum(f"curriculum[{name!r}]", fields) for name, fields in given.items()}
 
 
@@ -45,9 +43,7 @@ def _curriculum(name: str, given: Any) -> Curriculum:
     known = [f.name for f in dataclasses.fields(Curriculum)]
     if not isinstance(given, Mapping) or not isinstance(given.get("levels"), list):
         raise ValueError(f"{name} is {given!r}; expected a mapping with a list. Write {{levels: [1, 2, 3]}}.")
-    for each in given:
-        if each not in known:
-            refuse(str(each), known, name)
+    check_names(name, given, known)
     return Curriculum(**{**given, "levels": tuple(given["levels"])})
 
 
@@ -63,25 +59,28 @@ def environments(given: Mapping[str, Any]) -> dict[str, Environment]:
                 f"environments[{name!r}] is {what!r}; expected an id, or a mapping with an env_id. Write {name}: "
                 "{env_id: pettingllms/sokoban-v0}."
             )
-        for each in what:
-            if each not in known:
-                refuse(each, known, f"environments[{name!r}]")
+        check_names(f"environments[{name!r}]", what, known)
         made[str(name)] = Environment(**what)
     return made
 
 
 def chat_api(name: str, given: Any) -> ChatApi:
     """The fields of an endpoint as a `ChatApi`."""
-    known = {f.name: f for f in dataclasses.fields(ChatApi)}
+    known = [f.name for f in dataclasses.fields(ChatApi)]
     if not isinstance(given, Mapping):
         raise ValueError(f"{name} is {given!r}; expected a mapping. Write api: {{base_url: ..., model: ...}}.")
-    for each in given:
-        if each not in known:
-            refuse(each, list(known), name)
+    check_names(name, given, known)
     missing = [each for each in ("base_url", "model") if each not in given]
     if missing:
         raise ValueError(f"{name} is without {', '.join(missing)}; expected at least base_url and model. Add them.")
     return ChatApi(**given)
+
+
+def check_names(where: str, given: Iterable[Any], known: Sequence[str]) -> None:
+    """Raise `ValueError` for the first name that is not known."""
+    for name in given:
+        if name not in known:
+            refuse(str(name), known, where)
 
 
 def refuse(given: str, known: Sequence[str], where: str) -> NoReturn:

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, AgentSpec, Reply
 from pettingllms_envs.agents import Request as AgentRequest
 from pettingllms_trl.policies.escaping import escape_of, escape_tools, marks_tools
+from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.tool_templates import why_unsupported
 from pettingllms_trl.records import Engine, Message, Request, Sampled, Tools
 
@@ -56,6 +57,17 @@ def sampling_of(spec: AgentSpec, defaults: Mapping[str, Any]) -> dict[str, Any]:
     names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "stop")
     given = {name: spec.options[name] for name in names if name in spec.options}
     return {"temperature": 1.0, "max_tokens": MAX_TOKENS, "stop": [], **defaults, **given}
+
+
+def tokenizer_of(spec: AgentSpec) -> PreTrainedTokenizerBase:
+    """That of the option `tokenizer`, or the model's own, with a chat template and something to pad with."""
+    path = spec.options.get("tokenizer")
+    own = {"revision": spec.options.get("revision") or "main"} if path is None else {}
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path or spec.target, padding_side="left", **own)
+    check_chat_template(tokenizer)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
 
 
 class ChatAgent:

@@ -13,11 +13,9 @@ import transformers
 from peft import PeftModel
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     LogitsProcessor,
     LogitsProcessorList,
     MinPLogitsWarper,
-    PreTrainedTokenizerBase,
     StoppingCriteria,
     StoppingCriteriaList,
     TemperatureLogitsWarper,
@@ -26,9 +24,18 @@ from transformers import (
 )
 
 from pettingllms_envs.agents import AgentSpec
-from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, ChatAgent, EngineThread, Models, by_model, sampling_of
+from pettingllms_trl.cli.local_agents import (
+    OF_POLICY,
+    SAMPLED,
+    ChatAgent,
+    EngineThread,
+    Models,
+    by_model,
+    sampling_of,
+    tokenizer_of,
+)
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
-from pettingllms_trl.policies.profiles import check_chat_template, eos_token_ids
+from pettingllms_trl.policies.profiles import eos_token_ids
 from pettingllms_trl.records import Completion, Request, Sampled
 
 
@@ -68,10 +75,10 @@ class _Model:
         specs = list(of_agent.values())
         options, name = specs[0].options, specs[0].target or ""
         device = options.get("device", "cuda" if torch.cuda.is_available() else "cpu")
-        revision = options.get("revision")
-        self.tokenizers = {path: _tokenizer(path, name, revision) for path in _paths(specs, "tokenizer")}
+        of_tokenizer = {spec.options.get("tokenizer"): spec for spec in specs}
+        self.tokenizers = {path: tokenizer_of(spec) for path, spec in of_tokenizer.items()}
         model = AutoModelForCausalLM.from_pretrained(
-            name, dtype=options.get("dtype", "auto"), revision=revision or "main"
+            name, dtype=options.get("dtype", "auto"), revision=options.get("revision") or "main"
         )
         config = model.config.get_text_config()
         self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
@@ -79,7 +86,8 @@ class _Model:
         defaults = {key: own[key] for key in ("temperature", "top_p", "top_k") if own.get(key) is not None}
         self._sampling = {agent: sampling_of(spec, defaults) for agent, spec in of_agent.items()}
         self._eos = {path: eos_token_ids(model, each) for path, each in self.tokenizers.items()}
-        self._adapters = {path: f"adapter_{i}" for i, path in enumerate(filter(None, _paths(specs, "adapter")))}
+        paths = dict.fromkeys(filter(None, (spec.options.get("adapter") for spec in specs)))
+        self._adapters = {path: f"adapter_{i}" for i, path in enumerate(paths)}
         for path, name in self._adapters.items():
             if isinstance(model, PeftModel):
                 model.load_adapter(path, adapter_name=name)
@@ -153,21 +161,6 @@ def _completion(row: Sequence[int], eos: Sequence[int], tokenizer: Any, stop: Se
         text=text,
         finish="length" if ended is None and text == whole else "stop",
     )
-
-
-def _paths(specs: Sequence[AgentSpec], option: str) -> list[str | None]:
-    """The values of an option, each once."""
-    return list(dict.fromkeys(spec.options.get(option) for spec in specs))
-
-
-def _tokenizer(path: str | None, model: str, revision: str | None) -> PreTrainedTokenizerBase:
-    """That of the path, or the model's own, with a chat template and something to pad with."""
-    own = {"revision": revision or "main"} if path is None else {}
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path or model, padding_side="left", **own)
-    check_chat_template(tokenizer)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
 
 
 def _processors(sampling: Mapping[str, Any], seeds: Sequence[int], device: Any) -> LogitsProcessorList:

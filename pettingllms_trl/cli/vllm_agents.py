@@ -11,16 +11,23 @@ from typing import Any
 
 import vllm
 from peft import PeftConfig, load_peft_weights
-from transformers import AutoTokenizer
 from vllm import EngineArgs
 from vllm.platforms import current_platform
 
 from pettingllms_envs.agents import AgentSpec
-from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, ChatAgent, EngineThread, Models, by_model, sampling_of
+from pettingllms_trl.cli.local_agents import (
+    OF_POLICY,
+    SAMPLED,
+    ChatAgent,
+    EngineThread,
+    Models,
+    by_model,
+    sampling_of,
+    tokenizer_of,
+)
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.colocated import ColocatedVllm
 from pettingllms_trl.engines.vllm.params import VllmParams
-from pettingllms_trl.policies.profiles import check_chat_template
 
 
 ENGINE: Mapping[str, type] = {
@@ -46,7 +53,7 @@ def open_vllm(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
     agents: dict[str, ChatAgent] = {}
     threads: list[EngineThread] = []
     for own in by_model(specs, (*ENGINE, "revision")):
-        tokenizers = {agent: _tokenizer(spec) for agent, spec in own.items()}
+        tokenizers = {agent: tokenizer_of(spec) for agent, spec in own.items()}
         engine = _engine(own, tokenizers, concurrency)
         threads.append(EngineThread(engine, concurrency))
         for agent, spec in own.items():
@@ -86,14 +93,6 @@ def _engine(specs: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], concu
         if path is not None:
             engine.load(name, load_peft_weights(path, device="cpu").items(), 1)
     return engine
-
-
-def _tokenizer(spec: AgentSpec) -> Any:
-    path = spec.options.get("tokenizer")
-    own = {"revision": spec.options.get("revision") or "main"} if path is None else {}
-    tokenizer = AutoTokenizer.from_pretrained(path or spec.target, **own)
-    check_chat_template(tokenizer)
-    return tokenizer
 
 
 def _codec(tokenizer: Any) -> PromptCodec:

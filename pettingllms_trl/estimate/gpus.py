@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pettingllms_envs.suggestions import did_you_mean
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """What a GPU is sold with.
 
@@ -30,35 +30,11 @@ class Gpu:
 GPUS = {
     gpu.name: gpu
     for gpu in (
-        Gpu(
-            name="a100",
-            memory=80e9,
-            bandwidth=2.039e12,
-            flops=312e12,
-            source="NVIDIA A100 Tensor Core GPU datasheet, 80GB SXM",
-        ),
-        Gpu(
-            name="h100",
-            memory=80e9,
-            bandwidth=3.35e12,
-            flops=989e12,
-            source="NVIDIA H100 Tensor Core GPU datasheet, SXM5",
-        ),
-        Gpu(
-            name="h200",
-            memory=141e9,
-            bandwidth=4.8e12,
-            flops=989e12,
-            source="NVIDIA H200 Tensor Core GPU datasheet, SXM",
-        ),
-        Gpu(name="l40s", memory=48e9, bandwidth=0.864e12, flops=362e12, source="NVIDIA L40S datasheet"),
-        Gpu(
-            name="rtx4090",
-            memory=24e9,
-            bandwidth=1.008e12,
-            flops=165.2e12,
-            source="NVIDIA Ada GPU architecture whitepaper 2.1, GeForce RTX 4090",
-        ),
+        Gpu("a100", 80e9, 2.039e12, 312e12, "NVIDIA A100 Tensor Core GPU datasheet, 80GB SXM"),
+        Gpu("h100", 80e9, 3.35e12, 989e12, "NVIDIA H100 Tensor Core GPU datasheet, SXM5"),
+        Gpu("h200", 141e9, 4.8e12, 989e12, "NVIDIA H200 Tensor Core GPU datasheet, SXM"),
+        Gpu("l40s", 48e9, 0.864e12, 362e12, "NVIDIA L40S datasheet"),
+        Gpu("rtx4090", 24e9, 1.008e12, 165.2e12, "NVIDIA Ada GPU architecture whitepaper 2.1, GeForce RTX 4090"),
     )
 }
 

@@ -49,7 +49,7 @@ class Store(Protocol):
 
 
 class RowSharing:
-    """See the head of this file.
+    """Decides which rows of a rollout this process plays.
 
     Args:
         num_processes: Processes that share the rows.

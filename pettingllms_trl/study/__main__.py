@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pettingllms_envs.installing import install_command
 from pettingllms_envs.studies.results import save_outline
+from pettingllms_trl.cli.__main__ import refuse_missing, refused
 from pettingllms_trl.study.plan import selected
 from pettingllms_trl.study.runner import Runner
 from pettingllms_trl.study.study_file import read_study
@@ -65,20 +65,9 @@ def study(argv: Sequence[str]) -> int:
     try:
         return _study(options)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in (
-            "accelerate",
-            "datasets",
-            "peft",
-            "torch",
-            "transformers",
-            "trl",
-        ):
-            raise
-        return _refused(
-            f"{error}; `pettingllms study` expected the trainer's libraries. Run {install_command('trl')}."
-        )
+        return refuse_missing("study", error)
     except (ValueError, TypeError, OSError, ImportError) as error:
-        return _refused(str(error))
+        return refused(str(error))
 
 
 def _study(options: argparse.Namespace) -> int:
@@ -104,11 +93,6 @@ def _study(options: argparse.Namespace) -> int:
         return 0
     save_outline(plan.outline(), results)
     return runner.run(cells, finished, jobs=options.jobs, minutes=options.minutes)
-
-
-def _refused(message: str) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

@@ -46,20 +46,8 @@ OWN_FIELDS = {
 }
 """Fields of a training configuration that a study sets, and what to use instead."""
 TOP = {
-    *(
-        "name",
-        "base",
-        "environments",
-        "methods",
-        "reference",
-        "compare",
-        "seeds",
-        "tokens",
-        "evaluation",
-        "tuning",
-        "prepare",
-    ),
-    *("fidelity", "spread", "curve_points", "curve_instances", "notes", "primary", "primary_seeds"),
+    *("name", "base", "environments", "methods", "reference", "compare", "seeds", "tokens", "evaluation", "tuning"),
+    *("prepare", "fidelity", "spread", "curve_points", "curve_instances", "notes", "primary", "primary_seeds"),
 }
 
 

@@ -87,7 +87,7 @@ class MicroBatches:
 
 
 class BatchBuilder:
-    """See the head of this file.
+    """Makes the forward passes of a generation's micro-steps from decisions and their advantages.
 
     Args:
         args: The trainer's.
