@@ -1,141 +1,129 @@
-"""Trains a model of 0.4M parameters on level 1 of Hanabi, for the curves of benchmarks/bench_hanabi.py.
+"""Makes and trains models of 0.3M parameters that play Hanabi, for benchmarks/hanabi_partners.py.
 
-The model is the quickstart's (examples/quickstart/tiny.py). It first imitates a player that makes random legal moves
-at a share of its turns, and those of the bot `iggi` at the others. Then it is trained by `MultiAgentGRPOTrainer`, in
-self-play or with a bot as a partner, and plays held-out games with itself and with bots.
+A model imitates careless games of a bot, which draws its hints, so that no convention is shown to it. Then AT-GRPO
+trains it in self-play: one policy in both seats.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "quickstart"))
+sys.path.insert(0, str(Path(__file__).parent / "studies"))
 
+import torch
+from bases import Imitation, Row, make_tokenizer
 from datasets import Dataset
-from quickstart import imitate
-from team import LAPTOP, quiet
-from tiny import make_model, make_tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, ProgressCallback, TrainerCallback
+from hanabi_partners import SETTINGS, TEAM, Options, Table
+from training import FIRST_SEED, REINFORCEMENT, CountTokens, quiet
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, ProgressCallback
 
 from pettingllms_envs import hanabi_v0
-from pettingllms_envs.tasks.hanabi import Hanabi
-from pettingllms_envs.workflows.cooperative import CooperativeTeam
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 
-SETTINGS: dict[str, Any] = {"players": 2, "level": 1, "wording": "symbols"}
-CARELESSNESS = 0.1
-"""Share of random moves in the demonstrations."""
-DEMONSTRATIONS = 10_000
-FIRST_SEED = 10_000_000  # far from the seeds that reinforcement learning trains on
+APART = r"(?<![+_0-9])[0-9]+"
+"""What stands alone in the tokenizer: ranks, also those that a card may have, and counts, but no name of a player."""
+DEMONSTRATIONS = 6_000
 GROUP, ROWS = 8, 8
+MAX_COMPLETION = 8
+
+__all__ = ["Scores", "imitate", "player", "quiet", "train"]
 
 
-__all__ = ["Point", "demonstrations", "held_out", "quiet", "trainer_of", "warm_up"]
+class Scores(CountTokens):
+    """Keeps the mean score of each step's games, too: those in which the best of a decision's candidates is played."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores: list[float] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
+        super().on_log(args, state, control, logs, **kwargs)
+        if "outcome/score" in logs:
+            self.scores.append(round(logs["outcome/score"], 3))
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A step of a training: tokens generated so far, and the mean score of the step's games."""
-
-    tokens: int
-    score: float
-
-
-def demonstrations(number: int, seed: int) -> Iterator[dict[str, Any]]:
-    """TRL's prompt-completion rows of games of the careless player, in both seats."""
-    workflow = CooperativeTeam(Hanabi(**SETTINGS))
+def demonstrations(number: int, options: Options, seed: int) -> Iterator[Row]:
+    """Prompts and replies of careless games, in both seats."""
     rng = random.Random(f"demonstrations {seed}")
     while number:
-        state, is_over = workflow.start(workflow.task.generate(FIRST_SEED + rng.randrange(FIRST_SEED))), False
+        state, is_over = TEAM.start(TEAM.task.generate(FIRST_SEED + rng.randrange(FIRST_SEED))), False
         while not is_over and number:
-            actor = workflow.actor(state)
-            reply = workflow.bot(state, "random" if rng.random() < CARELESSNESS else "iggi")
-            yield {
-                "prompt": [
-                    {"role": "system", "content": workflow.system(actor)},
-                    {"role": "user", "content": workflow.observe(state, actor)},
-                ],
-                "completion": [{"role": "assistant", "content": reply}],
-            }
-            state, _, is_over, _ = workflow.step(state, reply)
+            actor = TEAM.actor(state)
+            reply = TEAM.bot(state, "random" if rng.random() < options.carelessness else options.demonstrator)
+            yield TEAM.system(actor), TEAM.observe(state, actor), reply
+            state, _, is_over, _ = TEAM.step(state, reply)
             number -= 1
 
 
-def warm_up(path: Path, seed: int) -> None:
-    """A tokenizer fitted to the prompts, and a model that imitates the careless player, in a folder."""
-    rows = list(demonstrations(DEMONSTRATIONS, seed))
-    tokenizer = make_tokenizer(message["content"] for row in rows for message in (*row["prompt"], *row["completion"]))
-    model = make_model(tokenizer, seed=seed)
-    imitate(model, tokenizer, rows, path, rate=4e-3, seed=seed)
-    model.save_pretrained(path)
-    tokenizer.save_pretrained(path)
+def imitate(folder: Path, options: Options, seed: int) -> None:
+    """Write a model with its tokenizer that has imitated `DEMONSTRATIONS` replies."""
+    rows = list(demonstrations(DEMONSTRATIONS, options, seed))
+    random.Random(seed).shuffle(rows)
+    tokenizer = make_tokenizer((text for row in rows[:2000] for text in row), APART)
+    imitation = Imitation(tokenizer, seed=seed)
+    imitation.learn(rows, rate=4e-3, warm_up=20, batch=32)
+    imitation.model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
-def trainer_of(
-    path: Path, output: Path, seed: int, *, steps: int = 0, rate: float = 5e-4, **settings: Any
-) -> tuple[MultiAgentGRPOTrainer, list[Point]]:
-    """A trainer of the model in a folder, and the points of its curve, which training adds.
-
-    Args:
-        path: Folder of the model.
-        output: Where the trainer may write.
-        seed: Of the trainer.
-        steps: Optimizer steps.
-        rate: The learning rate.
-        **settings: Of the environment, besides `SETTINGS`.
-    """
-    points: list[Point] = []
+def train(base: Path, folder: Path, options: Options, seed: int) -> Scores:
+    """Train the model of a folder in self-play, write it to another one, and return the course."""
+    scores = Scores()
     args = MultiAgentGRPOConfig(
-        output_dir=str(output),
+        output_dir=str(folder / "run"),
         per_device_train_batch_size=GROUP * ROWS,
         num_generations=GROUP,
-        sampling="parallel",
-        max_completion_length=8,
-        max_steps=steps,
-        learning_rate=rate,
-        lr_scheduler_type="constant_with_warmup",
-        warmup_steps=5,
-        logging_steps=1,
+        max_completion_length=MAX_COMPLETION,
+        max_steps=options.steps,
+        learning_rate=options.rate,
         seed=seed,
-        **{**LAPTOP, "disable_tqdm": True},
+        **{**REINFORCEMENT, "disable_tqdm": True},
     )
     trainer = MultiAgentGRPOTrainer(
-        AutoModelForCausalLM.from_pretrained(path, dtype="float32"),
-        lambda: hanabi_v0.env(**SETTINGS, **settings),
+        AutoModelForCausalLM.from_pretrained(base, dtype="float32"),
+        lambda: hanabi_v0.env(**SETTINGS),
         args,
-        Dataset.from_dict({"seed": range(100_000)}) if steps else None,
-        processing_class=AutoTokenizer.from_pretrained(path),
+        Dataset.from_dict({"seed": range(100_000)}),
+        processing_class=AutoTokenizer.from_pretrained(base),
         policies="shared",
-        credit="grpo",
-        callbacks=[Curve(points)],
+        credit={"at_grpo": {"value": options.value}},
+        callbacks=[scores],
     )
     for callback in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(callback)
-    return trainer, points
+    trainer.train()
+    trainer.save_model(str(folder))
+    return scores
 
 
-def held_out(trainer: MultiAgentGRPOTrainer, number: int) -> list[int]:
-    """Scores of games of the test split."""
-    rows = [{"seed": seed, "split": "test"} for seed in range(number)]
-    return [episode.outcome["score"] for episode in trainer.play(rows, name="held out")]
+def player(folder: Path, *, greedy: bool = False) -> Callable[[Sequence[Table]], list[str]]:
+    """The model of a folder as a player: sampled as in training, or its most likely replies."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    how = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
 
+    @torch.no_grad()
+    def replies(tables: Sequence[Table]) -> list[str]:
+        actors = [TEAM.actor(table) for table in tables]
+        messages = [
+            [
+                {"role": "system", "content": TEAM.system(actor)},
+                {"role": "user", "content": TEAM.observe(table, actor)},
+            ]
+            for table, actor in zip(tables, actors, strict=True)
+        ]
+        given = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
+        )
+        found = model.generate(**given, max_new_tokens=MAX_COMPLETION, **how)
+        return list(tokenizer.batch_decode(found[:, given["input_ids"].shape[1] :], skip_special_tokens=True))
 
-class Curve(TrainerCallback):
-    """Keeps the score of each step's games."""
-
-    def __init__(self, points: list[Point]) -> None:
-        self.points = points
-        self.tokens = 0
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
-        """Add a point."""
-        if "outcome/score" in logs:
-            self.tokens += int(logs["rollout/completion_tokens"])
-            self.points.append(Point(self.tokens, logs["outcome/score"]))
+    return replies

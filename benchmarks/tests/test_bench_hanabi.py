@@ -1,16 +1,7 @@
 """The tables of benchmarks/bench_hanabi.py."""
 
-from typing import NamedTuple
-
 import pytest
-from bench_hanabi import BOTS, course, cross_play, interval, main, mini_decks, play
-
-
-class Point(NamedTuple):
-    """As `hanabi_training.Point`, whose module needs the trainer's libraries."""
-
-    tokens: int
-    score: float
+from bench_hanabi import BOTS, cross_play, interval, main, mini_decks, play
 
 
 def test_a_mean_has_the_interval_of_its_standard_error() -> None:
@@ -33,13 +24,6 @@ def test_every_table_has_a_row_and_a_column_for_each_bot() -> None:
         assert [list(column) for column in zip(*[row[1:] for row in body], strict=True)] == [
             [*row[1:]] for row in body
         ]
-
-
-def test_a_course_has_the_mean_of_each_window() -> None:
-    points = [Point(tokens=10 * (i + 1), score=float(i < 10)) for i in range(12)]
-    head, *rows = course({"self-play": points})
-    assert head == ("steps", "tokens, self-play", "score, self-play")
-    assert rows == [("1 to 10", "100", "1.00"), ("11 to 12", "120", "0.00")]
 
 
 def test_a_number_of_games_out_of_range_is_an_error() -> None:
