@@ -1,6 +1,6 @@
 """How tiny models that were trained in self-play do at Hanabi with partners that they were never trained with.
 
-    PYTHONPATH=. python benchmarks/hanabi_partners.py train 0 1 2 3 4   # a base model each, then AT-GRPO
+    PYTHONPATH=. python benchmarks/hanabi_partners.py train 0 1 2 3 4   # AT-GRPO from one base model, made first
     PYTHONPATH=. python benchmarks/hanabi_partners.py play              # everybody with everybody, on the same deals
     PYTHONPATH=. python benchmarks/hanabi_partners.py                   # the table of what was played
 
@@ -51,15 +51,11 @@ class Options:
     """Settings of a training, which were chosen on the validation split.
 
     Args:
-        demonstrator: The bot that is imitated.
-        carelessness: Share of random moves in its games, in [0, 1].
         steps: Optimizer steps of AT-GRPO.
         rate: Their learning rate.
         value: What AT-GRPO compares: the `"reward"` of the own step, or the `"return_to_go"`.
     """
 
-    demonstrator: str = "outer"
-    carelessness: float = 0.3
     steps: int = 20
     rate: float = 1e-3
     value: str = "reward"
@@ -86,24 +82,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make(seed: int, options: Options) -> None:
-    """Make the models of a seed and note what it took, with scores on the validation split."""
+    """Train a model and note what it took, with scores on the validation split; make the base model if need be."""
     import hanabi_training as training  # only this and playing need the trainer's libraries
 
     training.quiet()
-    base, trained = MODELS / f"base {seed}", MODELS / f"trained {seed}"
+    base, trained = MODELS / "base", MODELS / f"trained {seed}"
+    if not base.exists():
+        training.imitate(base)
     began = time.process_time()
-    training.imitate(base, options, seed)
-    imitated = time.process_time()
     course = training.train(base, trained, options, seed)
     ended = time.process_time()
     record = {
         "options": asdict(options),
-        "cpu_seconds": {"imitation": round(imitated - began), "training": round(ended - imitated)},
+        "cpu_seconds": round(ended - began),
         "tokens": course.total,
         "scores": course.scores,
         "validation": {
-            name: fmean(play([training.player(MODELS / f"{name} {seed}")] * 2, range(GAMES), "validation"))
-            for name in ("base", "trained")
+            folder.name: fmean(play([training.player(folder)] * 2, range(GAMES), "validation"))
+            for folder in (base, trained)
         },
     }
     print(json.dumps(record), flush=True)
@@ -164,16 +160,13 @@ GUESSERS: Mapping[str, Player] = {
 
 def matches() -> Iterator[tuple[str, str]]:
     """Who plays with whom, what matters most first."""
-    trained, base = ([f"{kind} {seed}" for seed in SEEDS] for kind in ("trained", "base"))
+    trained = [f"trained {seed}" for seed in SEEDS]
     yield from itertools.combinations_with_replacement(BOTS[:3], 2)
     yield "random", "random"
     yield from ((name, name) for name in GUESSERS)
-    for model in (*trained, *base):
-        yield model, model
+    yield from ((model, model) for model in ("base", *trained))
     yield from itertools.permutations(trained, 2)
-    yield from itertools.product(trained, BOTS)
-    yield from itertools.permutations(base, 2)
-    yield from itertools.product(base, BOTS)
+    yield from itertools.product((*trained, "base"), BOTS)
 
 
 def play_all(path: Path) -> None:
@@ -181,7 +174,7 @@ def play_all(path: Path) -> None:
     from hanabi_training import player
 
     cells: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    models = {f"{kind} {seed}" for kind in ("trained", "base") for seed in SEEDS}
+    models = {"base", *(f"trained {seed}" for seed in SEEDS)}
     make_player = {**{name: lambda name=name: player(MODELS / name) for name in models}}
     make_player |= {name: lambda name=name: bot(name) for name in BOTS}
     make_player |= {name: lambda name=name: GUESSERS[name] for name in GUESSERS}
@@ -202,15 +195,17 @@ def rows(cells: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
         best = max(itertools.product(names, repeat=2), key=lambda pair: fmean(scores.get(pair, [0])))
         yield f"best {words}: {' and '.join(dict.fromkeys(best))}", interval(scores[best]), ""
     yield "random legal moves", interval(scores["random", "random"]), ""
-    for kind in ("base", "trained"):
-        pairs = {(i, j): scores.get((f"{kind} {i}", f"{kind} {j}")) for i in SEEDS for j in SEEDS}
-        if all(pairs.values()):
-            for words, figure in FIGURES.items():
-                yield f"{kind}: {words}", interval(figure(pairs, SEEDS)), over_seeds(pairs, figure)
-        for name in BOTS:
-            beside = {(i, i): scores.get((f"{kind} {i}", name)) for i in SEEDS}
-            if all(beside.values()):
-                yield f"{kind}, with {name}", interval(alone(beside, SEEDS)), over_seeds(beside, alone)
+    for name in ("base", *BOTS):
+        if ("base", name) in scores:
+            yield f"base, with {'itself' if name == 'base' else name}", interval(scores["base", name]), ""
+    pairs = {(i, j): scores.get((f"trained {i}", f"trained {j}")) for i in SEEDS for j in SEEDS}
+    if all(pairs.values()):
+        for words, figure in FIGURES.items():
+            yield f"trained: {words}", interval(figure(pairs, SEEDS)), over_seeds(pairs, figure)
+    for name in BOTS:
+        beside = {(i, i): scores.get((f"trained {i}", name)) for i in SEEDS}
+        if all(beside.values()):
+            yield f"trained, with {name}", interval(alone(beside, SEEDS)), over_seeds(beside, alone)
 
 
 def alone(cells: Cells, seeds: Sequence[int]) -> list[float]:

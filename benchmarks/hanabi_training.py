@@ -1,6 +1,6 @@
-"""Makes and trains models of 0.3M parameters that play Hanabi, for benchmarks/hanabi_partners.py.
+"""Makes and trains a model of 0.3M parameters that plays Hanabi, for benchmarks/hanabi_partners.py.
 
-A model imitates careless games of a bot, which draws its hints, so that no convention is shown to it. Then AT-GRPO
+It imitates careless games of a bot, which draws its hints, so that no convention is shown to it. Then AT-GRPO
 trains it in self-play: one policy in both seats.
 """
 
@@ -28,7 +28,9 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 APART = r"(?<![+_0-9])[0-9]+"
 """What stands alone in the tokenizer: ranks, also those that a card may have, and counts, but no name of a player."""
-DEMONSTRATIONS = 6_000
+DEMONSTRATOR, CARELESSNESS, DEMONSTRATIONS = "outer", 0.3, 6_000
+"""Whose replies are imitated, the share of random moves in those games, and how many replies."""
+BASE_SEED = 100
 GROUP, ROWS = 8, 8
 MAX_COMPLETION = 8
 
@@ -48,22 +50,22 @@ class Scores(CountTokens):
             self.scores.append(round(logs["outcome/score"], 3))
 
 
-def demonstrations(number: int, options: Options, seed: int) -> Iterator[Row]:
+def demonstrations(number: int, seed: int) -> Iterator[Row]:
     """Prompts and replies of careless games, in both seats."""
     rng = random.Random(f"demonstrations {seed}")
     while number:
         state, is_over = TEAM.start(TEAM.task.generate(FIRST_SEED + rng.randrange(FIRST_SEED))), False
         while not is_over and number:
             actor = TEAM.actor(state)
-            reply = TEAM.bot(state, "random" if rng.random() < options.carelessness else options.demonstrator)
+            reply = TEAM.bot(state, "random" if rng.random() < CARELESSNESS else DEMONSTRATOR)
             yield TEAM.system(actor), TEAM.observe(state, actor), reply
             state, _, is_over, _ = TEAM.step(state, reply)
             number -= 1
 
 
-def imitate(folder: Path, options: Options, seed: int) -> None:
+def imitate(folder: Path, seed: int = BASE_SEED) -> None:
     """Write a model with its tokenizer that has imitated `DEMONSTRATIONS` replies."""
-    rows = list(demonstrations(DEMONSTRATIONS, options, seed))
+    rows = list(demonstrations(DEMONSTRATIONS, seed))
     random.Random(seed).shuffle(rows)
     tokenizer = make_tokenizer((text for row in rows[:2000] for text in row), APART)
     imitation = Imitation(tokenizer, seed=seed)
