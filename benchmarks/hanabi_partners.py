@@ -56,9 +56,9 @@ class Options:
         value: What AT-GRPO compares: the `"reward"` of the own step, or the `"return_to_go"`.
     """
 
-    steps: int = 20
-    rate: float = 1e-3
-    value: str = "reward"
+    steps: int = 10
+    rate: float = 5e-4
+    value: str = "return_to_go"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +87,7 @@ def make(seed: int, options: Options) -> None:
 
     training.quiet()
     base, trained = MODELS / "base", MODELS / f"trained {seed}"
-    if not base.exists():
+    if not _is_there(base.name):
         training.imitate(base)
     began = time.process_time()
     course = training.train(base, trained, options, seed)
@@ -170,21 +170,30 @@ def matches() -> Iterator[tuple[str, str]]:
 
 
 def play_all(path: Path) -> None:
-    """Play the matches that the file does not have, and add them to it."""
-    from hanabi_training import player
-
+    """Play the matches that the file does not have, among those whose models are there, and add them to it."""
     cells: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    models = {"base", *(f"trained {seed}" for seed in SEEDS)}
-    make_player = {**{name: lambda name=name: player(MODELS / name) for name in models}}
-    make_player |= {name: lambda name=name: bot(name) for name in BOTS}
-    make_player |= {name: lambda name=name: GUESSERS[name] for name in GUESSERS}
     for pair in matches():
         name = " | ".join(pair)
-        if name in cells or any(each in models and not (MODELS / each).exists() for each in pair):
-            continue
-        cells[name] = "".join(map(str, play([make_player[each]() for each in pair], range(GAMES), "test")))
-        path.write_text(json.dumps(cells, indent=0) + "\n")
-        print(name, fmean(map(int, cells[name])), flush=True)
+        if name not in cells and all(_is_there(each) for each in pair):
+            cells[name] = "".join(map(str, play([player_of(each) for each in pair], range(GAMES), "test")))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(cells, indent=0) + "\n")
+            print(name, fmean(map(int, cells[name])), flush=True)
+
+
+def player_of(name: str) -> Player:
+    """A bot, a guesser or a model."""
+    if name in GUESSERS:
+        return GUESSERS[name]
+    if name in BOTS:
+        return bot(name)
+    from hanabi_training import player  # which takes seconds
+
+    return player(MODELS / name)
+
+
+def _is_there(name: str) -> bool:
+    return name in GUESSERS or name in BOTS or (MODELS / name / "config.json").exists()
 
 
 def rows(cells: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -192,7 +201,7 @@ def rows(cells: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     scores = {tuple(name.split(" | ")): [*map(int, digits)] for name, digits in cells.items()}
     yield "team", "score of 5, interval over deals", "interval over seeds"
     for words, names in (("bots", BOTS[:3]), ("guesser", [*GUESSERS])):
-        best = max(itertools.product(names, repeat=2), key=lambda pair: fmean(scores.get(pair, [0])))
+        best = max((pair for pair in scores if set(pair) <= set(names)), key=_on_validation)
         yield f"best {words}: {' and '.join(dict.fromkeys(best))}", interval(scores[best]), ""
     yield "random legal moves", interval(scores["random", "random"]), ""
     for name in ("base", *BOTS):
@@ -237,6 +246,11 @@ def over_seeds(cells: Cells, figure: Callable[[Cells, Sequence[int]], list[float
     error = ((number - 1) / number * sum((value - middle) ** 2 for value in without)) ** 0.5
     half = T_QUANTILE[number] * error
     return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
+
+
+def _on_validation(pair: tuple[str, ...]) -> float:
+    """What chooses among bots and guessers: the mean score on other deals."""
+    return fmean(play([player_of(name) for name in pair], range(GAMES), "validation"))
 
 
 def _means(scores: Iterable[Sequence[int]]) -> list[float]:

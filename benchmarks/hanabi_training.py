@@ -28,7 +28,7 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 APART = r"(?<![+_0-9])[0-9]+"
 """What stands alone in the tokenizer: ranks, also those that a card may have, and counts, but no name of a player."""
-DEMONSTRATOR, CARELESSNESS, DEMONSTRATIONS = "outer", 0.3, 6_000
+DEMONSTRATOR, CARELESSNESS, DEMONSTRATIONS = "outer", 0.1, 15_000
 """Whose replies are imitated, the share of random moves in those games, and how many replies."""
 BASE_SEED = 100
 GROUP, ROWS = 8, 8
@@ -69,7 +69,7 @@ def imitate(folder: Path, seed: int = BASE_SEED) -> None:
     random.Random(seed).shuffle(rows)
     tokenizer = make_tokenizer((text for row in rows[:2000] for text in row), APART)
     imitation = Imitation(tokenizer, seed=seed)
-    imitation.learn(rows, rate=4e-3, warm_up=20, batch=32)
+    imitation.learn(rows, rate=2e-3, warm_up=20, batch=32)
     imitation.model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

@@ -68,12 +68,11 @@ def test_every_pair_of_seeds_is_played_in_both_orders() -> None:
     assert all((f"trained {i}", name) in pairs for i in SEEDS for name in BOTS)
 
 
-def test_the_table_names_the_best_of_bots_and_guessers() -> None:
-    cells = {f"{name} | {name}": "01" for name in (*BOTS, *GUESSERS)}
-    cells |= {"piers | piers": "45", "play 1 | play 1": "11"}
-    assert [row[:2] for row in rows(cells)][1:] == [
-        ("best bots: piers", "4.50 (3.52 to 5.48)"),
-        ("best guesser: play 1", "1.00 (1.00 to 1.00)"),
+def test_the_table_names_the_guesser_that_is_best_on_other_deals() -> None:
+    """On those that are reported, `play 1` scores more here."""
+    cells = {f"{name} | {name}": "01" for name in (*BOTS, *GUESSERS)} | {"play 1 | play 1": "11"}
+    assert [row[:2] for row in rows(cells)][2:] == [
+        ("best guesser: play 0 until 1", "0.50 (-0.48 to 1.48)"),
         ("random legal moves", "0.50 (-0.48 to 1.48)"),
     ]
 
@@ -82,4 +81,4 @@ def test_the_table_names_the_best_of_bots_and_guessers() -> None:
 def test_the_committed_games_are_of_all_deals() -> None:
     cells = json.loads((RESULTS / "games.json").read_text())
     assert all(len(scores) == GAMES and max(map(int, scores)) <= BEST for scores in cells.values())
-    assert len([*rows(cells)]) > 4
+    assert [*rows(cells)][0][0] == "team"
