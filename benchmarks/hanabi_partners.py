@@ -40,6 +40,7 @@ TEAM = CooperativeTeam(Hanabi(**SETTINGS))
 BEST = 5
 SEEDS = range(5)
 GAMES = 100
+GREEDY = ", most likely replies"
 BOTS = ("iggi", "piers", "outer", "random")
 MODELS, RESULTS = Path("outputs/hanabi"), Path(__file__).with_name("results") / "hanabi"
 T_QUANTILE = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 10: 2.262}
@@ -103,7 +104,8 @@ def make(seed: int, options: Options) -> None:
         },
     }
     print(json.dumps(record), flush=True)
-    name = f"seed_{seed}.json" if seed in SEEDS else f"tuning_{time.strftime('%H%M%S')}.json"
+    settings = "_".join(map(str, asdict(options).values()))
+    name = f"seed_{seed}.json" if seed in SEEDS else f"tuning_{settings}_seed_{seed}.json"
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / name).write_text(json.dumps(record) + "\n")
 
@@ -166,6 +168,7 @@ def matches() -> Iterator[tuple[str, str]]:
     yield from ((name, name) for name in GUESSERS)
     yield from ((model, model) for model in ("base", *trained))
     yield from itertools.permutations(trained, 2)
+    yield from ((name, name) for name in (f"{model}{GREEDY}" for model in ("base", *trained)))
     yield from itertools.product((*trained, "base"), BOTS)
 
 
@@ -189,11 +192,11 @@ def player_of(name: str) -> Player:
         return bot(name)
     from hanabi_training import player  # which takes seconds
 
-    return player(MODELS / name)
+    return player(MODELS / name.removesuffix(GREEDY), greedy=name.endswith(GREEDY))
 
 
 def _is_there(name: str) -> bool:
-    return name in GUESSERS or name in BOTS or (MODELS / name / "config.json").exists()
+    return name in GUESSERS or name in BOTS or (MODELS / name.removesuffix(GREEDY) / "config.json").exists()
 
 
 def rows(cells: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -204,17 +207,21 @@ def rows(cells: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
         best = max((pair for pair in scores if set(pair) <= set(names)), key=_on_validation)
         yield f"best {words}: {' and '.join(dict.fromkeys(best))}", interval(scores[best]), ""
     yield "random legal moves", interval(scores["random", "random"]), ""
-    for name in ("base", *BOTS):
-        if ("base", name) in scores:
-            yield f"base, with {'itself' if name == 'base' else name}", interval(scores["base", name]), ""
+    base = {name: scores.get(("base", name)) for name in ("base", *BOTS)}
+    base |= {f"base{GREEDY}": scores.get((f"base{GREEDY}",) * 2)}
+    for name, found in base.items():
+        if found:
+            yield f"base with {name}" if name in BOTS else f"{name}: self-play", interval(found), ""
     pairs = {(i, j): scores.get((f"trained {i}", f"trained {j}")) for i in SEEDS for j in SEEDS}
     if all(pairs.values()):
         for words, figure in FIGURES.items():
             yield f"trained: {words}", interval(figure(pairs, SEEDS)), over_seeds(pairs, figure)
-    for name in BOTS:
-        beside = {(i, i): scores.get((f"trained {i}", name)) for i in SEEDS}
+    for name in (GREEDY, *BOTS):
+        own = {i: f"trained {i}{GREEDY}" if name == GREEDY else f"trained {i}" for i in SEEDS}
+        beside = {(i, i): scores.get((own[i], own[i] if name == GREEDY else name)) for i in SEEDS}
         if all(beside.values()):
-            yield f"trained, with {name}", interval(alone(beside, SEEDS)), over_seeds(beside, alone)
+            words = f"trained{GREEDY}: self-play" if name == GREEDY else f"trained with {name}"
+            yield words, interval(alone(beside, SEEDS)), over_seeds(beside, alone)
 
 
 def alone(cells: Cells, seeds: Sequence[int]) -> list[float]:

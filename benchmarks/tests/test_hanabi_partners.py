@@ -81,4 +81,4 @@ def test_the_table_names_the_guesser_that_is_best_on_other_deals() -> None:
 def test_the_committed_games_are_of_all_deals() -> None:
     cells = json.loads((RESULTS / "games.json").read_text())
     assert all(len(scores) == GAMES and max(map(int, scores)) <= BEST for scores in cells.values())
-    assert [*rows(cells)][0][0] == "team"
+    assert next(rows(cells))[0] == "team"
