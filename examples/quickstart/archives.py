@@ -33,7 +33,7 @@ from pettingllms_envs.aec import TextEnv
 from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 
-TASK: Mapping[str, Any] = {"wording": "symbols", "size": 8, "hops": 3, "results": 2}
+TASK: Mapping[str, Any] = {"wording": "symbols", "facts": 2, "hops": 3, "size": 8, "results": 2, "order": "seed"}
 BASE = Path(__file__).parents[2] / "benchmarks" / "studies" / "bases" / "archives"
 LORA = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
 REFERENCES = Path(__file__).with_name("references.json")

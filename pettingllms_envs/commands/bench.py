@@ -46,7 +46,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--max-steps", type=int, default=1000, metavar="N", help="truncate an episode there (1000)")
     forms = parser.add_argument_group("what cooperation is worth (docs/cooperation.md)")
     forms.add_argument("--cooperation", action="store_true", help="compare the team with its other forms")
-    forms.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="some of: full team cut alone (all)")
+    forms.add_argument(
+        "--arms", nargs="+", default=[], metavar="ARM", help="some of: full routed team cut alone (all)"
+    )
     forms.add_argument("--arm-agents", nargs="+", default=[], metavar="ARM=AGENT",
                        help="agents of a form, ARM=AGENT or ARM=ROLE=AGENT (those of the team)")  # fmt: skip
     add_running(parser)

@@ -284,6 +284,16 @@ def _warnings(found: Cooperation) -> Iterator[str]:
                 f"warning: {arm.name} is above the bound of {found.bound.declared:.1%}, so its agent knows more than "
                 "its prompts, such as earlier ones or rewards. Show it one prompt at a time, and nothing else."
             )
+    members = [
+        arm.name
+        for arm in found.arms
+        if arm.name not in (TEAM, CUT) and any("team" in each for each in arm.agents.values())
+    ]
+    if members:
+        yield (
+            f"warning: {', '.join(members)} were played by members of a saved team, which was not trained on such "
+            "prompts. Name agents that were, for a comparison with them: --arm-agents ARM=AGENT."
+        )
     uncounted = [arm.name for arm in found.arms if arm.tokens is None]
     if found.generated_tokens is not None and uncounted:
         yield (

@@ -7,6 +7,7 @@ primary comparisons, the intervals of these hold together, and any other is expl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,9 +158,11 @@ def inconsistencies(results: StudyResults) -> list[str]:
     """Where runs that are compared differ in what must be alike, as sentences.
 
     The seeds of a method must have one configuration, the methods of an environment must be evaluated on the same
-    instances, and all runs made with the same code and versions of packages.
+    instances, all runs made with the same code and versions of packages, and with the primary comparisons of the
+    outline.
     """
     found = []
+    primary = _primary_of(results.outline)
     firsts: dict[str, CellResult] = {}
     for (environment, method), own in results.evaluation.items():
         first = firsts.setdefault(environment, own[0])
@@ -177,6 +180,12 @@ def inconsistencies(results: StudyResults) -> list[str]:
                     f"{own[0].cell.seed} ({what})."
                 )
     every = [result for own in results.evaluation.values() for result in own]
+    others = [result.cell.name for result in every if result.config.get("primary") != primary]
+    if others:
+        found.append(
+            f"{len(others)} runs, {others[0]} among them, were made with other primary comparisons than those of the "
+            "outline, which were not fixed beforehand."
+        )
     for result in every[1:]:
         if differing := changed(_made_with(every[0], result.code), _made_with(result, every[0].code)):
             found.append(
@@ -184,6 +193,13 @@ def inconsistencies(results: StudyResults) -> list[str]:
             )
             break
     return found
+
+
+def _primary_of(outline: Outline) -> object:
+    """The primary comparisons as configurations of evaluations have them."""
+    if not outline.primary:
+        return None
+    return json.loads(json.dumps({"comparisons": outline.primary, "seeds": outline.primary_seeds}))
 
 
 def _evaluated(config: Mapping[str, object]) -> dict[str, object]:

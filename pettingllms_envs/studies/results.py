@@ -259,9 +259,19 @@ def read(path: Path, kind: type[Result]) -> Result:
 
 
 def read_all(results: Path, phase: str, kind: type[Result]) -> Iterator[Result]:
-    """All results of a phase, in the order of their paths."""
+    """All results of a phase, in the order of their paths.
+
+    Raises:
+        ValueError: A file is damaged, or does not lie where the run that it names has its result, as a copy.
+    """
     for path in sorted((results / phase).rglob("*.json")):
-        yield read(path, kind)
+        found = read(path, kind)
+        if found.cell.path(results) != path:
+            raise ValueError(
+                f"{path} is the result of {found.cell.name}; expected it in {found.cell.path(results)} alone. Move it "
+                "there, or out of the folder of results."
+            )
+        yield found
 
 
 def save_outline(outline: Outline, results: Path) -> None:

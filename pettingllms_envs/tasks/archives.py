@@ -5,8 +5,9 @@ changes archive at every hop, such as the river of the birthplace of somebody: o
 one rivers. With `facts` above 1, an archive has several facts of that kind about a name, such as the birthplace and
 the grave of somebody, and the question says which one counts. The agents are those of the workflows: `team` (a
 librarian for each archive, and an answerer who is shown messages only), `pair` (two librarians, the last of whom
-answers), `cut` (the team without messages), `alone` (one agent with one archive), `full` (one agent with both) and
-`routed` (the same, told in each turn which archive to search).
+answers), `cut` and `cut_pair` (these without messages), `alone` (one agent with one archive), `full` (one agent with
+both), `directed` (the same, told in each turn which archive has the fact) and `routed` (told in each turn which one to
+search, and shown no other).
 Replies: the last line, `Search: a few words`, `Say: a message` or `Answer: a name`.
 Rewards: team `progress` and `success`, both 1 for the right answer. In an agent's own scope, in shares of the hops:
 `found`, when a search first shows the fact of a hop, and `told`, when after that a message first names the entity to

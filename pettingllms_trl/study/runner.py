@@ -40,6 +40,12 @@ class Runner:
                 self._check_same(self._run(cell))
             else:  # whatever tuning will choose, the rest must be as it is now
                 setting = read(cell.path(self._results), CellResult).cell.setting
+                assert self._plan.tuning is not None, "or it would be settled"
+                if setting not in self._plan.tuning.settings:
+                    raise ValueError(
+                        f"{cell.path(self._results)} has the setting {label(setting)}; expected one of those that "
+                        "tuning tries. Name another folder (--results), or remove the file to run it again."
+                    )
                 self._check_same(self._plan.run(replace(cell, setting=setting)))
         return names
 

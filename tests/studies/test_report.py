@@ -20,7 +20,7 @@ from pettingllms_envs.studies.analysis import (
 )
 from pettingllms_envs.studies.curves import band
 from pettingllms_envs.studies.report import Heading, Table, blocks, markdown
-from pettingllms_envs.studies.results import CellResult, Outline, read, save
+from pettingllms_envs.studies.results import CellResult, Outline, read, save, save_outline
 
 
 def complete(tmp_path: Path) -> Path:
@@ -290,6 +290,30 @@ def test_the_results_page_has_the_tables_of_the_committed_study() -> None:
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
     rows = [line for line in markdown(list(blocks(results))).splitlines() if line.startswith("| ")]
     assert [row for row in rows if row not in page] == []
+
+
+def test_a_copy_of_a_result_in_another_folder_is_not_counted_but_named(tmp_path: Path) -> None:
+    write(tmp_path, result("ours", 1, "1111"))
+    file = tmp_path / "evaluation" / "grid" / "ours" / "1.json"
+    copy = file.parent / "old" / "1.json"
+    copy.parent.mkdir()
+    copy.write_bytes(file.read_bytes())
+    with pytest.raises(
+        ValueError, match=r"old/1\.json is the result of evaluation/grid/ours/1; expected it"
+    ):
+        read_results(tmp_path)
+
+
+def test_the_report_says_which_runs_were_made_with_other_primary_comparisons(tmp_path: Path) -> None:
+    primary = [{"environment": "grid", "methods": ["ours", "theirs"]}]
+    planned = outline(primary=primary, primary_seeds=[1, 2])
+    fixed = {"primary": {"comparisons": primary, "seeds": [1, 2]}}
+    runs = [result(method, seed, "1100") for method in ("ours", "theirs") for seed in (1, 2)]
+    write(tmp_path, *(dataclasses.replace(run, config={**run.config, **fixed}) for run in runs), plan=planned)
+    assert inconsistencies(read_results(tmp_path)) == []
+    save_outline(dataclasses.replace(planned, primary_seeds=[1]), tmp_path)
+    (found,) = inconsistencies(read_results(tmp_path))
+    assert found.startswith("2 runs, evaluation/grid/ours/1 among them, were made with other primary comparisons")
 
 
 LINES = {
