@@ -37,7 +37,7 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Completion, Request, Sampled
-from pettingllms_trl.rollout.play import play
+from pettingllms_trl.rollout import RolloutOptions, play
 
 
 BASE = Load()
@@ -153,11 +153,10 @@ def rollout_cost(load: Load, rounds: int) -> Cost:
     def run() -> None:
         play(
             [{"seed": seed} for seed in range(load.instances)],
+            Instant(),
+            RolloutOptions(sampling="tree", num_candidates=load.candidates),
             make_env=partial(Team, load),
             pool=pool,
-            engine=Instant(),
-            sampling="tree",
-            num_candidates=load.candidates,
             seed="s",
         )
 

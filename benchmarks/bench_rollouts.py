@@ -27,7 +27,8 @@ from simulation import Game, InTurn, SimulatedClock, SimulatedEngine, SimulatedT
 from token_cost import token_costs
 
 from pettingllms_trl.records import Episode
-from pettingllms_trl.rollout.play import play
+from pettingllms_trl.rollout import RolloutOptions, play
+from pettingllms_trl.rollout.workers import ThreadPool, WorkerPool
 
 
 LARGE = Speed(name="8B", step_s=0.006, row_s=0.00003, prefill_s=0.020, max_num_seqs=256)
@@ -88,20 +89,18 @@ class Case:
 
     def real(self, *, is_batched: bool, in_turn: bool = False) -> Played:
         """On real threads, by the wall clock."""
-        workers = InTurn(self.num_threads) if in_turn else None
-        return self._played(WallClock(), is_batched, num_threads=self.num_threads, workers=workers)
+        return self._played(WallClock(), is_batched, workers=(InTurn if in_turn else ThreadPool)(self.num_threads))
 
-    def _played(self, clock: Any, is_batched: bool, **options: Any) -> Played:
+    def _played(self, clock: Any, is_batched: bool, workers: WorkerPool) -> Played:
         engine = SimulatedEngine(clock, self.speed, self.workload, is_batched=is_batched)
         begin = clock.now()
         rollout = play(
             [{"seed": instance} for instance in range(self.workload.instances)],
+            engine,
+            RolloutOptions(sampling="tree", num_candidates=self.workload.candidates),
             make_env=partial(Game, self.workload, clock),
-            engine=engine,
-            sampling="tree",
-            num_candidates=self.workload.candidates,
             seed=str(self.workload.seed),
-            **options,
+            workers=workers,
         )
         assert rollout.retried == 0, "the simulated game failed"
         return Played(clock.now() - begin, engine.busy, engine.tokens, rollout.episodes)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
-from pettingllms_trl.rollout.play import play
+from pettingllms_trl.rollout import RolloutOptions, play
 
 
 class Instant:
@@ -89,12 +89,10 @@ def rollout_of(name: str) -> Callable[[], list[Episode]]:
     def run() -> list[Episode]:
         return play(
             rows,
+            Instant(replies),
+            RolloutOptions(sampling="tree", num_candidates=8, max_turns=4),
             make_env=partial(pettingllms_envs.make, name),
             pool=pool,
-            engine=Instant(replies),
-            sampling="tree",
-            num_candidates=8,
-            max_turns=4,
             seed="s",
         ).episodes
 

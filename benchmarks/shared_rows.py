@@ -15,7 +15,7 @@ from functools import partial
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, Workload
 
 from pettingllms_trl.processes.row_sharing import RowSharing
-from pettingllms_trl.rollout.play import play
+from pettingllms_trl.rollout import RolloutOptions, play
 
 
 ENV_THREADS = 64
@@ -50,13 +50,11 @@ def rollout_seconds(
         with counter.running(), sharing.rows(workload.instances, max_envs) as own:
             play(
                 [{"seed": instance} for instance in range(workload.instances)],
+                engine,
+                RolloutOptions(sampling="tree", num_candidates=workload.candidates, max_envs=max_envs),
                 only=own,
                 make_env=partial(Game, workload, clock),
-                engine=engine,
-                sampling="tree",
-                num_candidates=workload.candidates,
                 seed=str(workload.seed),
-                max_envs=max_envs,
                 workers=SimulatedThreads(clock, env_threads),
             )
         return clock.now()

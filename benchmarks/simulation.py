@@ -163,7 +163,7 @@ class SimulatedThreads:
         """Goes on in a job, too, by what its environment works."""
         return self._clock.time + self._clock.worked
 
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: Job, handle: object) -> None:
         """Take a job. What it raises ends the benchmark."""
         before = self._clock.worked
         job()

@@ -19,7 +19,7 @@ from simulation import Game, SimulatedClock, Workload
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
 from pettingllms_trl.records import Episode, Request, Sampled
-from pettingllms_trl.rollout.play import play
+from pettingllms_trl.rollout import RolloutOptions, play
 
 
 if TYPE_CHECKING:
@@ -123,11 +123,10 @@ def rollout(inner: Inner, workload: Workload, *, is_batched: bool, own: range | 
     with inner.rollout(str(workload.seed)):
         played = play(
             [{"seed": instance} for instance in range(workload.instances)],
+            engine,
+            RolloutOptions(sampling="tree", num_candidates=workload.candidates),
             only=own,
             make_env=partial(Game, workload, SimulatedClock()),
-            engine=engine,
-            sampling="tree",
-            num_candidates=workload.candidates,
             seed=str(workload.seed),
         )
     assert played.retried == 0, "the game failed"

@@ -26,6 +26,10 @@ Tools = Sequence[Mapping[str, Any]]
 """Tools that a model may call, in OpenAI's form, see `pettingllms_envs.observations.Prompt`."""
 
 
+class EnvironmentFailure(Exception):
+    """The environment raised or timed out. This is no fault of the model: every string should be a legal action."""
+
+
 Finish = Literal["stop", "length"]
 
 
@@ -337,6 +341,92 @@ class WeightSync(Protocol):
 
 class PolicyEngine(Engine, WeightSync, Protocol):
     """An engine with weights of its own, such as vLLM's."""
+
+
+# ---- Between trainer and rollout ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutOptions:
+    """How rows are played: the settings of these names of [`MultiAgentGRPOConfig`], which says what they do.
+
+    Args:
+        num_candidates: K, there `num_generations`: candidates of a decision (`sampling="tree"`), or episodes of a row.
+        keep_continuations: Whether `Episode.continuations` has the decisions of continuations.
+        default_env_seed: Seed of the environment for rows without one.
+        max_envs: Most environments in play at the same time, and so left in a pool. `None`: all episodes; with
+            continuations K times as many, so that the engine is as busy with them as with candidates. Stepping
+            candidates concurrently adds at most `num_threads` environments.
+        num_threads: 0: environments are stepped on the caller's thread in a fixed order, so that an engine with a
+            single random number generator is reproducible.
+
+    Raises:
+        ValueError: `env_timeout` without threads; or `choose="value"` without a tree or without continuations.
+    """
+
+    sampling: Literal["tree", "parallel"]
+    num_candidates: int
+    num_continuations: int = 0
+    choose: Choose = "reward"
+    keep_continuations: bool = False
+    default_env_seed: int = 0
+    max_envs: int | None = None
+    max_turns: int | None = None
+    num_threads: int = 0
+    env_timeout: float | None = None
+    crash_reward: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.env_timeout is not None and not self.num_threads:
+            raise ValueError(
+                f"env_timeout={self.env_timeout} with num_threads=0, expected threads: without them nothing can "
+                "interrupt a call of the environment. Set num_threads=8, say, or leave env_timeout out."
+            )
+        if self.choose == "value" and not (self.sampling == "tree" and self.num_continuations):
+            raise ValueError(
+                f"choose='value' with sampling={self.sampling!r} and num_continuations={self.num_continuations}, "
+                "expected a tree with continuations of each candidate, whose mean return is its value. Set "
+                "num_continuations=1, or choose='reward'."
+            )
+
+    @property
+    def width(self) -> int:
+        """Candidates of a decision."""
+        return self.num_candidates if self.sampling == "tree" else 1
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes of each row."""
+        return 1 if self.sampling == "tree" else self.num_candidates
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """Rows whose episodes, and whose candidates' continuations, `max_envs` has room for. `None`: all rows."""
+        if self.max_envs is None:
+            return None
+        is_wide = self.sampling == "parallel" or self.num_continuations > 0
+        return max(1, self.max_envs // self.num_candidates) if is_wide else self.max_envs
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The result of playing rows.
+
+    Args:
+        episodes: In the order of rows, then of episodes; none of an instance that was dropped.
+        dropped: Why an instance was dropped, by its index: its environment failed three times.
+        retried: How often an instance was restarted in a fresh environment after a failure.
+        timed_out: How often an environment exceeded `env_timeout` and was abandoned on its thread.
+        crashed: The error of each reply that crashed its environment and was given `crash_reward`.
+        num_sampled_tokens: In all completions, including continuations and restarted or dropped instances.
+    """
+
+    episodes: list[Episode]
+    dropped: Mapping[int, str] = field(default_factory=dict)
+    retried: int = 0
+    timed_out: int = 0
+    crashed: Sequence[str] = ()
+    num_sampled_tokens: int = 0
 
 
 # ---- Between rollout and rewards ------------------------------------------------------------------------------------

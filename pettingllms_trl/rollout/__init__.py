@@ -3,7 +3,8 @@
 Loads no model library.
 """
 
-from pettingllms_trl.rollout.play import Rollout, merge, play
+from pettingllms_trl.records import Rollout, RolloutOptions
+from pettingllms_trl.rollout.play import merge, play
 
 
-__all__ = ["Rollout", "merge", "play"]
+__all__ = ["Rollout", "RolloutOptions", "merge", "play"]

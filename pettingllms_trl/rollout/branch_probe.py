@@ -12,8 +12,8 @@ import copy
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any
@@ -21,28 +21,20 @@ from typing import Any
 import numpy as np
 from pettingzoo import AECEnv
 
-from pettingllms_envs.branching import (
-    BranchingMode,
-    ReplayError,
-    ReplayWrapper,
-    SavedState,
-    branching_of,
-    save_state,
+from pettingllms_envs.branching import BranchingMode, ReplayWrapper, branching_of
+from pettingllms_envs.branching.views import View, is_other, name_of, read, view_of
+from pettingllms_trl.rollout.branch_states import (
+    BranchPoint,
+    Crash,
+    Differs,
+    NotBranched,
+    copied,
+    is_done,
+    restore,
+    same_random_numbers_afterwards,
+    saved_state,
+    step,
 )
-from pettingllms_envs.branching.snapshots import has_snapshots
-from pettingllms_envs.branching.views import (
-    View,
-    described,
-    differences,
-    is_other,
-    look,
-    name_of,
-    read,
-    short,
-    told,
-    view_of,
-)
-from pettingllms_envs.copying import copy_env
 
 
 Close = Callable[[AECEnv], object]
@@ -53,8 +45,6 @@ REPLIES = ("0", "1", "a", "")
 """Replies of every second episode; those of the others are sampled from the action spaces."""
 SAMPLES, NUMBERS, WORDS = 3, 4, 8
 """How many replies are tried to find one that changes the state: samples, and numbers and words of the observation."""
-REPLAYS = 2
-"""How often a reply is replayed: a state that is shared with its snapshot only shows the second time."""
 FRESH = 5
 """Fresh environments that are compared, to distinguish randomness from a state that is not restored."""
 
@@ -100,18 +90,6 @@ class Branching:
         return cls(" and ".join(needed), " and ".join(needed.values()), crash_reward) if needed else None
 
 
-class _NotBranched(Exception):
-    """Why an environment cannot be branched."""
-
-
-class _Differs(_NotBranched):
-    """A reply led to another state when it was played again."""
-
-
-class _Crash(Exception):
-    """An error that an environment raised when it was stepped."""
-
-
 def check_branching(
     env: AECEnv,
     replace: Callable[[], AECEnv],
@@ -146,8 +124,8 @@ def check_branching(
             actions: list[str | None] = []
             try:
                 has_moved = _play(env, attempt, actions, replace, close)
-            except _NotBranched as error:
-                if isinstance(error, _Differs) and mode != "replay" and _is_random(replace, close, actions):
+            except NotBranched as error:
+                if isinstance(error, Differs) and mode != "replay" and _is_random(replace, close, actions):
                     _warn(
                         f"the environment {name!r} leads elsewhere when the same replies are played again, even when "
                         f"it is newly made and reset with the same seed, so whether it can be branched was not fully "
@@ -160,7 +138,7 @@ def check_branching(
                     f"the environment {name!r} cannot be branched, which {branching.settings} needs: {error}. Set "
                     f"{branching.remedy}, or {REMEDIES[mode]}."
                 ) from error.__cause__
-            except _Crash as crash:
+            except Crash as crash:
                 if branching.crash_reward is None:
                     raise ValueError(
                         f"the environment {name!r} raised {crash}. A model may reply with any text: set crash_reward "
@@ -206,13 +184,13 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callabl
     Returns:
         Whether two replies led to different states.
     """
-    first, view = _saved(env), view_of(env)
-    now = env if first is not None else _copied(env, view)
+    first, view = saved_state(env), view_of(env)
+    now = env if first is not None else copied(env, view)
     has_moved = False
     for _ in range(len(env.possible_agents) + 1):
-        while now.agents and _is_done(now, now.agent_selection):
+        while now.agents and is_done(now, now.agent_selection):
             actions.append(None)
-            _step(now, None)
+            step(now, None)
         if not now.agents:
             break
         now, moved = _branched(now, _replies(now, attempt), actions)
@@ -220,71 +198,19 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callabl
     if first is not None:
         if isinstance(env, ReplayWrapper):
             _check_replay_in(replace, close, env)
-        _restore(env, first, view)
+        restore(env, first, view)
     return has_moved
 
 
 def _check_replay_in(replace: Callable[[], AECEnv], close: Close, env: ReplayWrapper) -> None:
     """Check that an episode leads to the same state in another environment that was made the same way."""
-    saved, view = _saved(env), view_of(env)
+    saved, view = saved_state(env), view_of(env)
     assert saved is not None
     other = replace()
     try:
-        _restore(other, saved, view)
+        restore(other, saved, view)
     finally:
         close(other)
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """The state in which replies are played, and the random states that each of them starts with."""
-
-    env: AECEnv
-    view: View
-    saved: SavedState | None
-    random: Any
-    numpy_random: Any
-
-    @classmethod
-    def of(cls, env: AECEnv) -> _Decision:
-        return cls(env, view_of(env), _saved(env), random.getstate(), np.random.get_state())  # noqa: NPY002
-
-    def play(self, reply: str, *, is_first: bool = False, is_last: bool = False) -> AECEnv:
-        """The environment after a reply.
-
-        As in training, it is not restored before the first reply, and an environment that is copied is itself stepped
-        with the last reply.
-        """
-        random.setstate(self.random)
-        np.random.set_state(self.numpy_random)  # noqa: NPY002
-        if self.saved is not None:
-            if is_first:
-                _compare(self.env, self.view, "saving its state changes it")
-            else:
-                _restore(self.env, self.saved, self.view)
-            _step(self.env, reply)
-            return self.env
-        if is_last:
-            _step(self.env, reply)
-            return self.env
-        twin = _copied(self.env, self.view)
-        _step(twin, reply)
-        _compare(self.env, self.view, "when its copy is stepped, it moves with it, so both share a state or a session")
-        return twin
-
-    def replay(self, reply: str, expected: View, *, is_last: bool) -> AECEnv:
-        """Play a reply again, which must lead to the same state as before."""
-        for k in range(REPLAYS):
-            later = self.play(reply, is_last=is_last and k == REPLAYS - 1)
-            _compare(
-                later,
-                expected,
-                f"the reply {short(reply)} leads elsewhere when it is played again, so a part of the state is left "
-                "out, or shared with the snapshot or the copy: a list that restore() does not copy, a wrapper's "
-                "reference into the environment, a generator of random numbers",
-                _Differs,
-            )
-        return later
 
 
 def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) -> tuple[AECEnv, bool]:
@@ -293,17 +219,17 @@ def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) ->
     They are played until one ends the episode or leads to another state than the first. A later reply that crashes the
     environment is skipped.
     """
-    decision = _Decision.of(env)
+    decision = BranchPoint.of(env)
     ends: dict[str, View] = {}
     has_ended = False
     for reply in replies:
         try:
             later = decision.play(reply, is_first=not ends)
-        except _Crash:
+        except Crash:
             if not ends:
                 raise
             continue
-        after, has_ended = view_of(later), all(_is_done(later, agent) for agent in later.agents)
+        after, has_ended = view_of(later), all(is_done(later, agent) for agent in later.agents)
         if not ends or is_other(after, next(iter(ends.values()))):
             ends[reply] = after
         if has_ended or len(ends) > 1:
@@ -351,52 +277,6 @@ def _replies(env: AECEnv, attempt: int) -> list[str]:
     return list(dict.fromkeys(replies))
 
 
-def _saved(env: AECEnv) -> SavedState | None:
-    try:
-        return save_state(env)
-    except Exception as error:  # the environment is not ours: it may raise anything
-        raise _NotBranched(f"saving its state raised {told(error)}") from error
-
-
-def _restore(env: AECEnv, saved: SavedState, view: View) -> None:
-    try:
-        saved.restore(env)
-    except ReplayError as error:
-        raise _NotBranched(str(error).removesuffix(".")) from error
-    except Exception as error:  # the environment is not ours
-        raise _NotBranched(f"restoring its state raised {told(error)}") from error
-    _compare(env, view, "it is not put back into a state that it was in")
-
-
-def _copied(env: AECEnv, view: View) -> AECEnv:
-    try:
-        twin = copy_env(env)
-    except Exception as error:  # the environment is not ours
-        lacks = "" if has_snapshots(env) else "it has no snapshot(), and "
-        raise _NotBranched(f"{lacks}copying it raised {told(error)}") from error
-    _compare(twin, view, "its copy is in another state")
-    return twin
-
-
-def _step(env: AECEnv, reply: str | None) -> None:
-    agent = env.agent_selection
-    try:
-        env.step(reply)
-    except Exception as error:  # the environment is not ours
-        raise _Crash(f"{told(error)} when {agent!r} replied {short(reply)}") from error
-
-
-def _compare(env: AECEnv, expected: View, what: str, error: type[_NotBranched] = _NotBranched) -> None:
-    """Raise `error` if an environment's state is not the expected one."""
-    found = look(env)
-    for name in differences(expected, found):
-        raise error(f"{what} ({described(name, expected, found)})")
-
-
-def _is_done(env: AECEnv, agent: str) -> bool:
-    return bool(env.terminations[agent] or env.truncations[agent])
-
-
 def _sample(env: AECEnv, *, seed: int) -> Any:
     """A sample of the acting agent's action space, which leaves the space's random state unchanged."""
     try:
@@ -405,14 +285,3 @@ def _sample(env: AECEnv, *, seed: int) -> Any:
         return space.sample()
     except Exception:  # noqa: BLE001  # it may have no such space, or none that can be sampled
         return REPLIES[seed % len(REPLIES)]
-
-
-@contextmanager
-def same_random_numbers_afterwards() -> Iterator[None]:
-    """Leave the random states of Python and NumPy unchanged."""
-    before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(before)
-        np.random.set_state(numpy_before)  # noqa: NPY002

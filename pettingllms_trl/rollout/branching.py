@@ -1,12 +1,9 @@
-"""Branches of a decision: each candidate stepped from the same state, with its rewards and the state it reaches.
-
-A candidate's branch may be continued: played to the end of the episode by a run of its own, to estimate what the
-candidate is worth. `ContinuationResults` collects what those runs return.
-"""
+"""Branches of a decision: each candidate stepped from the same state, with its rewards and the state it reaches."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +12,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
-from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision
+from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Judge, PendingDecision
 
 
 class RewardWeigher(Protocol):
@@ -31,7 +28,7 @@ class Branch:
     """The result of stepping one candidate: every agent's reward, the outcome so far, and the state it reached.
 
     The state is saved if the environment is restored or replayed; otherwise the branch has its own copy of the
-    environment. If the candidate `crashed` the environment, it is the state before the step.
+    environment. If the candidate caused a `crash`, it is the state before the step.
 
     Args:
         candidate: What was played, with the reward of the agent that acted.
@@ -42,7 +39,7 @@ class Branch:
         copy: The environment, if it is copied.
         parts: The rewards' named parts, by agent (`infos[agent]["rewards"]`), as the environment gave them.
         team: Names of the parts that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
-        crashed: Whether the candidate caused a crash, see `stepping.py`.
+        crash: The error that the candidate caused, if it crashed the environment, see `stepping.py`.
     """
 
     candidate: Candidate
@@ -53,7 +50,7 @@ class Branch:
     copy: AECEnv | None
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     team: Collection[str] | None = None
-    crashed: bool = False
+    crash: str | None = None
 
     def resume(self, env: AECEnv, on_call: Callable[[], object]) -> AECEnv:
         """An environment in that state: the given one, restored, or the branch's copy.
@@ -67,55 +64,6 @@ class Branch:
         assert self.saved is not None
         self.saved.restore(env, on_call)
         return env
-
-
-class ContinuationResults:
-    """What the continuations of an episode's candidates returned."""
-
-    def __init__(self) -> None:
-        self._numbers: list[int] = []
-        self._returns: dict[ContinuationPlace, float | None] = {}
-        self._decisions: dict[ContinuationPlace, Sequence[Decision]] = {}
-
-    def begin_decision(self, number: int) -> None:
-        """The next decision's candidates are continued `number` times each."""
-        self._numbers.append(number)
-
-    def expect(self, place: ContinuationPlace) -> None:
-        """This continuation will be played."""
-        self._returns[place] = None
-
-    def report(self, place: ContinuationPlace, value: float, decisions: Sequence[Decision]) -> None:
-        """This continuation is over: the return of the agent that acted, and the decisions to keep."""
-        self._returns[place] = value
-        self._decisions[place] = decisions
-
-    def are_over(self, decision: int) -> bool:
-        """Whether no continuation of a decision's candidates is still to be played."""
-        return all(value is not None for place, value in self._returns.items() if place.decision == decision)
-
-    def added_to(self, candidates: Sequence[Candidate], decision: int) -> tuple[Candidate, ...]:
-        """The candidates of a decision with the returns of their continuations: 0 where a step ended the episode."""
-        number = self._numbers[decision]
-        if not number:
-            return tuple(candidates)
-        return tuple(
-            replace(candidate, continuations=self._returns_of(decision, k, number))
-            for k, candidate in enumerate(candidates)
-        )
-
-    def _returns_of(self, decision: int, candidate: int, number: int) -> tuple[float, ...]:
-        values = []
-        for repeat in range(number):
-            value = self._returns.get(ContinuationPlace(decision, candidate, repeat), 0.0)
-            assert value is not None, f"decision {decision}, candidate {candidate}: its continuation is not over"
-            values.append(value)
-        return tuple(values)
-
-    @property
-    def decisions(self) -> tuple[Decision, ...]:
-        """All decisions that were kept, in the order of their places."""
-        return tuple(decision for place in sorted(self._decisions) for decision in self._decisions[place])
 
 
 class StateSnapshot(NamedTuple):
@@ -167,13 +115,34 @@ def play_branches(
             yield _step(env if last else copy_env(env), agent, completion, restorable=False)
 
 
-def check_rewards(branch: Branch, agent: str) -> None:
-    """Raise `ValueError` if a reward of the environment is not a finite number."""
-    if not all(map(math.isfinite, branch.rewards.values())):
-        said = branch.candidate.completion.text[:200]
-        raise ValueError(
-            f"the environment gave {dict(branch.rewards)} after {agent!r} said {said!r}; rewards must be finite"
-        )
+def branch_of(
+    env: AECEnv, agent: str, completion: Completion, start: StateSnapshot, on_call: Callable[[], object]
+) -> Branch:
+    """Step a completion from the state `start`, to which the environment is restored, or in a copy of it."""
+    if start.saved is None:
+        return _step(copy_env(env), agent, completion, restorable=False)
+    start.saved.restore(env, on_call)
+    return _step(env, agent, completion, restorable=True)
+
+
+def scored(
+    branches: Sequence[Branch], pending: PendingDecision, judge: Judge | None, weigh: RewardWeigher | None
+) -> Sequence[Branch]:
+    """The branches of a decision with the rewards of `judge` added, and then recomputed by `weigh`.
+
+    Raises:
+        ValueError: A reward of the environment is not a finite number.
+    """
+    agent = pending.agent
+    for branch in branches:
+        if not all(map(math.isfinite, branch.rewards.values())):
+            said = branch.candidate.completion.text[:200]
+            raise ValueError(
+                f"the environment gave {dict(branch.rewards)} after {agent!r} said {said!r}; rewards must be finite"
+            )
+    if judge is not None:
+        branches = [add_rewards(b, agent, more) for b, more in zip(branches, judge(pending), strict=True)]
+    return branches if weigh is None else [weighed(branch, agent, weigh) for branch in branches]
 
 
 def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch:
@@ -252,3 +221,50 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
         parts={name: infos.get(name, {}).get("rewards", {}) for name in rewards},
         team=info.get("team_rewards"),
     )
+
+
+def with_continuations(
+    candidates: Sequence[Candidate], results: Mapping[ContinuationPlace, Episode], at: int, agent: str, repeats: int
+) -> tuple[Candidate, ...]:
+    """A decision's candidates with the agent's returns of their continuations: 0 where a step ended the episode.
+
+    Args:
+        candidates: The candidates.
+        results: What was played of the episode's continuations.
+        at: Index of the decision.
+        agent: The agent that acted.
+        repeats: Continuations of each candidate.
+    """
+
+    def value(k: int, m: int) -> float:
+        result = results.get(ContinuationPlace(at, k, m))
+        return 0.0 if result is None else result.returns.get(agent, 0.0)
+
+    return tuple(
+        replace(candidate, continuations=tuple(value(k, m) for m in range(repeats)))
+        for k, candidate in enumerate(candidates)
+    )
+
+
+def with_returns(
+    decisions: Sequence[Decision],
+    rewards: Sequence[Mapping[str, float]],
+    before: Sequence[Mapping[str, float]] = (),
+) -> tuple[Decision, ...]:
+    """The decisions with `rewards`, and with `episode_return` and `return_to_go` of the agents that took them.
+
+    Args:
+        decisions: In the order in which they were taken.
+        rewards: The rewards of each decision's step, by agent.
+        before: The rewards of the steps before the first.
+    """
+    totals: Counter[str] = Counter()
+    for step in (*before, *rewards):
+        totals.update(step)
+    to_go: Counter[str] = Counter()
+    found: list[Decision] = []
+    for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
+        to_go.update(step)
+        own = decision.agent
+        found.append(replace(decision, rewards=step, episode_return=totals[own], return_to_go=to_go[own]))
+    return tuple(reversed(found))

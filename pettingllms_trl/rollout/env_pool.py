@@ -6,8 +6,7 @@ Environments are of one kind, or of several that the rows' column `environment` 
     {"environment": "sokoban", "seed": 7, "level": 2, "split": None}  # reset(seed=7, options={"level": 2})
 
 The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
-a field that is `None` is one that the row does not have. An `EnvHandle` holds the environment in which an instance is
-played; if it fails, a new one replaces it.
+a field that is `None` is one that the row does not have.
 
 Each row is played in an environment of its own. A function that returns one that is still in use, bare or in another
 wrapper, would let rows play in one another's game; that raises.
@@ -26,40 +25,6 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable
 from pettingllms_trl.records import Row
-from pettingllms_trl.rollout.timeouts import CallTimer
-
-
-class EnvHandle:
-    """The environment in which an instance is played.
-
-    Args:
-        env: Not reset yet, unless it is a copy of one that was.
-        reset_args: How the instance is reset.
-        env_pool: Makes another one if it fails.
-    """
-
-    def __init__(self, env: AECEnv, reset_args: ResetArgs, env_pool: EnvPool) -> None:
-        self.env, self.reset_args, self._env_pool = env, reset_args, env_pool
-
-    def reset(self) -> None:
-        """Reset the environment to the instance."""
-        self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
-
-    def replace(self, calls: CallTimer) -> AECEnv:
-        """Replace the environment by a fresh one, reset to the instance, after a call of it has failed."""
-        self.close(calls)
-        self.env = self._env_pool.acquire(self.reset_args.environment, fresh=True)
-        calls.start()
-        self.reset()
-        calls.restart()
-        return self.env
-
-    def close(self, calls: CallTimer) -> None:
-        """Close an environment that has failed."""
-        calls.start()
-        with suppress(Exception):  # this may fail, too
-            self._env_pool.close(self.env)
-        calls.stop()
 
 
 MakeEnv = Callable[[], AECEnv]
@@ -108,8 +73,10 @@ class EnvPool:
         self._default_seed, self.branches = default_seed, branches
         self._making = threading.Lock()  # a user's function need not be thread-safe
         self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone
-        for inner in (_innermost(env) for envs in self._idle.values() for env in envs):  # made once, or copies of such
-            self._in_use[id(inner)] = weakref.ref(inner)
+        for envs in self._idle.values():  # made once, or copies of such
+            for env in envs:
+                inner = _innermost(env)
+                self._in_use[id(inner)] = weakref.ref(inner)
 
     def reset_args(self, row: Row) -> ResetArgs:
         """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
@@ -126,19 +93,15 @@ class EnvPool:
             ValueError: It is to be branched, and declares that it cannot be; or the user's function returned one that
                 is still in use.
         """
-        env = self._make(name) if fresh else self._idle_or_new(name)
+        env = None
+        if not fresh:
+            with suppress(IndexError):  # not checked first: another thread may take the last one
+                env = self._idle[name].pop()
+        if env is None:
+            with self._making:
+                env = self._makers[name]()
+                self.add(env)
         return branchable(env) if self.branches else env
-
-    def _idle_or_new(self, name: str) -> AECEnv:
-        with suppress(IndexError):  # not checked first: another thread may take the last one
-            return self._idle[name].pop()
-        return self._make(name)
-
-    def _make(self, name: str) -> AECEnv:
-        with self._making:
-            env = self._makers[name]()
-            self.add(env)
-        return env
 
     def add(self, env: AECEnv) -> None:
         """Record that the user's function has returned an environment, which is then in use: in play, or idle.

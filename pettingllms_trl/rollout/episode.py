@@ -1,407 +1,267 @@
-"""Runs one episode: prompts the acting agent, steps its candidates, and goes on from the best one."""
+"""AT-GRPO's rollout of one row of the data set (arXiv:2510.11062), as a generator.
+
+At each decision the acting agent is asked for K candidates, each is stepped on its own branch of the environment, and
+the episode goes on from the best. `episode` yields what it waits for, and is sent the answer:
+
+| yielded              | sent when                                          | goes on                |
+|----------------------|----------------------------------------------------|------------------------|
+| `Wait.ENGINE`        | the engine takes requests                          | on the caller's thread |
+| `Request`            | there is a `Sampled`, which is sent                | on the caller's thread |
+| `Candidates`         | all are stepped; their branches are sent           | on a worker            |
+| `Continuation`       | at once: it will be played                         | on the same thread     |
+| `Wait.CONTINUATIONS` | the episode's continuations are over               | on the caller's thread |
+| `Wait.ENVIRONMENT`   | its handle has an environment, or needs none       | on a worker            |
+
+`loop.py` plays many of them at the same time. Environments are called on workers only.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from itertools import chain
 from typing import Any
-
-from pettingzoo import AECEnv
 
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.observations import followup_of, text_prompt
 from pettingllms_trl.records import (
-    Choose,
+    Candidate,
     ContinuationPlace,
     Decision,
     Episode,
     Judge,
-    Message,
     PendingDecision,
     Request,
+    RolloutOptions,
     Row,
-    Sampled,
-    Tools,
 )
 from pettingllms_trl.rollout.branching import (
     Branch,
-    ContinuationResults,
     RewardWeigher,
     StateSnapshot,
-    add_rewards,
-    check_rewards,
+    scored,
     snapshot_of,
-    weighed,
+    with_continuations,
+    with_returns,
 )
-from pettingllms_trl.rollout.env_pool import EnvHandle, EnvPool, ResetArgs
 from pettingllms_trl.rollout.prompts import ChatHistory
-from pettingllms_trl.rollout.stepping import CandidateStepper, CrashPolicy
-from pettingllms_trl.rollout.timeouts import CallTimer
+from pettingllms_trl.rollout.stepping import Candidates, EnvHandle
 
 
-class EpisodeRunner:
-    """One episode in progress, or a continuation of one of its candidates.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What all episodes of a rollout have in common; the arguments are those of `rollout.play`.
 
-    Methods that take `calls` run as jobs, one after the other, except those that step `candidates`.
+    Args:
+        history: The conversations that agents start with.
+    """
+
+    options: RolloutOptions
+    seed: str
+    judge: Judge | None = None
+    weigh: RewardWeigher | None = None
+    partners: Collection[str] = ()
+    history: ChatHistory = field(default_factory=ChatHistory)
+
+
+class Wait(Enum):
+    """What an episode waits for, besides answers."""
+
+    ENGINE = auto()
+    CONTINUATIONS = auto()
+    ENVIRONMENT = auto()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Continuation:
+    """A candidate whose branch is played to the end of the episode, by an `episode` of its own.
+
+    Args:
+        place: Which continuation it is.
+        branch: The state that the candidate reached.
+        history: The conversations after it.
+        turns: How many decisions each agent had taken by then.
+        before: The rewards of the steps up to then, by agent.
+        results: Where the rest of the episode is put, by its place, once it is over.
+    """
+
+    place: ContinuationPlace
+    branch: Branch
+    history: ChatHistory
+    turns: Mapping[str, int]
+    before: Sequence[Mapping[str, float]]
+    results: dict[ContinuationPlace, Episode]
+
+
+Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
+"""An episode in progress, see above."""
+
+
+def episode(
+    row: Row, instance: int, number: int, rules: Rules, handle: EnvHandle, start: Continuation | None = None
+) -> Steps:
+    """Play one episode of a row, or the rest of one.
 
     Args:
         row: The instance: `seed` and reset options.
         instance: Index of the row within the rollout.
-        episode: Index of the episode within its instance.
-        seed: Names the rollout; breaks ties between equally good candidates.
-        env_pool: Where its environments come from.
-        history: The conversations that its agents start with.
-        crashes: How a reply that crashes the environment is treated; `None`: as a failure of the environment.
-        parent: What this run continues, if it is not an episode of its own.
+        number: Index of the episode within its instance.
+        rules: Those of the rollout.
+        handle: Has an environment for the row, unless `start` has a copy of one.
+        start: The candidate that is continued. `None`: an episode from its beginning.
+
+    Returns:
+        The record of the episode. The decisions of a continuation are left out unless they are kept.
     """
+    options, width = rules.options, rules.options.width
+    decisions, rewards, outcome = list[Decision](), list[Mapping[str, float]](), dict[str, Any]()
+    results: dict[ContinuationPlace, Episode] = {}  # of the candidates' continuations
+    turns = Counter(() if start is None else start.turns)
+    history = rules.history if start is None else start.history
+    agents = _begin(handle, start)
+    shown = _next_turn(handle, turns, rules)
+    while shown is not None:
+        agent, observation, state = shown
+        opening, tools = text_prompt(observation, agent=agent)
+        is_branched = start is None and agent not in rules.partners
 
-    handle: EnvHandle  # from `begin` until the run is over
-    candidates: CandidateStepper | None  # of the current decision, while they are stepped
-    _start: StateSnapshot  # the state in which that decision is taken
-    _sampled: Sampled
+        yield Wait.ENGINE
+        prompt, ids = history.prompt(agent, opening, followup_of(observation), tools)
+        sampled = yield Request(agent, prompt, width if is_branched else 1, ids, tools=tools)
 
-    def __init__(
-        self,
-        row: Row,
-        instance: int,
-        episode: int,
-        *,
-        seed: str,
-        env_pool: EnvPool,
-        history: ChatHistory = ChatHistory(),  # noqa: B008  # frozen
-        crashes: CrashPolicy | None = None,
-        parent: ContinuedCandidate | None = None,
-    ) -> None:
-        self.row = row
-        self.instance = instance
-        self.episode = episode
-        self.parent = parent
-        self.candidates = None
-        self.was_slow = False  # in its latest decision, so that candidates are better stepped concurrently
-        self.agent = ""
-        self.prompt: Sequence[Message] = []
-        self.tools: Tools = ()
-        self.over = False
-        self.children: list[EpisodeRunner] = []
-        self.crashed: list[str] = []  # errors of replies that crashed the environment
-        self._abandoned = False
-        self._seed = seed
-        self._initial_history = self._history = history
-        self._followup: str | None = None
-        self._shown_text = False
-        self._crashes = crashes
-        self._env_pool = env_pool
-        self._agents: list[str] = []
-        self._decisions: list[Decision] = []
-        self._rewards: list[Mapping[str, float]] = []
-        self._outcome: Mapping[str, Any] = {}
-        self._turns: dict[str, int] = {} if parent is None else dict(parent.turns)
-        self._rewarded: _RewardedDecision | None = None  # the current decision, until a candidate is chosen
-        self._results = ContinuationResults()
+        branches = yield Candidates(handle, state, agent, sampled.completions, options.crash_reward)
+        is_text = isinstance(observation, str) and len(prompt) == 1
+        pending = PendingDecision(row, agent, turns[agent], prompt, sampled.completions, is_text)
+        branches = scored(branches, pending, rules.judge, rules.weigh)
+        candidates = tuple([branch.candidate for branch in branches])
+        handle.crashes += [branch.crash for branch in branches if branch.crash is not None]
+        turns[agent] += 1
+        histories = [history] * len(branches)
+        if agent in history.follow:
+            histories = [history.replied(agent, prompt, sampled.prompt_ids, each) for each in sampled.completions]
 
-    @property
-    def owns_env(self) -> bool:
-        """Whether it copies an environment instead of taking one from the pool, since its state can only be copied."""
-        return self.parent is not None and self.parent.branch.copy is not None
+        at, repeats = len(decisions), options.num_continuations if is_branched else 0
+        continued = [k for k, branch in enumerate(branches) if repeats and not branch.over]
+        for k in continued:
+            before = [*rewards, branches[k].rewards]
+            for m in range(repeats):
+                place = ContinuationPlace(at, k, m)
+                yield Continuation(place, branches[k], histories[k], dict(turns), before, results)
+        if repeats and options.choose == "value":
+            if continued:
+                yield from _await_values(handle, keeps_env=state.saved is None)
+            candidates = with_continuations(candidates, results, at, agent, repeats)
 
-    @property
-    def abandoned(self) -> bool:
-        """Whether the run is obsolete because it, or its parent, was restarted."""
-        return self._abandoned or (self.parent is not None and self.parent.run.abandoned)
-
-    def restart(self) -> EpisodeRunner:
-        """A new run from the beginning that replaces this one."""
-        self._abandoned = True
-        return self._sibling(self._initial_history, self.parent)
-
-    def _sibling(self, history: ChatHistory, parent: ContinuedCandidate | None) -> EpisodeRunner:
-        """Another run of the same episode."""
-        return EpisodeRunner(
-            self.row,
-            self.instance,
-            self.episode,
-            seed=self._seed,
-            env_pool=self._env_pool,
-            history=history,
-            crashes=self._crashes,
-            parent=parent,
-        )
-
-    def begin(self, env: AECEnv | None, reset_args: ResetArgs, calls: CallTimer) -> None:
-        """Reset an environment to the row's instance; a continuation then restores its candidate's state.
-
-        Args:
-            env: An environment for the row; `None` if the run `owns_env`.
-            reset_args: How the row's instance is reset.
-            calls: Timer of the job.
-        """
-        branch = None if self.parent is None else self.parent.branch
-        given = env if branch is None or branch.copy is None else branch.copy
-        assert given is not None, "no environment for a run that owns none"
-        self.handle = EnvHandle(given, reset_args, self._env_pool)
-        with calls.timed():
-            if branch is not None and branch.copy is not None:
-                self.handle.env = copy_env(branch.copy)
-            else:
-                self.handle.reset()
-                if branch is not None:  # after the reset, which some wrappers require
-                    branch.resume(self.handle.env, calls.restart)
-            self._agents = list(self.handle.env.agents)
-
-    def await_agent(self, max_turns: int | None, calls: CallTimer) -> None:
-        """Advance to the next agent that decides, or set `over` if there is none. Nothing happens while suspended."""
-        if self.over or self.is_suspended:
-            return
-        env = self.handle.env
-        with calls.timed():
-            while env.agents:
-                agent = env.agent_selection
-                if env.terminations[agent] or env.truncations[agent]:
-                    env.step(None)  # PettingZoo's dead step of a terminated or truncated agent
-                    calls.restart()
-                    continue
-                if max_turns is not None and self._turns.get(agent, 0) >= max_turns:
-                    self.over = True
-                    return
-                self.agent = calls.agent = agent
-                observation = env.observe(agent)
-                self._start = snapshot_of(env, branches=self._env_pool.branches)
-                break
-            else:
-                self.over = True
-                return
-        self.prompt, self.tools = text_prompt(observation, agent=self.agent)
-        self._followup = followup_of(observation)
-        self._shown_text = isinstance(observation, str)
-
-    def request(self, num_candidates: int) -> Request:
-        """The request for the acting agent's completions, from its observation and history. Call it once."""
-        self.prompt, prompt_ids = self._history.prompt(self.agent, self.prompt, self._followup, self.tools)
-        return Request(self.agent, self.prompt, num_candidates, prompt_ids, tools=self.tools)
-
-    @property
-    def can_fan_out(self) -> bool:
-        """Whether there are several candidates that can be stepped in other environments than the run's own."""
-        return self._start.saved is not None and len(self._sampled.completions) > 1
-
-    def receive(self, sampled: Sampled) -> CandidateStepper:
-        """Take the agent's completions. Returns the stepper that plays them."""
-        self._sampled = sampled
-        self.candidates = CandidateStepper(self.handle, self._start, self.agent, sampled.completions, self._crashes)
-        return self.candidates
-
-    def decide(
-        self,
-        judge: Judge | None,
-        num_continuations: int,
-        weigh: RewardWeigher | None,
-        calls: CallTimer,
-        *,
-        choose: Choose = "reward",
-    ) -> None:
-        """Reward the candidates, once all are stepped, and go on from the best one.
-
-        `weigh` may change the rewards first. `children` are then the runs that continue the candidates:
-        `num_continuations` of each, candidate after candidate, but none of a candidate that ended the episode. If the
-        best one is chosen by its value, and there are children, the run is suspended until they are over.
-        """
-        self._rewarded = self._reward(judge, num_continuations, weigh)
-        if choose == "reward" or not self.children:
-            self._go_on(choose if num_continuations else "reward", calls)
-
-    @property
-    def is_suspended(self) -> bool:
-        """Whether it cannot choose a candidate before their continuations are over."""
-        return self._rewarded is not None
-
-    @property
-    def can_resume(self) -> bool:
-        """Whether it is suspended no longer than until an environment is free."""
-        return self.is_suspended and self._results.are_over(len(self._decisions))
-
-    @property
-    def keeps_env(self) -> bool:
-        """Whether it keeps its environment while it is suspended: the states that it compares are copies of it."""
-        return self._start.saved is None
-
-    def resume(self, env: AECEnv | None, reset_args: ResetArgs, calls: CallTimer) -> None:
-        """Choose the candidate with the highest value, once their continuations are over, and go on from there.
-
-        Args:
-            env: An environment for the row; `None` if the run `keeps_env`.
-            reset_args: How the row's instance is reset.
-            calls: Timer of the job.
-        """
-        if env is not None:
-            self.handle = EnvHandle(env, reset_args, self._env_pool)
-            with calls.timed():
-                self.handle.reset()
-        self._go_on("value", calls)
-
-    def _reward(self, judge: Judge | None, num_continuations: int, weigh: RewardWeigher | None) -> _RewardedDecision:
-        """The candidates that were stepped, with their rewards; `children` continue them."""
-        assert self.candidates is not None, "nothing was sampled"
-        played, self.candidates = self.candidates, None
-        branches, sampled, turn = played.branches, self._sampled, self._turns.get(self.agent, 0)
-        self.was_slow = played.was_slow
-        self.crashed += played.crashed
-        for branch in branches:
-            check_rewards(branch, self.agent)
-        if judge is not None:
-            is_text = self._shown_text and len(self.prompt) == 1
-            choice = PendingDecision(self.row, self.agent, turn, self.prompt, sampled.completions, is_text)
-            branches = [add_rewards(b, self.agent, more) for b, more in zip(branches, judge(choice), strict=True)]
-        if weigh is not None:
-            branches = [weighed(branch, self.agent, weigh) for branch in branches]
-        self._turns[self.agent] = turn + 1
-        histories = [
-            self._history.replied(self.agent, self.prompt, sampled.prompt_ids, c) for c in sampled.completions
-        ]
-        self._results.begin_decision(num_continuations)
-        self.children = [
-            self._continuation(branch, k, m, histories[k])
-            for k, branch in enumerate(branches)
-            if not branch.over
-            for m in range(num_continuations)
-        ]
-        return _RewardedDecision(branches=branches, histories=histories, turn=turn)
-
-    def _go_on(self, choose: Choose, calls: CallTimer) -> None:
-        """Choose the best of the rewarded candidates, record the decision, and continue its branch."""
-        assert self._rewarded is not None, "no candidates were rewarded"
-        rewarded, self._rewarded = self._rewarded, None
-        at, turn = len(self._decisions), rewarded.turn
-        candidates = tuple(branch.candidate for branch in rewarded.branches)
-        if choose == "value":
-            candidates = self._results.added_to(candidates, at)
-        worth = [candidate.value if choose == "value" else candidate.reward for candidate in candidates]
-        best = [k for k, each in enumerate(worth) if each == max(worth)]
-        place = f"{self._seed}/{self.instance}/{self.episode}/{self.agent}/{turn}"
-        chosen = best[0] if len(best) == 1 else random.Random(place).choice(best)
-        branch = rewarded.branches[chosen]
-        self.over = branch.crashed
-        with calls.timed():
-            env = branch.resume(self.handle.env, calls.restart)
-            is_continued = branch.copy is not None and not branch.over and not self._results.are_over(at)
-            self.handle.env = copy_env(env) if is_continued else env  # continuations start from the copy
-        self._history = rewarded.histories[chosen]
-        self._rewards.append(branch.rewards)
-        self._outcome = branch.outcome
-        self._decisions.append(
+        chosen = _best(candidates, ties=f"{rules.seed}/{instance}/{number}/{agent}/{pending.turn}")
+        branch, history = branches[chosen], histories[chosen]
+        outcome = dict(branch.outcome)
+        rewards.append(branch.rewards)
+        decisions.append(
             Decision(
-                instance=self.instance,
-                episode=self.episode,
-                agent=self.agent,
-                turn=turn,
-                prompt=self.prompt,
-                prompt_ids=self._sampled.prompt_ids,
-                tools=self.tools,
+                instance=instance,
+                episode=number,
+                agent=agent,
+                turn=pending.turn,
+                prompt=prompt,
+                prompt_ids=sampled.prompt_ids,
+                tools=tools,
                 candidates=candidates,
                 chosen=chosen,
-                state=self._start.digest,
-                environment=self.handle.reset_args.environment,
-                policy_version=self._sampled.policy_version,
-                continuation=None if self.parent is None else self.parent.place,
+                state=state.digest,
+                environment=handle.reset_args.environment,
+                policy_version=sampled.policy_version,
+                continuation=None if start is None else start.place,
             )
         )
+        is_start = chosen in continued and options.choose == "reward"
+        shown = None if branch.crash is not None else _next_turn(handle, turns, rules, branch, is_start=is_start)
+    handle.release()
 
-    def _continuation(self, branch: Branch, candidate: int, repeat: int, history: ChatHistory) -> EpisodeRunner:
-        """A run that continues a candidate of the current decision."""
-        place = ContinuationPlace(len(self._decisions), candidate, repeat)
-        self._results.expect(place)
-        parent = ContinuedCandidate(run=self, branch=branch, place=place, agent=self.agent, turns=dict(self._turns))
-        return self._sibling(history, parent)
-
-    def report_return(self, *, keep_decisions: bool) -> None:
-        """Report the agent's return of this continuation to the run whose candidate it continued."""
-        assert self.parent is not None
-        run, place = self.parent.run, self.parent.place
-        decisions: Sequence[Decision] = ()
-        if keep_decisions:
-            before = [*run._rewards[: place.decision], self.parent.branch.rewards]
-            decisions = with_returns(self._decisions, self._rewards, before)
-        run._results.report(place, self._return_of(self.parent.agent), decisions)
-
-    def _return_of(self, agent: str) -> float:
-        """The sum of an agent's rewards so far."""
-        return sum(rewards.get(agent, 0.0) for rewards in self._rewards)
-
-    def finish(self) -> Episode:
-        """The record of the episode, once it and all continuations of its candidates are over."""
-        agents = dict.fromkeys([*self._agents, *(agent for rewards in self._rewards for agent in rewards)])
-        return Episode(
-            instance=self.instance,
-            episode=self.episode,
-            decisions=with_returns(self._with_results(), self._rewards),
-            returns={agent: self._return_of(agent) for agent in agents},
-            outcome=self._outcome,
-            environment=self.handle.reset_args.environment,
-            continuations=self._results.decisions,
-        )
-
-    def _with_results(self) -> list[Decision]:
-        """The decisions with the returns of their candidates' continuations."""
-        return [
-            replace(decision, candidates=self._results.added_to(decision.candidates, i))
-            for i, decision in enumerate(self._decisions)
-        ]
+    repeats = options.num_continuations if start is None else 0
+    if repeats:
+        yield Wait.CONTINUATIONS
+        for at, decision in enumerate(decisions):
+            if decision.agent not in rules.partners:
+                candidates = with_continuations(decision.candidates, results, at, decision.agent, repeats)
+                decisions[at] = replace(decision, candidates=candidates)
+    before, is_kept = () if start is None else start.before, start is None or options.keep_continuations
+    everyone = dict.fromkeys(chain(agents, *rewards))
+    return Episode(
+        instance=instance,
+        episode=number,
+        decisions=with_returns(decisions, rewards, before) if is_kept else (),
+        returns={agent: sum(step.get(agent, 0.0) for step in rewards) for agent in everyone},
+        outcome=outcome,
+        environment=handle.reset_args.environment,
+        continuations=tuple([decision for place in sorted(results) for decision in results[place].decisions]),
+    )
 
 
-def with_returns(
-    decisions: Sequence[Decision],
-    rewards: Sequence[Mapping[str, float]],
-    before: Sequence[Mapping[str, float]] = (),
-) -> tuple[Decision, ...]:
-    """The decisions of a run with `rewards`, and `episode_return` and `return_to_go` of the agents that took them.
+def _begin(handle: EnvHandle, start: Continuation | None) -> list[str]:
+    """Reset the environment, or put it into the state of a candidate. Returns its agents."""
+    with handle:
+        if start is not None and start.branch.copy is not None:
+            handle.env = copy_env(start.branch.copy)
+        else:
+            handle.reset()
+            if start is not None:  # after the reset, which some wrappers require
+                start.branch.resume(handle.env, handle.tick)
+        return list(handle.env.agents)
+
+
+def _next_turn(
+    handle: EnvHandle, turns: Mapping[str, int], rules: Rules, branch: Branch | None = None, *, is_start: bool = False
+) -> tuple[str, Any, StateSnapshot] | None:
+    """The next agent that decides, its observation, and the state; `None` if the episode is over.
 
     Args:
-        decisions: In the order in which they were taken.
-        rewards: The rewards of each decision's step, by agent.
-        before: The rewards of the steps before the run began.
+        handle: The episode's environment.
+        turns: How many decisions each agent has taken.
+        rules: Those of the rollout.
+        branch: The candidate's from which the episode goes on.
+        is_start: Whether its continuations start from there, too.
     """
-    totals: Counter[str] = Counter()
-    for step in (*before, *rewards):
-        totals.update(step)
-    to_go: Counter[str] = Counter()
-    found: list[Decision] = []
-    for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
-        to_go.update(step)
-        own = decision.agent
-        found.append(replace(decision, rewards=step, episode_return=totals[own], return_to_go=to_go[own]))
-    return tuple(reversed(found))
+    most = rules.options.max_turns
+    with handle:
+        env = handle.env
+        if branch is not None:
+            env = branch.resume(env, handle.tick)
+            handle.env = env = copy_env(env) if is_start and branch.copy is not None else env
+            handle.tick()
+        while env.agents:
+            agent = env.agent_selection
+            if env.terminations[agent] or env.truncations[agent]:
+                env.step(None)  # PettingZoo's dead step of a terminated or truncated agent
+                handle.tick()
+                continue
+            if most is not None and turns.get(agent, 0) >= most:
+                return None
+            handle.agent = agent
+            return agent, env.observe(agent), snapshot_of(env, branches=handle.branches)
+    return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RewardedDecision:
-    """A decision whose candidates have rewards, before one is chosen.
+def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:
+    """Wait until the continuations of a decision's candidates are over.
 
     Args:
-        branches: Of the candidates.
-        histories: The conversations after each candidate.
-        turn: How many decisions the agent had taken before.
+        handle: Is without an environment meanwhile, and then has one that was reset.
+        keeps_env: Keep the environment, since the states that are compared are copies of it.
     """
+    if not keeps_env:
+        handle.release()
+    yield Wait.CONTINUATIONS
+    yield Wait.ENVIRONMENT
+    if not keeps_env:
+        with handle:
+            handle.reset()
 
-    branches: Sequence[Branch]
-    histories: Sequence[ChatHistory]
-    turn: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContinuedCandidate:
-    """The candidate that a run continues.
-
-    Args:
-        run: The run in which the candidate was sampled.
-        branch: The state that the candidate reached, and its rewards.
-        place: Which continuation it is.
-        agent: The agent that acted.
-        turns: How many decisions each agent had taken by then.
-    """
-
-    run: EpisodeRunner
-    branch: Branch
-    place: ContinuationPlace
-    agent: str
-    turns: Mapping[str, int]
+def _best(candidates: Sequence[Candidate], ties: str) -> int:
+    """Index of the candidate with the highest value, or reward if it was not continued; `ties` seeds the choice."""
+    worth = [candidate.value if candidate.continuations else candidate.reward for candidate in candidates]
+    best = [k for k, each in enumerate(worth) if each == max(worth)]
+    return best[0] if len(best) == 1 else random.Random(ties).choice(best)

@@ -9,66 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Literal, Protocol
+from typing import Protocol
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.records import Choose, Engine, Episode, Judge, Row
+from pettingllms_trl.records import Engine, Judge, Rollout, RolloutOptions, Row
 from pettingllms_trl.rollout.branching import RewardWeigher
 from pettingllms_trl.rollout.env_pool import EnvPool, MakeEnv
+from pettingllms_trl.rollout.episode import Rules
+from pettingllms_trl.rollout.loop import RolloutLoop, check_dropped
 from pettingllms_trl.rollout.prompts import ChatHistory, Follow
-from pettingllms_trl.rollout.scheduler import RolloutScheduler
-from pettingllms_trl.rollout.stepping import CrashPolicy
-from pettingllms_trl.rollout.timeouts import check_dropped
 from pettingllms_trl.rollout.workers import InlinePool, ThreadPool, WorkerPool
-
-
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """The result of playing rows.
-
-    Args:
-        episodes: In the order of rows, then of episodes; none of an instance that was dropped.
-        dropped: Why an instance was dropped, by its index: its environment failed three times.
-        retried: How often an instance was restarted in a fresh environment after a failure.
-        timed_out: How often an environment exceeded `env_timeout` and was abandoned on its thread.
-        crashed: The error of each reply that crashed its environment and was given `crash_reward`.
-        num_sampled_tokens: In all completions, including continuations and restarted or dropped instances.
-    """
-
-    episodes: list[Episode]
-    dropped: Mapping[int, str] = field(default_factory=dict)
-    retried: int = 0
-    timed_out: int = 0
-    crashed: Sequence[str] = ()
-    num_sampled_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutOptions:
-    """How rows are played; each field is the argument of that name of [`play`]."""
-
-    sampling: Literal["tree", "parallel"]
-    num_candidates: int
-    num_continuations: int = 0
-    choose: Choose = "reward"
-    keep_continuations: bool = False
-    default_env_seed: int = 0
-    max_envs: int | None = None
-    max_turns: int | None = None
-    num_threads: int = 0
-    env_timeout: float | None = None
-    crash_reward: float | None = None
-
-    @property
-    def rows_at_once(self) -> int | None:
-        """Rows whose episodes, and whose candidates' continuations, `max_envs` has room for. `None`: all rows."""
-        if self.max_envs is None:
-            return None
-        is_wide = self.sampling == "parallel" or self.num_continuations > 0
-        return max(1, self.max_envs // self.num_candidates) if is_wide else self.max_envs
 
 
 class EpisodeSource(Protocol):
@@ -116,43 +69,33 @@ class EnvironmentSource:
         """See `EpisodeSource`."""
         return play(
             rows,
-            only=only,
+            engine,
+            options,
             make_env=self.make_env,
+            seed=seed,
+            only=only,
             pool=self.pool,
-            engine=engine,
             judge=judge,
             weigh=self.weigh,
-            seed=seed,
             follow=self.follow,
             partners=partners,
-            **{each.name: getattr(options, each.name) for each in fields(options)},
         )
 
 
 def play(
     rows: Sequence[Row],
-    *,
-    only: Iterable[int] | None = None,
-    make_env: MakeEnv | Mapping[str, MakeEnv],
-    pool: list[AECEnv] | Mapping[str, list[AECEnv]] | None = None,
     engine: Engine,
+    options: RolloutOptions,
+    *,
+    make_env: MakeEnv | Mapping[str, MakeEnv],
+    seed: str,
+    only: Iterable[int] | None = None,
+    pool: list[AECEnv] | Mapping[str, list[AECEnv]] | None = None,
     judge: Judge | None = None,
     weigh: RewardWeigher | None = None,
-    sampling: Literal["tree", "parallel"],
-    num_candidates: int,
-    num_continuations: int = 0,
-    choose: Choose = "reward",
-    keep_continuations: bool = False,
-    seed: str,
-    default_env_seed: int = 0,
-    max_envs: int | None = None,
-    max_turns: int | None = None,
-    num_threads: int = 0,
-    env_timeout: float | None = None,
-    crash_reward: float | None = None,
     follow: Mapping[str, Follow | None] | None = None,
-    workers: WorkerPool | None = None,
     partners: Collection[str] = (),
+    workers: WorkerPool | None = None,
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
 
@@ -161,104 +104,47 @@ def play(
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
-        only: Indices of the rows that this process plays, where other processes play the rest. The next index is
-            taken when `max_envs` leaves room for it, so that an iterator may depend on what other processes have
-            taken by then. Tickets, ties and records are the same as if all rows were played here. `None`: all.
+        engine: Samples the completions.
+        options: How rows are played.
         make_env: Makes an environment; called once for each environment in play at the same time, which are reset and
             reused. It may be called on a thread, but never on two at the same time. With several environments, such
             a function for each name in the rows' field `environment`.
+        seed: Names the rollout. Ties depend only on it and on the decision's place, not on what else is in play.
+        only: Indices of the rows that this process plays, where other processes play the rest. The next index is
+            taken when `max_envs` leaves room for it, so that an iterator may depend on what other processes have
+            taken by then. Tickets, ties and records are the same as if all rows were played here. `None`: all.
         pool: Environments made before, used first; all environments end up in it. With several environments, a pool
             for each name.
-        engine: Samples the completions.
         judge: Rewards added to the environment's before the best candidate is chosen. With `num_threads` it is called
             on several threads concurrently.
         weigh: Computes every agent's reward for a step, the judge's rewards included, before the best candidate is
             chosen.
-        sampling: `"tree"`: K candidates for each decision; the best is played on, ties are broken at random.
-            `"parallel"`: K episodes of each row, one candidate for each decision.
-        num_candidates: K.
-        num_continuations: How often each candidate's branch is played to its end, for `Candidate.continuations`.
-        choose: Which candidate of a tree is the best: that with the highest `"reward"` for its step, or that with the
-            highest `"value"`, its reward plus the mean return of its continuations.
-        keep_continuations: Whether `Episode.continuations` has the decisions of continuations.
-        seed: Names the rollout. Ties depend only on it and on the decision's place, not on what else is in play.
-        default_env_seed: Seed of the environment for rows without one.
-        max_envs: Most environments in play at the same time, and so left in a pool. `None`: all episodes; with
-            continuations K times as many, so that the engine is as busy with them as with candidates. Stepping
-            candidates concurrently adds at most `num_threads` environments.
-        max_turns: An episode ends when an agent would decide more often.
-        num_threads: Threads on which environments are stepped, beside the engine. If they are slow and are
-            restored or replayed, the candidates of one decision are also stepped concurrently, each in its own
-            environment, see `stepping.py`. 0: on the caller's thread in a fixed order, so that an engine with a single
-            random number generator is reproducible. Threads are for environments that wait (for a sandbox, a server):
-            one that computes in Python holds the interpreter's lock, and so blocks the engine's loop.
-        env_timeout: Seconds that one call of an environment may take, on threads; then it has failed. Its thread
-            cannot be ended: it is abandoned and replaced. Neither `make_env` nor `judge` has a limit.
-        crash_reward: Reward of a reply that crashes its environment repeatedly, see `stepping.py`. `None`: such a
-            crash is a failure of the environment like any other.
         follow: For each agent with a history, the function that extends its prompt by a turn, see `prompts.py`.
-        workers: A worker pool to use instead of `num_threads` threads; it is closed at the end.
         partners: Frozen agents. Candidates are compared so that a policy learns from them; a frozen agent answers
             once, as in evaluation, instead of having the best of K chosen for it.
+        workers: A worker pool to use instead of `num_threads` threads; it is closed at the end.
 
     Raises:
         TypeError: An observation is not text.
-        ValueError: `choose="value"` without a tree or without continuations; the environment gave a reward that is not
-            a finite number, or that `weigh` does not accept; or several replies are to be played from one state, and
-            it declares that they cannot be.
+        ValueError: The environment gave a reward that is not a finite number, or that `weigh` does not accept; or
+            several replies are to be played from one state, and it declares that they cannot be.
         EnvironmentFailure: More than a fifth of the instances, and more than one or the only one, were dropped; or
             more than 32 environments of this process have not come back.
     """
-    if env_timeout is not None and not num_threads:
-        raise ValueError(
-            f"env_timeout={env_timeout} with num_threads=0, expected threads: without them nothing can interrupt "
-            "a call of the environment. Set num_threads=8, say, or leave env_timeout out."
-        )
-    if choose == "value" and not (sampling == "tree" and num_continuations):
-        raise ValueError(
-            f"choose='value' with sampling={sampling!r} and num_continuations={num_continuations}, expected a tree "
-            "with continuations of each candidate, whose mean return is its value. Set num_continuations=1, or "
-            "choose='reward'."
-        )
-    num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
     own = range(len(rows)) if only is None else only
-    if max_envs is None:
+    if options.max_envs is None:
         own = list(own)
-        max_envs = len(own) * num_episodes * (width if num_continuations else 1)
-    workers = workers or (ThreadPool(num_threads, env_timeout) if num_threads else InlinePool())
-    branches = width > 1 or num_continuations > 0 or crash_reward is not None
-    env_pool = EnvPool(make_env, pool, default_seed=default_env_seed, branches=branches)
-    with closing(workers):
-        scheduler = RolloutScheduler(
-            rows,
-            num_episodes=num_episodes,
-            only=own,
-            env_pool=env_pool,
-            engine=engine,
-            workers=workers,
-            judge=judge,
-            weigh=weigh,
-            num_candidates=width,
-            num_continuations=num_continuations,
-            choose=choose,
-            keep_continuations=keep_continuations,
-            seed=seed,
-            max_envs=max_envs,
-            max_turns=max_turns,
-            env_timeout=env_timeout,
-            crashes=None if crash_reward is None else CrashPolicy(crash_reward),
-            history=ChatHistory(follow or {}),
-            partners=partners,
-        )
-        finished = scheduler.play()
-    return Rollout(
-        [run.finish() for run in finished],
-        scheduler.dropped,
-        scheduler.num_retried,
-        scheduler.num_timed_out,
-        tuple(crash for run in finished for crash in run.crashed),
-        scheduler.num_sampled_tokens,
+        num_envs = len(own) * options.num_episodes * (options.width if options.num_continuations else 1)
+        options = replace(options, max_envs=num_envs)
+    rules = Rules(
+        options=options, seed=seed, judge=judge, weigh=weigh, partners=partners, history=ChatHistory(follow or {})
     )
+    branches = options.width > 1 or options.num_continuations > 0 or options.crash_reward is not None
+    env_pool = EnvPool(make_env, pool, default_seed=options.default_env_seed, branches=branches)
+    if workers is None:
+        workers = ThreadPool(options.num_threads, options.env_timeout) if options.num_threads else InlinePool()
+    with closing(workers):
+        return RolloutLoop(rows, own, rules, env_pool, engine, workers).play()
 
 
 def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:

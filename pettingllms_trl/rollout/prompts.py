@@ -84,9 +84,7 @@ class ChatHistory:
     def replied(
         self, agent: str, prompt: Sequence[Message], prompt_ids: tuple[int, ...], completion: Completion
     ) -> ChatHistory:
-        """The history after an agent's reply to a prompt."""
-        if agent not in self.follow:
-            return self
+        """The history after the reply to a prompt of an agent that has one."""
         reply = {"role": "assistant", "content": completion.text}
         said = Conversation((*prompt, reply), prompt_ids + completion.ids)
         return replace(self, conversations={**self.conversations, agent: said})

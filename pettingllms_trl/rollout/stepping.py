@@ -1,4 +1,6 @@
-"""Steps the candidates of a decision from one state: sequentially in one environment, or concurrently in several.
+"""Calls environments: `EnvHandle` times the calls and turns what they raise into failures; `Candidates` are stepped.
+
+The candidates of a decision are stepped from one state: sequentially in one environment, or concurrently in several.
 
 Where an environment is quick its candidates are stepped sequentially, because moving them to threads would take
 longer. Where a step takes `SLOW` seconds, because it waits for a sandbox, a server or a search, the rest are stepped
@@ -8,12 +10,10 @@ threads cannot deadlock; the job that steps the last candidate also takes the de
     sequentially   job 1: [0][1][2][3] decide
     concurrently   job 1: [0]          job 2: [1  ]     job 3: [2      ] decide     job 4: [3]
 
-`CrashPolicy` distinguishes a reply that crashes its environment from an environment that fails by itself.
-
 By default a failing environment is replaced and its instance restarted, then dropped and never scored. If a certain
 reply always crashes it, this makes crashing free: the reply is sampled again and never counted, so the policy is not
-trained to avoid it, and success is measured on the remaining instances. Therefore, with a `reward` for crashes, each
-crash is examined in fresh environments in the same state:
+trained to avoid it, and success is measured on the remaining instances. Therefore, with a `crash_reward`, each crash
+is examined in fresh environments in the same state:
 
 | the reply, repeated | the empty reply | cause                                                   |
 |---------------------|-----------------|---------------------------------------------------------|
@@ -26,266 +26,246 @@ A `pettingllms_envs.failures.ServiceFailed`, such as a search engine that is dow
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-
-from pettingzoo import AECEnv
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
 from pettingllms_envs.branching import ReplayError
-from pettingllms_envs.copying import copy_env
 from pettingllms_envs.failures import ServiceFailed
-from pettingllms_trl.records import Candidate, Completion
-from pettingllms_trl.rollout.branching import Branch, StateSnapshot, play_branches
-from pettingllms_trl.rollout.env_pool import EnvHandle, EnvPool
-from pettingllms_trl.rollout.timeouts import CallTimer, EnvironmentFailure
+from pettingllms_trl.records import Candidate, Completion, EnvironmentFailure, Row
+from pettingllms_trl.rollout.branching import Branch, StateSnapshot, branch_of, play_branches
+from pettingllms_trl.rollout.env_pool import EnvPool
 
 
-@dataclass(frozen=True, slots=True)
-class CrashPolicy:
-    """How a reply that crashes its environment is treated.
+class EnvHandle:
+    """The environment in which an episode is played. It is called inside `with handle:`, which times the calls.
 
-    Args:
-        reward: Reward of the agent for such a reply. It must be below any return, or crashing pays.
-    """
-
-    reward: float
-
-
-def step_guarded(
-    env: AECEnv,
-    agent: str,
-    completions: Sequence[Completion],
-    start: StateSnapshot,
-    crashes: CrashPolicy,
-    *,
-    replace: Callable[[], AECEnv],
-    on_crash: Callable[[int, Exception], None],
-    on_call: Callable[[], object],
-) -> Iterator[Branch]:
-    """Like `play_branches`, but a reply that causes a crash ends only its own branch.
+    If a call raises, the environment is closed, and an `EnvironmentFailure` raised.
 
     Args:
-        env: The environment. Without snapshots, only copies of it are stepped.
-        agent: The acting agent.
-        completions: Its candidates.
-        start: The state that the environment is in.
-        crashes: The reward of a crash.
-        replace: Replaces an environment that has failed by a fresh one, just reset.
-        on_crash: Called for each crash that a reply caused, with the reply's index.
-        on_call: Called after each call of an environment that is replayed.
-
-    Raises:
-        Exception: The environment's, where no reply caused it.
+        row: The instance.
+        env_pool: Where its environments come from.
+        now: Clock of the worker pool, seconds.
+        is_copied: Whether the environment will be a copy of another episode's, which no pool takes.
     """
-    branch_point = _BranchPoint(env, replace, start, on_call)
-    for k, completion in enumerate(completions):
-        try:
-            branch = branch_point.play(agent, completion)
-        except (ReplayError, ServiceFailed):  # before the reply was stepped; or a server that only some replies need
-            raise
-        except Exception as crash:  # third-party code may raise anything
-            branch_point.replace()
-            if not branch_point.crashes_alike(agent, completion, crash):
-                raise
-            branch_point.replace()
-            branch_point.play(agent, Completion(ids=(), text=""))  # raises if the environment accepts no reply at all
-            on_crash(k, crash)
-            branch = branch_point.crashed(agent, completion, crashes.reward)
-        yield branch
 
+    def __init__(self, row: Row, env_pool: EnvPool, now: Callable[[], float], *, is_copied: bool = False) -> None:
+        self.row, self.reset_args, self.is_copied = row, env_pool.reset_args(row), is_copied
+        self.branches = env_pool.branches  # whether several replies may be played from one state
+        self.env: Any = None  # an AECEnv, from `acquire` to `release` or `close`
+        self.agent = ""  # the acting agent, once it is known
+        self.since: float | None = None  # when the running call started
+        self.is_abandoned = False  # on its thread, because a call took too long
+        self.crashes: list[str] = []  # errors of replies that crashed the environment
+        self._env_pool, self._now = env_pool, now
 
-class _BranchPoint:
-    """The state from which candidates are stepped, and an environment that can return to it."""
+    def __enter__(self) -> None:
+        self.since = self._now()
 
-    def __init__(
-        self, env: AECEnv, replace: Callable[[], AECEnv], start: StateSnapshot, on_call: Callable[[], object]
-    ) -> None:
-        self._env, self._replace, self._start, self._on_call = env, replace, start, on_call
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.since = None
+        if isinstance(error, Exception):  # third-party code may raise anything; it is retried, then counted
+            self.close()
+            where = f"{type(error).__name__} at the instance {dict(self.row)}"
+            raise EnvironmentFailure(f"{where}: {error}") from error
+        if self.is_abandoned:
+            self.close()
+            raise EnvironmentFailure("came back after it was abandoned")
 
-    def play(self, agent: str, completion: Completion) -> Branch:
-        """The branch of a reply, stepped from that state."""
-        if self._start.saved is not None:
-            env = self._env
-            self._start.saved.restore(env, self._on_call)
-        else:
-            env = copy_env(self._env)
-        (branch,) = play_branches(env, agent, [completion], self._start)
-        return branch
+    def tick(self) -> float:
+        """The next call begins; returns the seconds of the last one."""
+        assert self.since is not None, "tick() outside of `with`"
+        before, self.since = self.since, self._now()
+        return self.since - before
+
+    def acquire(self, *, fresh: bool = False) -> None:
+        """Take an environment from the pool, if it has none. A `fresh` one has never been played in."""
+        if self.env is None and not self.is_copied:
+            self.env = self._env_pool.acquire(self.reset_args.environment, fresh=fresh)
+
+    def reset(self) -> None:
+        """Reset the environment to the instance."""
+        self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
 
     def replace(self) -> None:
-        """After a crash, continue in an environment that has not crashed."""
-        if self._start.saved is not None:  # else it was a copy that crashed
-            self._env = self._replace()
+        """Replace the environment by a fresh one, reset to the instance, after a call of it has failed."""
+        self.close()
+        self.acquire(fresh=True)
+        self.since = self._now()
+        self.reset()
+        self.tick()
 
-    def crashes_alike(self, agent: str, completion: Completion, crash: Exception) -> bool:
-        """Whether the reply raises the same kind of error again."""
-        try:
-            self.play(agent, completion)
-        except Exception as again:  # noqa: BLE001  # compared with the first
-            return type(again) is type(crash)
-        return False
+    def close(self) -> None:
+        """Close the environment, which has failed."""
+        env, self.env = self.env, None
+        self.since = self._now()
+        with suppress(Exception):  # this may fail, too
+            self._env_pool.close(env)
+        self.since = None
 
-    def crashed(self, agent: str, completion: Completion, reward: float) -> Branch:
-        """A branch that ends in the state before the reply."""
-        env = self._env
-        if self._start.saved is not None:
-            self._start.saved.restore(env, self._on_call)
-        return Branch(
-            Candidate(completion=completion, reward=reward, parts={"crash": reward}),
-            {**dict.fromkeys(env.possible_agents, 0.0), agent: reward},
-            outcome=dict(env.infos.get(agent, {}).get("outcome", {})),
-            over=True,
-            saved=self._start.saved,
-            copy=env if self._start.saved is None else None,
-            team=(),
-            crashed=True,
-        )
+    def release(self) -> None:
+        """Return the environment to the pool, if it has one. A thread that was abandoned with it closes it itself."""
+        if self.is_abandoned:
+            return
+        if self.env is not None and not self.is_copied:
+            self._env_pool.release(self.reset_args.environment, self.env)
+        self.env = None
+
+    def another(self) -> EnvHandle:
+        """A handle of another environment for the same instance."""
+        other = EnvHandle(self.row, self._env_pool, self._now)
+        other.agent = self.agent
+        return other
 
 
 SLOW = 0.01
 """Seconds of a step above which candidates are stepped concurrently: a hundred times the cost of a job on a thread."""
 
 
-class CandidateStepper:
-    """Steps all candidates of one decision; its jobs may run on several threads.
+@dataclass(slots=True, eq=False)
+class Candidates:
+    """The candidates of one decision, to be stepped; an episode yields it and is sent their branches.
 
     Args:
-        handle: The run's own environment, in the state `start`; one candidate at a time is stepped in it.
+        handle: The episode's environment, in the state `start`.
         start: The state from which all candidates are stepped.
         agent: The acting agent.
         completions: The candidates.
-        crashes: How a reply that crashes the environment is treated; `None`: as a failure of the environment.
+        crash_reward: Reward of a reply that crashes the environment. It must be below any return, or crashing pays.
+            `None`: such a crash is a failure of the environment.
     """
 
-    def __init__(
-        self,
-        handle: EnvHandle,
-        start: StateSnapshot,
-        agent: str,
-        completions: Sequence[Completion],
-        crashes: CrashPolicy | None,
-    ) -> None:
-        self.is_env_free = True  # whether `handle` is not in use
-        self._handle, self._start, self._agent = handle, start, agent
-        self._completions, self._crashes = completions, crashes
-        self._branches: dict[int, Branch] = {}
-        self._crashed: dict[int, str] = {}
-        self._slowest = 0.0  # seconds of the slowest step
-        self._has_failed = False
-        self._lock = threading.Lock()  # never held while an environment is stepped
+    handle: EnvHandle
+    start: StateSnapshot
+    agent: str
+    completions: Sequence[Completion]
+    crash_reward: float | None
+    branches: list[Branch | None] = field(default_factory=list)  # of those that are stepped
+    seconds: float = 0.0  # of the slowest step
+    has_failed: bool = False  # then no further one is started
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # never held while an environment is stepped
 
     @property
-    def branches(self) -> list[Branch]:
-        """The branch of each candidate, once all are stepped."""
-        return [self._branches[k] for k in range(len(self._completions))]
+    def can_fan_out(self) -> bool:
+        """Whether there are several, which can be stepped in other environments than the episode's own."""
+        return self.start.saved is not None and len(self.completions) > 1
 
-    @property
-    def crashed(self) -> list[str]:
-        """The errors of replies that caused a crash, in the order of candidates."""
-        return [self._crashed[k] for k in sorted(self._crashed)]
+    def fan_out(self) -> list[int]:
+        """Indices of the candidates that have not been stepped, each of which is to be stepped by `step_one`."""
+        self.branches += [None] * (len(self.completions) - len(self.branches))
+        return [k for k, branch in enumerate(self.branches) if branch is None]
 
-    @property
-    def was_slow(self) -> bool:
-        """Whether a step took `SLOW` seconds or more."""
-        return self._slowest >= SLOW
-
-    @property
-    def pending(self) -> list[int]:
-        """Indices of the candidates that have not been stepped."""
-        return [k for k in range(len(self._completions)) if k not in self._branches]
-
-    def step_sequentially(self, calls: CallTimer, *, while_quick: bool) -> bool:
-        """Step the candidates one after the other in the run's own environment.
+    def step_sequentially(self, *, while_quick: bool) -> bool:
+        """Step the candidates one after the other in the episode's own environment.
 
         Args:
-            calls: Timer of the job.
             while_quick: Stop after a slow step, so that the rest are stepped concurrently.
 
         Returns:
             Whether all are stepped.
         """
-        self.is_env_free = False
-        limit = SLOW if while_quick else float("inf")
-        branches, slowest = self._branches, 0.0
-        with self._closing_on_failure(self._handle, calls), calls.timed():
-            for k, branch in enumerate(self._play(self._handle, range(len(self._completions)), calls)):
-                branches[k] = branch
-                seconds = calls.restart()  # the time limit is that of each candidate
-                if seconds > slowest:
-                    slowest = seconds
+        handle, limit = self.handle, SLOW if while_quick else math.inf
+        with handle:
+            for branch in self._play(handle, self.completions):
+                self.branches.append(branch)
+                seconds = handle.tick()  # the time limit is that of each candidate
+                if seconds > self.seconds:
+                    self.seconds = seconds
                     if seconds >= limit:
                         break
-        self._slowest = slowest
-        self.is_env_free = len(branches) < len(self._completions)
-        return not self.is_env_free
+        return len(self.branches) == len(self.completions)
 
-    def step_one(self, k: int, calls: CallTimer, env_pool: EnvPool) -> bool:
-        """Step one candidate while others are stepped, in the run's own environment if free, else in one of the pool.
+    def step_one(self, k: int, handle: EnvHandle) -> bool:
+        """Step one candidate while others are stepped in other environments.
+
+        Args:
+            k: Index of the candidate.
+            handle: The episode's own environment, or one that is taken from the pool for this.
 
         Returns:
             Whether it was the last and none has failed, so that the caller takes the decision.
         """
-        with self._lock:
-            if self._has_failed:
-                return False
-            own, self.is_env_free = self.is_env_free, False
-        reset_args = self._handle.reset_args
-        handle = self._handle if own else EnvHandle(env_pool.acquire(reset_args.environment), reset_args, env_pool)
-        with self._closing_on_failure(handle, calls), calls.timed():
-            if not own:
-                handle.reset()
-                calls.restart()
-            assert self._start.saved is not None, "candidates of a copied environment, stepped concurrently"
-            self._start.saved.restore(handle.env, calls.restart)
-            calls.restart()
-            (branch,) = self._play(handle, [k], calls)
-            seconds = calls.restart()
-        if not own:
-            env_pool.release(reset_args.environment, handle.env)
-        with self._lock:
-            self._branches[k] = branch
-            self._slowest = max(self._slowest, seconds)
-            is_last = len(self._branches) == len(self._completions) and not self._has_failed
-            self.is_env_free = (own or self.is_env_free) and not is_last
-            return is_last
-
-    def fail(self) -> None:
-        """Record that a candidate has failed, and with it the decision: no further candidate is started."""
-        with self._lock:
-            self._has_failed = True
-
-    @contextmanager
-    def _closing_on_failure(self, handle: EnvHandle, calls: CallTimer) -> Iterator[None]:
-        """Close the environment if it fails inside the block."""
+        if self.has_failed:
+            return False
+        assert self.start.saved is not None, "candidates of a copied environment, stepped concurrently"
+        handle.acquire()
         try:
-            yield
+            with handle:
+                if handle is not self.handle:
+                    handle.reset()
+                    handle.tick()
+                self.start.saved.restore(handle.env, handle.tick)
+                handle.tick()
+                (branch,) = self._play(handle, [self.completions[k]])
+                seconds = handle.tick()
         except EnvironmentFailure:
-            self.fail()
-            handle.close(calls)
+            self.has_failed = True
             raise
+        if handle is not self.handle:
+            handle.release()
+        with self._lock:
+            self.branches[k] = branch
+            self.seconds = max(self.seconds, seconds)
+            return None not in self.branches and not self.has_failed
 
-    def _play(self, handle: EnvHandle, ks: Sequence[int], calls: CallTimer) -> Iterator[Branch]:
-        completions = [self._completions[k] for k in ks]
-        crashes = self._crashes
-        if crashes is None:
-            return play_branches(handle.env, self._agent, completions, self._start, calls.restart)
+    def _play(self, handle: EnvHandle, completions: Sequence[Completion]) -> Iterator[Branch]:
+        reward = self.crash_reward
+        if reward is None:
+            return play_branches(handle.env, self.agent, completions, self.start, handle.tick)
+        return (step_guarded(handle, self.agent, each, self.start, reward) for each in completions)
 
-        def on_crash(i: int, crash: Exception) -> None:
-            said = completions[i].text[:200]
-            where = f"at the instance {dict(calls.row)} after {said!r}"
-            self._crashed[ks[i]] = f"{type(crash).__name__} {where}: {crash}"
 
-        replace = partial(handle.replace, calls)
-        return step_guarded(
-            handle.env,
-            self._agent,
-            completions,
-            self._start,
-            crashes,
-            replace=replace,
-            on_crash=on_crash,
-            on_call=calls.restart,
-        )
+def step_guarded(
+    handle: EnvHandle, agent: str, completion: Completion, start: StateSnapshot, crash_reward: float
+) -> Branch:
+    """Step a completion from the state `start`; if it causes a crash, its branch ends there with that reward.
+
+    An environment without snapshots is not stepped itself, but a copy of it.
+
+    Raises:
+        Exception: The environment's, where the reply did not cause it.
+    """
+
+    def step(completion: Completion) -> Branch:
+        return branch_of(handle.env, agent, completion, start, handle.tick)
+
+    def replace() -> None:
+        if start.saved is not None:  # else it was a copy that crashed
+            handle.replace()
+
+    try:
+        return step(completion)
+    except (ReplayError, ServiceFailed):  # before the reply was stepped; or a server that only some replies need
+        raise
+    except Exception as crash:  # third-party code may raise anything
+        replace()
+        if type(_error_of(step, completion)) is not type(crash):
+            raise
+        replace()
+        step(Completion(ids=(), text=""))  # raises if the environment accepts no reply at all
+        where = f"at the instance {dict(handle.row)} after {completion.text[:200]!r}"
+        error = f"{type(crash).__name__} {where}: {crash}"
+    env = handle.env
+    if start.saved is not None:
+        start.saved.restore(env, handle.tick)
+    return Branch(
+        Candidate(completion=completion, reward=crash_reward, parts={"crash": crash_reward}),
+        {**dict.fromkeys(env.possible_agents, 0.0), agent: crash_reward},
+        outcome=dict(env.infos.get(agent, {}).get("outcome", {})),
+        over=True,
+        saved=start.saved,
+        copy=env if start.saved is None else None,
+        team=(),
+        crash=error,
+    )
+
+
+def _error_of(step: Callable[[Completion], Branch], completion: Completion) -> Exception | None:
+    try:
+        step(completion)
+    except Exception as error:  # noqa: BLE001  # compared with the first
+        return error
+    return None

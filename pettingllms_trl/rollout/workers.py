@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import ClassVar, Protocol
+
+from pettingllms_trl.records import EnvironmentFailure
+from pettingllms_trl.rollout.stepping import EnvHandle
 
 
 POLL_SECONDS = 0.02  # between two checks of the clock, where calls have a time limit
@@ -17,6 +21,14 @@ ABANDONED = "abandoned environment"
 Job = Callable[[], None]
 Done = tuple[int, BaseException | None]
 """A job's ticket, and what it raised."""
+
+
+MOST_ABANDONED = 32
+"""Threads of this process whose environments never came back; each keeps its environment and its stack in memory."""
+
+
+class TimedOut(EnvironmentFailure):
+    """A call of the environment took too long."""
 
 
 class WorkerPool(Protocol):
@@ -31,20 +43,12 @@ class WorkerPool(Protocol):
         """Seconds, by the clock that tells quick environments from slow ones."""
         ...
 
-    def submit(self, ticket: int, job: Job) -> None:
-        """Queue a job."""
+    def submit(self, ticket: int, job: Job, handle: EnvHandle) -> None:
+        """Queue a job that calls the environment of `handle`."""
         ...
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """The jobs that have ended since the last call. If `block`, wait for one; a timeout may return none."""
-        ...
-
-    def abandon(self, ticket: int) -> bool:
-        """Stop waiting for a job, whose thread cannot be ended; a new thread takes its place.
-
-        Returns:
-            Whether it was still running. If not, `done` reports it, or already has.
-        """
+        """The jobs that have ended, or were abandoned, since the last call. If `block`, wait for one."""
         ...
 
     def close(self) -> None:
@@ -53,47 +57,73 @@ class WorkerPool(Protocol):
 
 
 class ThreadPool:
-    """Runs up to `number` jobs at a time on threads.
+    """Runs up to `number` jobs at a time on threads, and abandons those in which a call takes too long.
 
     Args:
         number: Of threads; they are started as jobs arrive.
-        patience: Seconds. `done(block=True)` returns now and then without a job, so that the caller can check the
-            clock, and `close` waits at most this long. `None`: both wait until a job is done.
+        time_limit: Seconds of a call of the environment, and of `close`. `None`: no limit.
     """
 
     now = staticmethod(time.monotonic)
 
-    def __init__(self, number: int, patience: float | None = None) -> None:
+    def __init__(self, number: int, time_limit: float | None = None) -> None:
         self.num_workers = self._number = number
-        self._patience = patience
+        self._time_limit = time_limit
         self._jobs: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
+        self._handles: dict[int, EnvHandle] = {}  # of jobs that are not done
         self._workers: list[_Worker] = []
 
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: Job, handle: EnvHandle) -> None:
         """See `WorkerPool`."""
+        self._handles[ticket] = handle
         self._jobs.put((ticket, job))
         if len(self._workers) < self._number:
             self._workers.append(_Worker(self._jobs, self._done))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `WorkerPool`."""
-        done: list[Done] = []
-        if block:
-            timeout = None if self._patience is None else min(POLL_SECONDS, self._patience)
-            with suppress(Empty):
-                done.append(self._done.get(timeout=timeout))
-        while not self._done.empty():  # only this thread takes from it
-            done.append(self._done.get())
-        return done
+        """See `WorkerPool`.
 
-    def abandon(self, ticket: int) -> bool:
-        """See `WorkerPool`."""
-        for i, worker in enumerate(self._workers):
-            if worker.abandon(ticket):
-                self._workers[i] = _Worker(self._jobs, self._done)
-                return True
-        return False
+        Raises:
+            EnvironmentFailure: More than `MOST_ABANDONED` have not come back.
+        """
+        limit, done = self._time_limit, list[Done]()
+        while True:
+            if block:
+                with suppress(Empty):
+                    done.append(self._done.get(timeout=None if limit is None else min(POLL_SECONDS, limit)))
+            while not self._done.empty():  # only this thread takes from it
+                done.append(self._done.get())
+            for ticket, _ in done:
+                del self._handles[ticket]
+            if limit is not None:
+                done.extend(self._abandon_late(limit))
+            if done or not block:
+                return done
+
+    def _abandon_late(self, limit: float) -> Iterator[Done]:
+        """Abandon jobs in which a call takes too long. Their threads cannot be ended: others replace them."""
+        until = self.now() - limit
+        started = {ticket: handle.since for ticket, handle in self._handles.items()}
+        late = {ticket: since for ticket, since in started.items() if since is not None and since < until}
+        if late:  # the job may only have waited for the interpreter's lock, or the whole process was stopped
+            time.sleep(POLL_SECONDS)
+        for ticket, since in late.items():
+            handle = self._handles[ticket]
+            worker = next((k for k, each in enumerate(self._workers) if each.abandon(ticket, handle, since)), None)
+            if worker is None:
+                continue
+            self._workers[worker] = _Worker(self._jobs, self._done)
+            del self._handles[ticket]
+            where = f"at the instance {dict(handle.row)}, {handle.agent or 'before the first agent'}"
+            failure = TimedOut(f"TimeoutError {where}: it took longer than {limit:g} s")
+            if num_abandoned_threads() > MOST_ABANDONED:
+                raise EnvironmentFailure(
+                    f"{num_abandoned_threads()} environments have not come back, expected at most {MOST_ABANDONED}: "
+                    "they stay on threads, which cannot be ended. Fix the environment, have it wait in a process that "
+                    f"it can kill, or raise env_timeout. The last: {failure}"
+                )
+            yield ticket, failure
 
     def close(self) -> None:
         """See `WorkerPool`."""
@@ -102,7 +132,7 @@ class ThreadPool:
                 self._jobs.get_nowait()
         for _ in self._workers:
             self._jobs.put(None)
-        until = None if self._patience is None else time.monotonic() + self._patience
+        until = None if self._time_limit is None else time.monotonic() + self._time_limit
         for worker in self._workers:
             worker.join(None if until is None else max(0.0, until - time.monotonic()))
 
@@ -134,12 +164,12 @@ class _Worker:
             self._done.put(done)
             del given, job, error, done  # a waiting thread must not keep an environment alive
 
-    def abandon(self, ticket: int) -> bool:
-        """Whether it is still running this job; if so, it will not take another."""
+    def abandon(self, ticket: int, handle: EnvHandle, since: float | None) -> bool:
+        """Whether it is still in the call of this job that began at `since`; if so, it will not take another job."""
         with self._lock:
-            if self._ticket != ticket:
+            if self._ticket != ticket or handle.since != since:
                 return False
-            self._abandoned = True
+            self._abandoned = handle.is_abandoned = True
         self._thread.name = ABANDONED
         return True
 
@@ -156,16 +186,15 @@ def num_abandoned_threads() -> int:
     return sum(thread.name == ABANDONED for thread in threading.enumerate())
 
 
+@dataclass
 class InlinePool:
     """Runs each job immediately, on the caller's thread."""
 
-    num_workers = 1
-    now = staticmethod(time.monotonic)
+    num_workers: ClassVar = 1
+    now: ClassVar = staticmethod(time.monotonic)
+    _done: list[Done] = field(default_factory=list)
 
-    def __init__(self) -> None:
-        self._done: list[Done] = []
-
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: Job, handle: EnvHandle) -> None:
         """See `WorkerPool`."""
         try:
             job()
@@ -178,10 +207,6 @@ class InlinePool:
         """See `WorkerPool`."""
         done, self._done = self._done, []
         return done
-
-    def abandon(self, ticket: int) -> bool:
-        """See `WorkerPool`."""
-        return False
 
     def close(self) -> None:
         """See `WorkerPool`."""

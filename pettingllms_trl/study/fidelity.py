@@ -32,8 +32,9 @@ from transformers import set_seed
 
 from pettingllms_envs.studies.results import Fidelity, digest_of
 from pettingllms_trl.records import Decision, Row
+from pettingllms_trl.rollout import RolloutOptions
 from pettingllms_trl.rollout.env_pool import MakeEnv
-from pettingllms_trl.rollout.play import EnvironmentSource, RolloutOptions
+from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.study.cells import open_trainer
 from pettingllms_trl.study.known_returns import KnownReturns, Returns, file_name
 from pettingllms_trl.study.plan import Run

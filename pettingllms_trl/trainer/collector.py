@@ -23,8 +23,9 @@ from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.processes.row_sharing import RowSharing
 from pettingllms_trl.records import Completion, Decision, Engine, Episode, PendingDecision, Row
+from pettingllms_trl.rollout import Rollout, RolloutOptions, merge
 from pettingllms_trl.rollout.curriculum import Curricula
-from pettingllms_trl.rollout.play import EpisodeSource, Rollout, RolloutOptions, merge
+from pettingllms_trl.rollout.play import EpisodeSource
 from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
 from pettingllms_trl.trainer.dataloading import RowsPlayed
 

@@ -26,7 +26,7 @@ from pettingllms_trl.credit.reward_functions import (
     check_columns,
 )
 from pettingllms_trl.records import Row
-from pettingllms_trl.rollout.branch_probe import same_random_numbers_afterwards
+from pettingllms_trl.rollout.branch_states import same_random_numbers_afterwards
 from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, EnvPool, MakeEnv, ResetArgs
 

@@ -107,7 +107,7 @@ class Dawdlers:
     def now(self) -> float:
         return time.monotonic()
 
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: Job, handle: object) -> None:
         assert ticket not in dict(self._jobs), f"ticket {ticket} has two jobs"
         self._jobs.append((ticket, job))
 
@@ -135,7 +135,7 @@ class Holding:
     def now(self) -> float:
         return time.monotonic()
 
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: Job, handle: object) -> None:
         self._jobs.append((ticket, job))
 
     def done(self, *, block: bool) -> Sequence[Done]:

@@ -12,7 +12,7 @@ from peft import LoraConfig
 from pettingllms_trl import Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.records import Row
-from pettingllms_trl.rollout.play import Rollout
+from pettingllms_trl.rollout import Rollout
 from pettingllms_trl.trainer.collector import RolloutCollector
 
 

@@ -23,7 +23,7 @@ from pettingllms_trl.credit import name_of
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.records import Completion, Request, Sampled
-from pettingllms_trl.rollout.play import play
+from plays import play
 
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -18,7 +18,7 @@ from pettingllms_trl.credit import counterfactual, weigh
 from pettingllms_trl.credit.reward_weights import RewardWeights
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, PendingDecision, Request, Sampled
-from pettingllms_trl.rollout.play import play
+from plays import play
 from short_runs import KeepsDecisions, settings
 from third_party import Relay
 

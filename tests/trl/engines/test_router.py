@@ -14,7 +14,7 @@ from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.records import Completion, Request, Sampled
-from pettingllms_trl.rollout.play import play
+from plays import play
 from schedules import Patient, Tidal, babble
 from third_party import Relay
 

@@ -17,9 +17,10 @@ from pettingllms_trl import MultiAgentGRPOConfig, Policy
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.processes.distributed import average_gradients, check_is_loaded, check_processes, check_sharding
 from pettingllms_trl.processes.row_sharing import share_of
-from pettingllms_trl.rollout.play import Rollout, merge, play
-from pettingllms_trl.rollout.timeouts import EnvironmentFailure
+from pettingllms_trl.records import EnvironmentFailure
+from pettingllms_trl.rollout import Rollout, merge
 from pettingllms_trl.trainer.hooks import TRLHooks, numbered
+from plays import play
 from schedules import Patient, babble
 from third_party import Relay
 from two_processes import FORKS, in_two_processes

@@ -21,7 +21,8 @@ from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.processes.row_sharing import RowSharing, row_sharing, share_of
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import Sampled
-from pettingllms_trl.rollout.play import Rollout, RolloutOptions, merge, play
+from pettingllms_trl.rollout import Rollout, RolloutOptions, merge
+from plays import play
 from schedules import Patient, babble
 from third_party import Relay
 

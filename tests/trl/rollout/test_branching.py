@@ -16,8 +16,8 @@ from pettingzoo.utils import BaseWrapper, OrderEnforcingWrapper, TerminateIllega
 from clients import Count, RestorableCount, Transcript
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl.records import Request
-from pettingllms_trl.rollout import stepping
-from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout import Rollout, stepping
+from plays import play
 from schedules import Patient, Tidal
 from third_party import Relay
 

@@ -18,15 +18,12 @@ from mortal import equal, mortal, weights
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.branching import ReplayWrapper
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.records import Completion, Request
-from pettingllms_trl.rollout import stepping
+from pettingllms_trl.records import EnvironmentFailure, Request
+from pettingllms_trl.rollout import Rollout, stepping
 from pettingllms_trl.rollout.branch_probe import EPISODES, Branching
-from pettingllms_trl.rollout.branching import snapshot_of
 from pettingllms_trl.rollout.env_checks import check_envs
-from pettingllms_trl.rollout.env_pool import EnvHandle, EnvPool, ResetArgs
-from pettingllms_trl.rollout.play import Rollout, play
-from pettingllms_trl.rollout.stepping import CandidateStepper, CrashPolicy
-from pettingllms_trl.rollout.timeouts import CallTimer, EnvironmentFailure
+from pettingllms_trl.rollout.workers import InlinePool
+from plays import play
 from schedules import Patient, Tidal, wander
 from short_runs import KeepsRollouts, settings
 from third_party import Relay
@@ -126,35 +123,41 @@ def test_an_error_of_a_replay_is_never_that_of_the_reply_which_was_to_be_stepped
     assert [[c.reward for c in d.candidates] for d in found.episodes[0].decisions][:2] == [[5, 1, 2, 3], [10, 6, 7, 8]]
 
 
-class Clock:
-    """Moves on by 6 ms at each step, which is quick; two of them are slow."""
+class Clocked(InlinePool):
+    """Two workers by a clock that moves on by 6 ms at each step, which is quick; two steps are slow."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    num_workers = 2
+    seconds = 0.0
 
-    def now(self) -> float:
+    def now(self) -> float:  # type: ignore[override]
         return self.seconds
 
 
-@pytest.mark.parametrize("crashes", [None, CrashPolicy(-1.0)], ids=["", "crash_reward"])
-def test_each_call_of_a_replay_is_timed_by_itself(crashes: CrashPolicy | None) -> None:
-    clock = Clock()
+@pytest.mark.parametrize("options", [{}, {"crash_reward": -1.0}], ids=["", "crash_reward"])
+def test_each_call_of_a_replay_is_timed_by_itself(options: Any) -> None:
+    workers, made = Clocked(), []
 
-    class Clocked(declaring(Count, "replay")):  # type: ignore[misc]
+    class Timed(declaring(Count, "replay")):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
         def step(self, action: str | None) -> None:
-            clock.seconds += 0.006
+            workers.seconds += 0.006
             super().step(action)
 
-    env = ReplayWrapper(Clocked())
-    env.reset(seed=3)
-    for _ in range(3):
-        env.step("1")
-    replies = [Completion(ids=(1,), text=text) for text in "123"]
-    handle = EnvHandle(env, ResetArgs("", 3, None), EnvPool(Count, [env], default_seed=0))
-    stepper = CandidateStepper(handle, snapshot_of(env), "other", replies, crashes)
-    assert stepper.step_sequentially(CallTimer({}, "other", clock.now), while_quick=True)
-    assert not stepper.was_slow
-    assert round(clock.seconds / 0.006) == 3 + 1 + 4 + 4
+    play(
+        [ROWS[0]],
+        make_env=Timed,
+        seed="s",
+        sampling="tree",
+        num_candidates=4,
+        engine=Tidal(number),
+        workers=workers,
+        **options,
+    )
+    assert len(made) == 1  # a slow decision would have been stepped in several
+    assert workers.seconds > 3 * stepping.SLOW
 
 
 class Unseeded(declaring(Relay, "replay")):  # type: ignore[misc]

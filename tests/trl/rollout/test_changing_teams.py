@@ -11,7 +11,7 @@ from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
-from pettingllms_trl.rollout.play import play
+from plays import play
 
 
 SCRIPT = ("join member_2", "ask member_0", "leave member_2", "ask chair", "ask chair", "end")

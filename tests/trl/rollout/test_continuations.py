@@ -12,7 +12,8 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Decision, Request
-from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout import Rollout
+from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
 from third_party import Relay
 

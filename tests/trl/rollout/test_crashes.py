@@ -10,9 +10,9 @@ import pytest
 
 from group_checks import check_groups
 from pettingllms_envs.failures import ServiceFailed
-from pettingllms_trl.records import Request
-from pettingllms_trl.rollout.play import Rollout, play
-from pettingllms_trl.rollout.timeouts import EnvironmentFailure
+from pettingllms_trl.records import EnvironmentFailure, Request
+from pettingllms_trl.rollout import Rollout
+from plays import play
 from schedules import Patient, Tidal, babble
 from third_party import Relay
 

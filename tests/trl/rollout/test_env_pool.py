@@ -15,10 +15,11 @@ from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 
 from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.rollout import Rollout
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.env_checks import check_envs
 from pettingllms_trl.rollout.env_pool import EnvPool
-from pettingllms_trl.rollout.play import Rollout, play
+from plays import play
 from schedules import Patient, babble
 from short_runs import settings
 from third_party import Relay

@@ -15,9 +15,9 @@ from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.records import Request
-from pettingllms_trl.rollout.play import Rollout, play
-from pettingllms_trl.rollout.timeouts import EnvironmentFailure
+from pettingllms_trl.records import EnvironmentFailure, Request
+from pettingllms_trl.rollout import Rollout
+from plays import play
 from schedules import Dawdlers, Holding, Patient, Tidal, Whimsical, babble, wander
 from third_party import Relay
 

@@ -13,7 +13,7 @@ import pettingllms_envs
 from pettingllms_trl.credit import at_grpo, counterfactual
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Request, Sampled
-from pettingllms_trl.rollout.play import play
+from plays import play
 
 
 SETTINGS = {"readings": 2, "values": 1000, "digits": 3}

@@ -19,9 +19,9 @@ from pettingllms_trl.cli.local_agents import ChatAgent
 from pettingllms_trl.engines.api import ask, check_tools
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
-from pettingllms_trl.rollout.play import play
 from pettingllms_trl.sft.demonstrations import of_episodes, read, write
 from pettingllms_trl.sft.warm_up import _escaped
+from plays import play
 from tool_teams import CALL, FUNCTION, plan_path, tokenizer_of
 
 

@@ -18,8 +18,8 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.observations import text_prompt
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
-from pettingllms_trl.rollout.play import play
 from pettingllms_trl.trainer.rollout_checks import UnsoundRollouts
+from plays import play
 from third_party import Relay, letters
 
 

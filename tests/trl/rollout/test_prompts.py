@@ -12,8 +12,9 @@ import pytest
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sampled
-from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout import Rollout
 from pettingllms_trl.rollout.prompts import agents_with_history, check_conversations, num_restarted
+from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical
 from third_party import Relay
 

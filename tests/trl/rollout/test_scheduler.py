@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from group_checks import check_groups
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl.records import Request, Sampled
-from pettingllms_trl.rollout.play import Rollout, play
+from pettingllms_trl.rollout import Rollout
+from pettingllms_trl.rollout.env_pool import EnvPool
+from pettingllms_trl.rollout.stepping import EnvHandle
 from pettingllms_trl.rollout.workers import InlinePool, ThreadPool
+from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble, wander
 from third_party import Relay
 
@@ -128,9 +131,10 @@ def test_a_crew_gives_back_what_was_done_and_what_was_raised() -> None:
     def fail() -> None:
         raise KeyError("mine")
 
+    handle = EnvHandle({}, EnvPool(Relay, None, default_seed=0), time.monotonic)
     for workers in (InlinePool(), ThreadPool(2)):
-        workers.submit(5, lambda: None)
-        workers.submit(6, fail)
+        workers.submit(5, lambda: None, handle)
+        workers.submit(6, fail, handle)
         found = list(workers.done(block=True))
         while len(found) < 2:
             found += workers.done(block=True)

@@ -15,11 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from group_checks import check_groups
-from pettingllms_trl.records import Request
-from pettingllms_trl.rollout import stepping
-from pettingllms_trl.rollout.play import Rollout, play
-from pettingllms_trl.rollout.timeouts import EnvironmentFailure
+from pettingllms_trl.records import EnvironmentFailure, Request
+from pettingllms_trl.rollout import Rollout, stepping
 from pettingllms_trl.rollout.workers import ThreadPool, num_abandoned_threads
+from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
 from third_party import Relay
 

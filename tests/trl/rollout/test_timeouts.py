@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.records import Request
-from pettingllms_trl.rollout import timeouts
-from pettingllms_trl.rollout.play import Rollout, play
-from pettingllms_trl.rollout.timeouts import EnvironmentFailure
+from pettingllms_trl.records import EnvironmentFailure, Request
+from pettingllms_trl.rollout import Rollout, workers
+from pettingllms_trl.rollout.env_pool import EnvPool
+from pettingllms_trl.rollout.stepping import EnvHandle
 from pettingllms_trl.rollout.workers import ThreadPool, num_abandoned_threads
+from plays import play
 from schedules import Patient, Tidal, babble
 from third_party import Relay
 
@@ -172,22 +173,28 @@ def test_a_rollout_that_ends_in_an_error_does_not_wait_for_who_hangs(clinic: Cli
 def test_with_too_many_left_alone_training_stops_and_says_what_to_do(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeouts, "MOST_ABANDONED", 2)
+    monkeypatch.setattr(workers, "MOST_ABANDONED", 2)
     message = "3 environments have not come back, expected at most 2.*Fix the environment.*or raise env_timeout"
     with pytest.raises(EnvironmentFailure, match=message):
         clinic.play(lambda task, written: task == 2, Patient(by_prompt), num_rows=20)
 
 
 def test_threads_take_turns_and_one_left_alone_is_replaced(clinic: Clinic) -> None:
-    workers = ThreadPool(1, LIMIT)
-    workers.submit(1, lambda: clinic.released.wait(HANGS))
-    assert workers.done(block=True) == []
-    workers.submit(2, lambda: None)
-    assert workers.abandon(1)
-    assert not workers.abandon(1)
-    done = workers.done(block=True)
-    assert done == [(2, None)]
-    assert not workers.abandon(2)
+    def handle() -> EnvHandle:
+        return EnvHandle({"seed": 2}, EnvPool(Relay, None, default_seed=0), time.monotonic)
+
+    def hang() -> None:
+        with hanging:
+            clinic.released.wait(HANGS)
+
+    workers, hanging = ThreadPool(1, LIMIT), handle()
+    workers.submit(1, hang, hanging)
+    workers.submit(2, lambda: None, handle())
+    ((ticket, error),) = workers.done(block=True)
+    where = "at the instance {'seed': 2}, before the first agent"
+    assert (ticket, str(error)) == (1, f"TimeoutError {where}: it took longer than 0.6 s")
+    assert hanging.is_abandoned
+    assert workers.done(block=True) == [(2, None)]
     workers.close()
 
 

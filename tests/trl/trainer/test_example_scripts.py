@@ -15,8 +15,8 @@ from pettingllms_trl import Completion
 from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Request, Sampled
-from pettingllms_trl.rollout.play import play
 from pettingllms_trl.sft.demonstrations import read
+from plays import play
 
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

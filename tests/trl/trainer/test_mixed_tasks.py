@@ -12,12 +12,12 @@ from datasets import Dataset, IterableDataset
 
 from pettingllms_envs import plan_path_v0, sokoban_v0
 from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.records import EnvironmentFailure
 from pettingllms_trl.rollout.curriculum import Curricula, Progress, by_environment
 from pettingllms_trl.rollout.env_pool import EnvPool
-from pettingllms_trl.rollout.play import play
-from pettingllms_trl.rollout.timeouts import EnvironmentFailure
 from pettingllms_trl.trainer.collector import Played
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
+from plays import play
 from schedules import Patient, Whimsical, babble
 from third_party import OneShot, Relay
 

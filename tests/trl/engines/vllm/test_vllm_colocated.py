@@ -19,7 +19,7 @@ from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.weight_store import RANKS, AdapterVersion, StaleWeights, WeightStore
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
-from pettingllms_trl.rollout.play import play
+from plays import play
 from third_party import Relay
 
 

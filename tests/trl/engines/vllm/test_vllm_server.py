@@ -20,7 +20,7 @@ from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.vllm.server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
 from pettingllms_trl.records import Request, Sampled, Scored
-from pettingllms_trl.rollout.play import play
+from plays import play
 from real_vllm import served
 from short_runs import settings
 from third_party import Relay

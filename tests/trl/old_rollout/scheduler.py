@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
 
+from old_rollout.branching import RewardWeigher
+from old_rollout.env_pool import EnvPool
+from old_rollout.episode import EpisodeRunner
+from old_rollout.prompts import ChatHistory
+from old_rollout.stepping import CrashPolicy
+from old_rollout.timeouts import RETRIES, CallTimer, EnvironmentFailure, TimedPool, check_dropped
+from old_rollout.workers import WorkerPool
 from pettingllms_trl.records import Choose, Engine, Judge, Row, Sampled
-from pettingllms_trl.rollout.branching import RewardWeigher
-from pettingllms_trl.rollout.env_pool import EnvPool
-from pettingllms_trl.rollout.episode import EpisodeRunner
-from pettingllms_trl.rollout.prompts import ChatHistory
-from pettingllms_trl.rollout.stepping import CrashPolicy
-from pettingllms_trl.rollout.timeouts import RETRIES, CallTimer, EnvironmentFailure, TimedPool, check_dropped
-from pettingllms_trl.rollout.workers import WorkerPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pettingllms_trl.rollout.workers import POLL_SECONDS, Done, WorkerPool, num_abandoned_threads
+from old_rollout.workers import POLL_SECONDS, Done, WorkerPool, num_abandoned_threads
 
 
 RETRIES = 2

@@ -1,0 +1,300 @@
+"""The loop of a rollout: plays many episodes at the same time and gives each what it waits for.
+
+An episode (`episode.py`) waits for a place among the environments in play, for the engine, for its candidates to be
+stepped on a worker, or for the continuations of its candidates. One that fails is restarted in a fresh environment.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from pettingllms_trl.records import Engine, EnvironmentFailure, Episode, Rollout, Row
+from pettingllms_trl.rollout import stepping
+from pettingllms_trl.rollout.env_pool import EnvPool
+from pettingllms_trl.rollout.episode import Continuation, Rules, Steps, Wait, episode
+from pettingllms_trl.rollout.stepping import Candidates, EnvHandle
+from pettingllms_trl.rollout.workers import Job, TimedOut, WorkerPool
+
+
+RETRIES = 2
+MOST_DROPPED = 0.2
+
+
+def check_dropped(dropped: Mapping[int, str], num_rows: int, cause: BaseException | None = None) -> None:
+    """Raise if too many instances were dropped: then the environment itself must be at fault.
+
+    Raises:
+        EnvironmentFailure: Caused by `cause`.
+    """
+    if dropped and (num_rows == 1 or len(dropped) > max(1, MOST_DROPPED * num_rows)):
+        raise EnvironmentFailure(
+            f"{len(dropped)} of {num_rows} instances were dropped because their environment failed {1 + RETRIES} "
+            f"times; expected at most {MOST_DROPPED:.0%}. The last: {list(dropped.values())[-1]}. Fix the environment "
+            "or what it needs, and resume. If it raises on some replies (an illegal move), set crash_reward to a "
+            "number below any return: such a reply is then given that reward, and ends the episode."
+        ) from cause
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Task:
+    """An attempt at an episode, or at a continuation of one.
+
+    Args:
+        instance: Index of the row within the rollout.
+        number: Index of the episode within its instance.
+        ticket: A number that depends on the place of the attempt alone, not on the order of events.
+        attempt: How often it failed before.
+        parent: The attempt whose candidate is continued.
+        start: That candidate.
+    """
+
+    instance: int
+    number: int
+    ticket: int
+    attempt: int = 0
+    parent: Task | None = None
+    start: Continuation | None = None
+    steps: Steps = field(init=False)  # the episode, once it has begun
+    handle: EnvHandle = field(init=False)  # its environment
+    has_begun: bool = field(default=False, init=False)
+    wanted: Any = field(default=None, init=False)  # what it has yielded last; the record, once it is over
+    new: list[Continuation] = field(default_factory=list, init=False)  # those that are to be started
+    num_open: int = field(default=0, init=False)  # continuations that are not over
+    num_jobs: int = field(default=0, init=False)  # jobs that are not done
+    failure: EnvironmentFailure | None = field(default=None, init=False)  # of one of them
+    was_slow: bool = field(default=False, init=False)  # in its latest decision
+    is_replaced: bool = field(default=False, init=False)  # by another attempt
+
+    def advance(self, answer: Any = None) -> None:
+        """Run the episode until it waits for something else; on a worker where it calls the environment."""
+        try:
+            while isinstance(wanted := self.steps.send(answer), Continuation):
+                self.new.append(wanted)
+                answer = None
+        except StopIteration as end:
+            wanted = end.value
+        self.wanted = wanted
+
+    def step(self, candidates: Candidates, step: Callable[[], bool]) -> None:
+        """A job: step some candidates and, if these were the last, take the decision."""
+        if step():
+            self.was_slow = candidates.seconds >= stepping.SLOW
+            self.advance(candidates.branches)
+
+
+class RolloutLoop:
+    """Plays the episodes of a rollout; of the rows only those with the indices `only`, as there is room for them."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        only: Iterable[int],
+        rules: Rules,
+        env_pool: EnvPool,
+        engine: Engine,
+        workers: WorkerPool,
+    ) -> None:
+        options = rules.options
+        self._max_envs = options.max_envs or 0
+        self._rows, self._untaken, self._rules = rows, iter(only), rules
+        self._env_pool, self._engine, self._workers = env_pool, engine, workers
+        self._num_places = len(rows) * options.num_episodes  # including those that other processes play
+        self._waiting: deque[Task] = deque()  # episodes of rows that are taken
+        self._waiting_retries: deque[Task] = deque()
+        self._waiting_continuations: deque[Task] = deque()  # and episodes whose continuations are over
+        self._suspended: set[Task] = set()  # episodes whose continuations are not over
+        self._jobs: dict[int, Task] = {}
+        self._candidate_tickets = itertools.count(-1, -1)
+        self._num_stepping = 0  # tasks that have jobs
+        self._slow: set[str] = set()  # environments with a slow step in their latest decision
+        self._ready: list[Task] = []
+        self._asked: dict[int, Task] = {}
+        self._finished: dict[tuple[int, int], tuple[Episode, Sequence[str]]] = {}
+        self._dropped: dict[int, str] = {}
+        self._num_retried = self._num_timed_out = self._num_sampled_tokens = 0
+
+    def play(self) -> Rollout:
+        """Play all episodes."""
+        while self._admit():
+            block = self._engine.is_batched or not (self._ready or self._asked)
+            if not (self._jobs and self._collect(block=block)):
+                self._ask()
+        episodes, crashed = list[Episode](), list[str]()
+        for (instance, _), (record, crashes) in sorted(self._finished.items(), key=itemgetter(0)):
+            if instance not in self._dropped:
+                episodes.append(record)
+                crashed += crashes
+        return Rollout(
+            episodes, self._dropped, self._num_retried, self._num_timed_out, tuple(crashed), self._num_sampled_tokens
+        )
+
+    def _admit(self) -> bool:
+        """Start waiting tasks while there is room for their environments. Returns whether any task is active."""
+        while (active := self._num_stepping + len(self._ready) + len(self._asked)) < self._max_envs:
+            task = self._next_waiting()
+            if task is None:
+                break
+            if self._is_obsolete(task):
+                if task.has_begun:
+                    task.handle.release()
+                continue
+            if task.has_begun:
+                task.handle.acquire()
+            else:
+                row, start, task.has_begun = self._rows[task.instance], task.start, True
+                is_copied = start is not None and start.branch.copy is not None
+                task.handle = EnvHandle(row, self._env_pool, self._workers.now, is_copied=is_copied)
+                task.steps = episode(row, task.instance, task.number, self._rules, task.handle, start)
+                task.handle.acquire(fresh=task.attempt > 0)
+            self._submit(task, task.advance)
+        return active > 0
+
+    def _next_waiting(self) -> Task | None:
+        """The task to start next: continuations first, since they are short. `None` if none waits and no row is left.
+
+        An episode starts when no continuation waits. Then each suspended one has a continuation that is active, so
+        that there are at most `max_envs` episodes in play, suspended ones included.
+        """
+        if not (self._waiting_continuations or self._waiting):
+            for instance in itertools.islice(self._untaken, 1):
+                num_episodes = self._rules.options.num_episodes
+                for number in range(num_episodes):
+                    ticket = instance * num_episodes + number
+                    self._waiting.append(Task(instance=instance, number=number, ticket=ticket))
+        waiting = self._waiting_continuations or self._waiting or self._waiting_retries
+        return waiting.popleft() if waiting else None
+
+    def _is_obsolete(self, task: Task) -> bool:
+        """Whether its instance was dropped, or it or its parent restarted."""
+        is_replaced = task.is_replaced or (task.parent is not None and task.parent.is_replaced)
+        return is_replaced or task.instance in self._dropped
+
+    def _submit(self, task: Task, job: Job, ticket: int | None = None, handle: EnvHandle | None = None) -> None:
+        """Queue a job that calls a task's environment, or that of another handle for one of its candidates."""
+        ticket = task.ticket if ticket is None else ticket
+        self._jobs[ticket] = task
+        self._num_stepping += not task.num_jobs
+        task.num_jobs += 1
+        self._workers.submit(ticket, job, handle or task.handle)
+
+    def _step(self, task: Task, candidates: Candidates) -> None:
+        """Queue jobs for a decision's candidates that have not been stepped.
+
+        A retry is stepped sequentially, since concurrency may have caused the failure.
+        """
+        may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.can_fan_out
+        if may_fan_out and (candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow):
+            handle = task.handle
+            for k in candidates.fan_out():
+                job = partial(task.step, candidates, partial(candidates.step_one, k, handle))
+                self._submit(task, job, next(self._candidate_tickets), handle)
+                handle = task.handle.another()
+        else:
+            step = partial(candidates.step_sequentially, while_quick=may_fan_out)
+            self._submit(task, partial(task.step, candidates, step))
+
+    def _collect(self, *, block: bool) -> bool:
+        """Handle the jobs that are done. Returns whether there were any."""
+        done = self._workers.done(block=block)
+        for ticket, error in sorted(done, key=itemgetter(0)):
+            task = self._jobs.pop(ticket)
+            task.num_jobs -= 1
+            if isinstance(error, EnvironmentFailure):
+                task.failure = error
+                self._num_timed_out += isinstance(error, TimedOut)
+                if isinstance(task.wanted, Candidates):  # an abandoned job could not tell them
+                    task.wanted.has_failed = True
+            elif error is not None:
+                raise error
+            if task.num_jobs:
+                continue
+            self._num_stepping -= 1
+            if task.failure is not None:
+                task.handle.release()  # unless it is what failed
+                self._retry_or_drop(task, task.failure)
+            elif self._is_obsolete(task):
+                task.handle.release()
+            else:
+                name = task.handle.reset_args.environment
+                (self._slow.add if task.was_slow else self._slow.discard)(name)
+                self._go_on(task)
+        return bool(done)
+
+    def _go_on(self, task: Task) -> None:
+        """Give a task what it waits for, or put it where that will be found."""
+        for start in task.new:
+            decision, k, m = start.place
+            options = self._rules.options
+            number = (decision * options.width + k) * options.num_continuations + m
+            ticket = task.ticket + (1 + number) * (1 + RETRIES) * self._num_places
+            self._waiting_continuations.append(replace(task, ticket=ticket, attempt=0, parent=task, start=start))
+        task.num_open += len(task.new)
+        task.new.clear()
+        if isinstance(task.wanted, Candidates):
+            self._step(task, task.wanted)
+        elif task.wanted is Wait.ENVIRONMENT:
+            self._waiting_continuations.append(task)
+        elif task.wanted is Wait.CONTINUATIONS and task.num_open:
+            self._suspended.add(task)
+        elif task.wanted is Wait.CONTINUATIONS:
+            task.advance()
+            self._go_on(task)
+        elif isinstance(task.wanted, Episode):
+            self._finish(task, task.wanted)
+        else:
+            self._ready.append(task)
+
+    def _finish(self, task: Task, record: Episode) -> None:
+        """Keep the record of an episode; one whose continuations are over goes on."""
+        if task.start is None or task.parent is None:
+            self._finished[task.instance, task.number] = record, task.handle.crashes
+            return
+        task.start.results[task.start.place] = record
+        task.parent.num_open -= 1
+        if not task.parent.num_open and task.parent in self._suspended:
+            self._suspended.remove(task.parent)
+            self._go_on(task.parent)
+
+    def _retry_or_drop(self, task: Task, failure: EnvironmentFailure) -> None:
+        """Restart a task in a fresh environment, or drop its instance; the failed environment is not used again."""
+        if self._is_obsolete(task):
+            return
+        if task.attempt < RETRIES:
+            self._num_retried += 1
+            task.is_replaced = True
+            ticket = task.ticket + (self._num_places if task.parent is None else 0)
+            waiting = self._waiting_retries if task.parent is None else self._waiting_continuations
+            waiting.append(replace(task, ticket=ticket, attempt=task.attempt + 1))
+            return
+        self._dropped[task.instance] = str(failure)
+        for suspended in [other for other in self._suspended if other.instance == task.instance]:
+            self._suspended.remove(suspended)
+            suspended.handle.release()
+        check_dropped(self._dropped, len(self._rows), failure.__cause__)
+
+    def _ask(self) -> None:
+        """Send the requests of all ready tasks to the engine, in the order of their tickets, and take its answers."""
+        for task in sorted(self._ready, key=attrgetter("ticket")):
+            if self._is_obsolete(task):
+                task.handle.release()
+                continue
+            if task.wanted is Wait.ENGINE:
+                task.advance()
+            self._asked[task.ticket] = task
+            self._engine.submit(task.ticket, task.wanted)
+        self._ready.clear()
+        for ticket, sampled in self._engine.step() if self._asked else ():
+            task = self._asked.pop(ticket)
+            for completion in sampled.completions:
+                self._num_sampled_tokens += len(completion.ids)
+            if self._is_obsolete(task):
+                task.handle.release()
+            else:
+                task.advance(sampled)
+                self._go_on(task)

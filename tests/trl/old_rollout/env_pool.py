@@ -1,0 +1,188 @@
+"""Environments for rollouts, made once and reused.
+
+Environments are of one kind, or of several that the rows' column `environment` distinguishes:
+
+    EnvPool({"sokoban": make_sokoban, "plan_path": make_plan_path})
+    {"environment": "sokoban", "seed": 7, "level": 2, "split": None}  # reset(seed=7, options={"level": 2})
+
+The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
+a field that is `None` is one that the row does not have. An `EnvHandle` holds the environment in which an instance is
+played; if it fails, a new one replaces it.
+
+Each row is played in an environment of its own. A function that returns one that is still in use, bare or in another
+wrapper, would let rows play in one another's game; that raises.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pettingzoo import AECEnv
+
+from old_rollout.timeouts import CallTimer
+from pettingllms_envs.branching import branchable
+from pettingllms_trl.records import Row
+
+
+class EnvHandle:
+    """The environment in which an instance is played.
+
+    Args:
+        env: Not reset yet, unless it is a copy of one that was.
+        reset_args: How the instance is reset.
+        env_pool: Makes another one if it fails.
+    """
+
+    def __init__(self, env: AECEnv, reset_args: ResetArgs, env_pool: EnvPool) -> None:
+        self.env, self.reset_args, self._env_pool = env, reset_args, env_pool
+
+    def reset(self) -> None:
+        """Reset the environment to the instance."""
+        self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
+
+    def replace(self, calls: CallTimer) -> AECEnv:
+        """Replace the environment by a fresh one, reset to the instance, after a call of it has failed."""
+        self.close(calls)
+        self.env = self._env_pool.acquire(self.reset_args.environment, fresh=True)
+        calls.start()
+        self.reset()
+        calls.restart()
+        return self.env
+
+    def close(self, calls: CallTimer) -> None:
+        """Close an environment that has failed."""
+        calls.start()
+        with suppress(Exception):  # this may fail, too
+            self._env_pool.close(self.env)
+        calls.stop()
+
+
+MakeEnv = Callable[[], AECEnv]
+
+ENVIRONMENT_COLUMN = "environment"
+DEFAULT_ENVIRONMENT = ""
+"""Name of the environment in a run with a single one, where `ENVIRONMENT_COLUMN` has no meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetArgs:
+    """How an environment is reset to an instance.
+
+    Args:
+        environment: Name of the environment.
+        seed: Argument of `reset`.
+        options: Argument of `reset`.
+    """
+
+    environment: str
+    seed: int
+    options: dict[str, Any] | None
+
+
+class EnvPool:
+    """Creates environments on demand and reuses idle ones. Several threads may acquire and release at the same time.
+
+    Args:
+        make_env: Makes an environment; or such a function for each name in `ENVIRONMENT_COLUMN`.
+        idle: Environments made before, used first: a list, or a list for each name.
+        default_seed: Seed of rows without one.
+        branches: Whether several replies may be played from one state.
+    """
+
+    def __init__(
+        self,
+        make_env: MakeEnv | Mapping[str, MakeEnv],
+        idle: list[AECEnv] | Mapping[str, list[AECEnv]] | None,
+        *,
+        default_seed: int,
+        branches: bool = False,
+    ) -> None:
+        self._makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
+        given = idle if isinstance(idle, Mapping) else {DEFAULT_ENVIRONMENT: [] if idle is None else idle}
+        self._idle = {name: given.get(name, []) for name in self._makers}
+        self._default_seed, self.branches = default_seed, branches
+        self._making = threading.Lock()  # a user's function need not be thread-safe
+        self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone
+        for inner in (_innermost(env) for envs in self._idle.values() for env in envs):  # made once, or copies of such
+            self._in_use[id(inner)] = weakref.ref(inner)
+
+    def reset_args(self, row: Row) -> ResetArgs:
+        """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
+        name = DEFAULT_ENVIRONMENT if DEFAULT_ENVIRONMENT in self._makers else name_of(row, self._makers)
+        reserved = ("seed",) if name == DEFAULT_ENVIRONMENT else ("seed", ENVIRONMENT_COLUMN)
+        seed = row.get("seed")
+        options = {field: value for field, value in row.items() if field not in reserved and value is not None}
+        return ResetArgs(name, self._default_seed if seed is None else seed, options or None)
+
+    def acquire(self, name: str, *, fresh: bool = False) -> AECEnv:
+        """An idle environment of that name, or a new one; a `fresh` one has never been played in.
+
+        Raises:
+            ValueError: It is to be branched, and declares that it cannot be; or the user's function returned one that
+                is still in use.
+        """
+        env = self._make(name) if fresh else self._idle_or_new(name)
+        return branchable(env) if self.branches else env
+
+    def _idle_or_new(self, name: str) -> AECEnv:
+        with suppress(IndexError):  # not checked first: another thread may take the last one
+            return self._idle[name].pop()
+        return self._make(name)
+
+    def _make(self, name: str) -> AECEnv:
+        with self._making:
+            env = self._makers[name]()
+            self.add(env)
+        return env
+
+    def add(self, env: AECEnv) -> None:
+        """Record that the user's function has returned an environment, which is then in use: in play, or idle.
+
+        Raises:
+            ValueError: It is in use already, perhaps in another wrapper.
+        """
+        inner = _innermost(env)
+        known = self._in_use.get(id(inner))
+        if known is not None and known() is inner:
+            raise ValueError(
+                f"env returned a {type(inner).__name__} that it had returned before and that is still in use; "
+                "expected another one at every call, since each row is played in an environment of its own. Make it "
+                "inside the function: env=lambda: MyEnv(). A variable, or a new wrapper around one, is the same "
+                "environment again."
+            )
+        self._in_use[id(inner)] = weakref.ref(inner)
+
+    def close(self, env: AECEnv) -> None:
+        """Close an environment, which is then no longer in use, so that the user's function may return it again."""
+        self._in_use.pop(id(_innermost(env)), None)
+        env.close()
+
+    def release(self, name: str, env: AECEnv) -> None:
+        """Keep an environment for later rows."""
+        self._idle[name].append(env)
+
+
+def _innermost(env: AECEnv) -> Any:
+    """What the wrappers are around; the environment itself if it does not say."""
+    return getattr(env, "unwrapped", env)
+
+
+def name_of(row: Row, known: Mapping[str, Any]) -> str:
+    """Name of a row's environment.
+
+    Raises:
+        ValueError: The row names no environment, or an unknown one.
+    """
+    name = row.get(ENVIRONMENT_COLUMN)
+    if name not in known:
+        given = "has no" if name is None else f"has {name!r} for its"
+        raise ValueError(
+            f"a row {given} {ENVIRONMENT_COLUMN}; expected one of {', '.join(map(repr, known))}, the names in "
+            f"env={{...}}. Add or correct the column {ENVIRONMENT_COLUMN!r}."
+        )
+    return str(name)

@@ -1,0 +1,170 @@
+"""Chat histories of agents with `history="conversation"`: their own prompts and replies, token for token.
+
+At its next turn such an agent's prompt is `earlier prompt + reply as sampled + what the chat template puts between +
+new observation`. Sampled tokens are never decoded and encoded again: the ids of the earlier part are exactly those
+that the model was given and sampled, so that an engine finds their keys and values in its prefix cache, and the
+log-probabilities of training are those of sampling. Only the candidate that was played on is kept. Needs no torch.
+
+    turn 0   [user|Where?|end][assistant|                                        (template)
+    turn 1   [user|Where?|end][assistant|Left.|end] [user|And now?|end][assistant|      (turn 0, reply, between)
+
+An agent sees what others said only in its observation. A conversation that would exceed the model's context is
+restarted from the current observation, which contains all that the agent must know; so is one whose system message has
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pettingllms_trl.records import Completion, Episode, Message, Tools, role_of
+
+
+HISTORIES = ("none", "conversation")
+
+Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
+"""From the token ids so far and a user message to the ids of the extended prompt; `None` if it is too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The prompts and replies of one agent.
+
+    Args:
+        messages: Prompts and replies in turn, after a system message if there is one.
+        ids: The same, as the model received and sampled them; empty for an agent behind an API.
+    """
+
+    messages: tuple[Message, ...]
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatHistory:
+    """The conversations of an episode so far, by agent.
+
+    Args:
+        follow: For each agent with a history, the function that extends its prompt by a turn; `None` for an agent
+            behind an API, which receives messages. Agents not in it have no history.
+        conversations: The conversations of agents that have replied.
+    """
+
+    follow: Mapping[str, Follow | None] = field(default_factory=dict)
+    conversations: Mapping[str, Conversation] = field(default_factory=dict)
+
+    def prompt(
+        self, agent: str, opening: Sequence[Message], followup: str | None, tools: Tools = ()
+    ) -> tuple[Sequence[Message], tuple[int, ...]]:
+        """The agent's next prompt.
+
+        Raises `ValueError` if the agent has a history and observes a whole dialogue, or tools.
+
+        Args:
+            agent: The acting agent.
+            opening: Its observation as a complete prompt.
+            followup: The text it is shown instead if it has earlier turns; `None`: the same text.
+            tools: The tools of its observation.
+
+        Returns:
+            The messages, and their token ids if they continue sampled tokens, else none.
+        """
+        if agent in self.follow:
+            check_opening(agent, opening, tools)
+        before = self.conversations.get(agent)
+        if before is None or _system(before.messages) != _system(opening):
+            return opening, ()
+        message = {"role": "user", "content": opening[-1]["content"] if followup is None else followup}
+        follow = self.follow[agent]
+        if follow is None:
+            return [*before.messages, message], ()
+        ids = follow(before.ids, message)
+        return (opening, ()) if ids is None else ([*before.messages, message], ids)
+
+    def replied(
+        self, agent: str, prompt: Sequence[Message], prompt_ids: tuple[int, ...], completion: Completion
+    ) -> ChatHistory:
+        """The history after an agent's reply to a prompt."""
+        if agent not in self.follow:
+            return self
+        reply = {"role": "assistant", "content": completion.text}
+        said = Conversation((*prompt, reply), prompt_ids + completion.ids)
+        return replace(self, conversations={**self.conversations, agent: said})
+
+
+def check_opening(agent: str, opening: Sequence[Message], tools: Tools = ()) -> None:
+    """Raise `ValueError` for an observation that cannot start a conversation: more than one user message, or tools."""
+    if tools:
+        raise ValueError(
+            f"agent {agent!r} has history='conversation' and observes tools, which is not supported: its earlier "
+            "turns would be kept without their results. Set history to 'none' for this agent, or make the environment "
+            "with tool_calls='text'."
+        )
+    roles = [message["role"] for message in opening]
+    if roles not in (["user"], ["system", "user"]):
+        raise ValueError(
+            f"agent {agent!r} has history='conversation' and observes messages of the roles {roles}; expected a text "
+            "and perhaps a system prompt, since its earlier turns are kept for it. Set history to 'none' for this "
+            "agent, or have observe() return {'text': ...} without earlier turns."
+        )
+
+
+def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:
+    """The agents whose history is `"conversation"`.
+
+    Args:
+        history: One of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
+            agents without one have no history. `None` is `"none"`.
+        agents: The environment's agents.
+
+    Raises:
+        ValueError: Another value, or a name that is neither an agent nor a role.
+    """
+    history = "none" if history is None else history
+    of_name = dict.fromkeys(agents, history) if isinstance(history, str) else dict(history)
+    known = {*agents, *map(role_of, agents)}
+    for name, given in of_name.items():
+        if given not in HISTORIES:
+            raise ValueError(f"history is {given!r} for {name!r}, expected one of {HISTORIES}. Choose one of them.")
+        if name not in known:
+            raise ValueError(
+                f"history is given for {name!r}, but the environment has the agents {', '.join(agents)}. Name an "
+                "agent, or a role (the agent's name without its number)."
+            )
+    own = {agent: of_name.get(agent, of_name.get(role_of(agent), "none")) for agent in agents}
+    return [agent for agent in agents if own[agent] == "conversation"]
+
+
+def num_restarted(episodes: Sequence[Episode], agents: Sequence[str]) -> int:
+    """How many conversations were restarted: prompts without earlier turns though the agent had replied before."""
+    return sum(
+        decision.turn > 0 and decision.agent in agents and not _goes_on(decision.prompt)
+        for episode in episodes
+        for decision in episode.decisions
+    )
+
+
+def check_conversations(episodes: Sequence[Episode], agents: Sequence[str]) -> None:
+    """Check that each prompt of these agents begins with the tokens of its previous prompt and the chosen reply.
+
+    Raises:
+        AssertionError: A prompt does not. The message names the decision.
+    """
+    for episode in episodes:
+        said: dict[str, tuple[int, ...]] = {}
+        for d in episode.decisions:
+            if d.agent not in agents:
+                continue
+            where = f"instance {d.instance}, {d.agent}, turn {d.turn}"
+            before = said.get(d.agent, ())
+            if _goes_on(d.prompt):
+                assert d.prompt_ids[: len(before)] == before, f"{where}: not the tokens that were sampled before"
+            said[d.agent] = d.prompt_ids + d.played.completion.ids
+
+
+def _goes_on(prompt: Sequence[Message]) -> bool:
+    return any(message["role"] == "assistant" for message in prompt)
+
+
+def _system(messages: Sequence[Message]) -> str | None:
+    return messages[0]["content"] if messages[0]["role"] == "system" else None
