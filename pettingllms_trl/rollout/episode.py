@@ -117,7 +117,8 @@ def episode(
         The record of the episode. The decisions of a continuation are left out unless they are kept.
     """
     options, width = rules.options, rules.options.width
-    decisions, rewards, outcome = list[Decision](), list[Mapping[str, float]](), dict[str, Any]()
+    decisions, rewards = list[Decision](), list[Mapping[str, float]]()
+    outcome: Mapping[str, Any] = {}
     results: dict[ContinuationPlace, Episode] = {}  # of the candidates' continuations
     turns = Counter(() if start is None else start.turns)
     history = rules.history if start is None else start.history
@@ -146,10 +147,10 @@ def episode(
         at, repeats = len(decisions), options.num_continuations if is_branched else 0
         continued = [k for k, branch in enumerate(branches) if repeats and not branch.over]
         for k in continued:
-            before = [*rewards, branches[k].rewards]
+            so_far = [*rewards, branches[k].rewards]
             for m in range(repeats):
                 place = ContinuationPlace(at, k, m)
-                yield Continuation(place, branches[k], histories[k], dict(turns), before, results)
+                yield Continuation(place, branches[k], histories[k], dict(turns), so_far, results)
         if repeats and options.choose == "value":
             if continued:
                 yield from _await_values(handle, keeps_env=state.saved is None)
@@ -157,7 +158,7 @@ def episode(
 
         chosen = _best(candidates, ties=f"{rules.seed}/{instance}/{number}/{agent}/{pending.turn}")
         branch, history = branches[chosen], histories[chosen]
-        outcome = dict(branch.outcome)
+        outcome = branch.outcome
         rewards.append(branch.rewards)
         decisions.append(
             Decision(
