@@ -33,6 +33,9 @@ ALLOWED = {
     "trainer": DATA | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints"},
     # Its runs are those of `pettingllms train`.
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
+    "study/plans": set[str](),
+    "study/credit_fidelity": DATA
+    | {"rollout", "checkpoints", "trainer", "study.cells", "study.machine", "study.plans"},
     "cli": DATA
     | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
     | {"estimate", "sft", "processes.distributed"},

@@ -26,7 +26,7 @@ import torch
 from pettingllms_envs.studies.analysis import read_results
 from pettingllms_envs.studies.results import CellResult
 from pettingllms_trl.study.cells import run_cell
-from pettingllms_trl.study.plan import Run
+from pettingllms_trl.study.plans.plan import Run
 
 
 def successes(result: CellResult, folder: Path, team: Path | None) -> str:

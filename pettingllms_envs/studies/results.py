@@ -106,7 +106,7 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fidelity:
-    """How well a method's advantages agree with counterfactual ones, see `pettingllms_trl.study.fidelity`.
+    """How well a method's advantages agree with counterfactual ones, see `pettingllms_trl.study.credit_fidelity`.
 
     Args:
         cell: Which run.

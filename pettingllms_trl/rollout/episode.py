@@ -181,13 +181,12 @@ def episode(
         shown = None if branch.crash is not None else _next_turn(handle, turns, rules, branch, is_start=is_start)
     handle.release()
 
-    repeats = options.num_continuations if start is None else 0
-    if repeats:
+    if start is None and options.num_continuations:
         yield Wait.CONTINUATIONS
         for at, decision in enumerate(decisions):
             if decision.agent not in rules.partners:
-                candidates = with_continuations(decision.candidates, results, at, decision.agent, repeats)
-                decisions[at] = replace(decision, candidates=candidates)
+                own = decision.candidates, results, at, decision.agent, options.num_continuations
+                decisions[at] = replace(decision, candidates=with_continuations(*own))
     before, is_kept = () if start is None else start.before, start is None or options.keep_continuations
     everyone = dict.fromkeys(chain(agents, *rewards))
     return Episode(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pettingllms_envs.studies.results import save_outline
 from pettingllms_trl.cli.__main__ import refuse_missing, refused
-from pettingllms_trl.study.plan import selected
+from pettingllms_trl.study.plans.plan import selected
+from pettingllms_trl.study.plans.study_file import read_study
 from pettingllms_trl.study.runner import Runner
-from pettingllms_trl.study.study_file import read_study
 from pettingllms_trl.study.verification import verify
 
 

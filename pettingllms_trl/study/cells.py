@@ -23,7 +23,7 @@ from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import KINDS, make_trainer
 from pettingllms_trl.records import Episode
 from pettingllms_trl.study.machine import CpuSeconds, made_with
-from pettingllms_trl.study.plan import Run, filled
+from pettingllms_trl.study.plans.plan import Run, filled
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 

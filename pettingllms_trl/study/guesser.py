@@ -18,7 +18,7 @@ from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import seeds_and_levels
 from pettingllms_trl.rollout.env_checks import env_maker
 from pettingllms_trl.study.machine import cpu_time, made_with
-from pettingllms_trl.study.plan import Run, filled
+from pettingllms_trl.study.plans.plan import Run, filled
 
 
 def check(run: Run) -> None:

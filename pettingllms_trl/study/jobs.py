@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pettingllms_envs.studies.results import Cell
 from pettingllms_trl.study import preparation
-from pettingllms_trl.study.plan import Run
+from pettingllms_trl.study.plans.plan import Run
 from pettingllms_trl.study.schedule import Job
 
 

@@ -11,7 +11,7 @@ from pettingllms_envs.studies import power
 from pettingllms_envs.studies.results import Cell, CellResult, Fidelity, changed, label, read, read_all
 from pettingllms_trl.study import cost, schedule
 from pettingllms_trl.study.jobs import preparation_of, request_of
-from pettingllms_trl.study.plan import Run, Study
+from pettingllms_trl.study.plans.plan import Run, Study
 from pettingllms_trl.study.tuning import chosen, tuning_of
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pettingllms_envs.studies.analysis import best_setting
 from pettingllms_envs.studies.results import Cell, CellResult, read
-from pettingllms_trl.study.plan import Study
+from pettingllms_trl.study.plans.plan import Study
 
 
 def tuning_of(study: Study, environment: str, method: str) -> list[Cell]:

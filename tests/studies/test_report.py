@@ -298,9 +298,7 @@ def test_a_copy_of_a_result_in_another_folder_is_not_counted_but_named(tmp_path:
     copy = file.parent / "old" / "1.json"
     copy.parent.mkdir()
     copy.write_bytes(file.read_bytes())
-    with pytest.raises(
-        ValueError, match=r"old/1\.json is the result of evaluation/grid/ours/1; expected it"
-    ):
+    with pytest.raises(ValueError, match=r"old/1\.json is the result of evaluation/grid/ours/1; expected it"):
         read_results(tmp_path)
 
 

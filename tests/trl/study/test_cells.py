@@ -17,7 +17,7 @@ from pettingllms_trl.records import Episode
 from pettingllms_trl.study import cells
 from pettingllms_trl.study.cells import Stopped, check, check_spent, held_out, portions, run_cell, successes
 from pettingllms_trl.study.machine import CpuSeconds, code, processor
-from pettingllms_trl.study.plan import Run
+from pettingllms_trl.study.plans.plan import Run
 
 
 CELL = Cell(phase="evaluation", environment="grid", method="ours", seed=3)

@@ -18,8 +18,8 @@ from test_cells import TRAIN
 
 from pettingllms_envs import cli
 from pettingllms_envs.studies.results import Cell, CellResult, digest_of, read, save
-from pettingllms_trl.study.plan import Study
-from pettingllms_trl.study.study_file import read_study, study_of
+from pettingllms_trl.study.plans.plan import Study
+from pettingllms_trl.study.plans.study_file import read_study, study_of
 
 
 ROOT = Path(__file__).parents[3]

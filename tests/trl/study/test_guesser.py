@@ -9,7 +9,7 @@ import pytest
 
 from pettingllms_envs.studies.results import Cell
 from pettingllms_trl.study import guesser
-from pettingllms_trl.study.plan import Run
+from pettingllms_trl.study.plans.plan import Run
 
 
 ONE_FACT = {"facts": 1, "order": "question"}

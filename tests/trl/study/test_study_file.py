@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from pettingllms_envs.studies.results import Cell
-from pettingllms_trl.study.plan import filled, merged, selected
-from pettingllms_trl.study.study_file import read_study, study_of
+from pettingllms_trl.study.plans.plan import filled, merged, selected
+from pettingllms_trl.study.plans.study_file import read_study, study_of
 
 
 GIVEN: dict[str, Any] = {

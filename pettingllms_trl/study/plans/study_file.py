@@ -29,9 +29,9 @@ from typing import Any
 import yaml
 
 from pettingllms_envs.studies.results import Cell, label
-from pettingllms_trl.study.plan import GUESSER_FIELDS, FidelityOptions, Instances, Method, Study, Tuning
-from pettingllms_trl.study.primary import primary_of, primary_seeds_of
-from pettingllms_trl.study.study_values import check_known, flag, mapping, name_of, positive, seeds_of
+from pettingllms_trl.study.plans.plan import GUESSER_FIELDS, FidelityOptions, Instances, Method, Study, Tuning
+from pettingllms_trl.study.plans.primary import primary_of, primary_seeds_of
+from pettingllms_trl.study.plans.study_values import check_known, flag, mapping, name_of, positive, seeds_of
 
 
 OWN_FIELDS = {

@@ -36,9 +36,9 @@ from pettingllms_trl.rollout import RolloutOptions
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.study.cells import open_trainer
-from pettingllms_trl.study.known_returns import KnownReturns, Returns, file_name
-from pettingllms_trl.study.plan import Run
-from pettingllms_trl.study.rank_correlation import correlations
+from pettingllms_trl.study.credit_fidelity.known_returns import KnownReturns, Returns, file_name
+from pettingllms_trl.study.credit_fidelity.rank_correlation import correlations
+from pettingllms_trl.study.plans.plan import Run
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 

@@ -1,0 +1,1 @@
+"""How well the advantages of a credit scheme agree with counterfactual ones."""
