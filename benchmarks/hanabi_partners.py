@@ -17,26 +17,20 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from bench_hanabi import interval
 from figures import table
-
-from pettingllms_envs.tasks.hanabi import Hanabi, HanabiState
-from pettingllms_envs.workflows.cooperative import CooperativeTeam, TableState
+from hanabi_team import TEAM, Options, Table
 
 
-Table = TableState[HanabiState]
 Player = Callable[[Sequence[Table]], list[str]]
 """Its replies at several tables at which it is to act."""
 Cells = Mapping[tuple[int, int], Sequence[int]]
 """Scores on the same deals, by the seeds of both models."""
 
-SETTINGS: Mapping[str, Any] = {"players": 2, "level": 1, "wording": "symbols"}
-TEAM = CooperativeTeam(Hanabi(**SETTINGS))
 BEST = 5
 SEEDS = range(5)
 GAMES = 100
@@ -45,21 +39,6 @@ BOTS = ("iggi", "piers", "outer", "random")
 MODELS, RESULTS = Path("outputs/hanabi"), Path(__file__).with_name("results") / "hanabi"
 T_QUANTILE = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 10: 2.262}
 """Student's, two-sided 95%, by the number of seeds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Settings of a training, which were chosen on the validation split.
-
-    Args:
-        steps: Optimizer steps of AT-GRPO.
-        rate: Their learning rate.
-        value: What AT-GRPO compares: the `"reward"` of the own step, or the `"return_to_go"`.
-    """
-
-    steps: int = 10
-    rate: float = 5e-4
-    value: str = "return_to_go"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent / "studies"))
 import torch
 from bases import Imitation, Row, make_tokenizer
 from datasets import Dataset
-from hanabi_partners import SETTINGS, TEAM, Options, Table
+from hanabi_team import SETTINGS, TEAM, Options, Table
 from training import FIRST_SEED, REINFORCEMENT, CountTokens, quiet
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, ProgressCallback
 

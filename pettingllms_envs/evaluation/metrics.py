@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, of_agent, of_outcome
 from pettingllms_envs.episodes.files import FORMAT, Row, is_empty, place, problem
 from pettingllms_envs.evaluation.statistics import (
     Interval,
@@ -111,7 +113,7 @@ def retries(rows: Iterable[Row]) -> dict[str, int]:
 
 def by_problem(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
     """The mean of a value over the samples of each problem, in the order of problems."""
-    return [sum(map(value, group)) / len(group) for group in _groups(rows).values()]
+    return mean_by_problem((problem(row), value(row)) for row in sorted(rows, key=place))
 
 
 def tokens(row: Row) -> int | None:
@@ -161,9 +163,14 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "empty": sum(map(is_empty, steps)),
         "tool_calls": sum(step.get("tool_calls", 0) > 0 for step in steps),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
-        "return": _mean(ended, lambda row: row["returns"][name]),
     }
+    for figure in AGENT_FIGURES:
+        own[figure] = _mean(ended, partial(_of_agent, name, figure))
     return own
+
+
+def _of_agent(name: str, figure: str, row: Row) -> float | None:
+    return of_agent(name, row["returns"], row["outcome"] or {}).get(figure)
 
 
 def _agents(rows: Sequence[Row]) -> list[str]:
@@ -177,21 +184,11 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 def _numeric(rows: Sequence[Row]) -> list[str]:
     """Names of the outcome's values that are numbers or booleans, except `success`."""
-    named = dict.fromkeys(
-        name
-        for row in rows
-        for name, value in (row["outcome"] or {}).items()
-        if isinstance(value, bool | int | float) and name != "success"
-    )
-    return list(named)
+    return list(dict.fromkeys(name for row in rows for name in of_outcome(row["outcome"] or {}) if name != "success"))
 
 
 def _outcome(name: str) -> Callable[[Row], float | None]:
-    def value(row: Row) -> float | None:
-        found = (row["outcome"] or {}).get(name)
-        return float(found) if isinstance(found, bool | int | float) else None
-
-    return value
+    return lambda row: of_outcome(row["outcome"] or {}).get(name)
 
 
 def _is_share(rows: Sequence[Row], name: str) -> bool:

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pettingllms_envs.episodes.figures import of_agent
+
 
 Row = Mapping[str, Any]
 
@@ -17,7 +19,7 @@ INDEX = (
     "error",
     "num_steps",
     "tokens",
-    "returns",
+    "figures",
     "parts",
     "unreadable",
     "step",
@@ -35,7 +37,7 @@ def group_of(row: Row) -> str:
 
 def index_of(row: Row) -> list[Any]:
     """An episode's values of `INDEX`."""
-    instance, error = row["instance"], row["error"]
+    instance, error, returns = row["instance"], row["error"], row["returns"] or {}
     name = instance.get("problem") or f"seed {instance['seed']}"
     tokens = [step["tokens"]["completion"] for step in row["steps"] if step.get("tokens")]
     parts: dict[str, float] = defaultdict(float)
@@ -51,7 +53,7 @@ def index_of(row: Row) -> list[Any]:
         None if error is None else f"{error['kind']}: {error['message']}",
         len(row["steps"]),
         sum(tokens) if tokens and None not in tokens else None,
-        row["returns"] or {},
+        {agent: of_agent(agent, returns, row["outcome"] or {}) for agent in returns},
         parts,
         any(name.endswith(".format") and value < 0 for name, value in parts.items()),
         (row.get("training") or {}).get("step"),

@@ -6,8 +6,10 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
+from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.statistics import bootstrap, mean_interval
 
@@ -30,7 +32,7 @@ def summary(header: Mapping[str, Any], table: Table) -> dict[str, Any]:
     """
     config = header["config"]
     roles: dict[str, str] = dict(config.get("roles") or {})
-    agents = list(roles) or sorted({agent for returns in table["returns"] for agent in returns})
+    agents = list(roles) or sorted({agent for figures in table["figures"] for agent in figures})
     groups = sorted(set(table["group"]))
     counted = [at for at, success in enumerate(table["success"]) if success is not None and table["error"][at] is None]
     by_group = {name: [at for at in counted if table["group"][at] == name] for name in groups}
@@ -81,20 +83,13 @@ def _mean(name: str, table: Table, values: Mapping[int, float]) -> Item:
 
 
 def _by_problem(table: Table, values: Mapping[int, float]) -> list[float]:
-    """The mean over the episodes of each problem."""
-    of_problem: dict[int, list[float]] = defaultdict(list)
-    for at, value in values.items():
-        of_problem[table["problem"][at]].append(value)
-    return [sum(each) / len(each) for each in of_problem.values()]
+    return mean_by_problem((table["problem"][at], value) for at, value in values.items())
 
 
-def _returns(table: Table, agent: str, places: Iterable[int]) -> dict[int, float]:
-    """An agent's returns in the finished episodes in which it played."""
-    return {
-        at: table["returns"][at][agent]
-        for at in places
-        if table["error"][at] is None and agent in table["returns"][at]
-    }
+def _figures(table: Table, agent: str, name: str, places: Iterable[int]) -> dict[int, float]:
+    """A figure of an agent in the finished episodes in which it has one."""
+    figures = {at: table["figures"][at].get(agent, {}) for at in places if table["error"][at] is None}
+    return {at: own[name] for at, own in figures.items() if name in own}
 
 
 def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
@@ -105,11 +100,11 @@ def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
         rate = _rate("", table, counted)
         note = f"95%: {100 * rate['low']:.1f} to {100 * rate['high']:.1f}"
         yield {"name": "success", "value": f"{100 * rate['value']:.1f}%", "note": note}
-    for agent in agents:
-        if returns := _returns(table, agent, range(len(table["name"]))):
-            mean = _mean(agent, table, returns)
+    for agent, name in product(agents, AGENT_FIGURES):
+        if values := _figures(table, agent, name, range(len(table["name"]))):
+            mean = _mean(agent, table, values)
             note = "" if mean["low"] is None else f"95%: {mean['low']:.3g} to {mean['high']:.3g}"
-            yield {"name": f"return of {agent}", "value": f"{mean['value']:.3g}", "note": note}
+            yield {"name": f"{name} of {agent}", "value": f"{mean['value']:.3g}", "note": note}
     tokens = [number for number in table["tokens"] if number is not None]
     if tokens:
         yield {
@@ -140,13 +135,14 @@ def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict
         for step, places in sorted(of_step.items())
         if judged & set(places)
     ]
-    returns = [
-        {**_mean(agent, table, values), "step": step}
-        for step, places in sorted(of_step.items())
-        for agent in agents
-        if (values := _returns(table, agent, places))
-    ]
-    named = {"Success of the chosen path, by training step": solved, "Return, by training step": returns}
+    named = {"Success of the chosen path, by training step": solved}
+    for name in AGENT_FIGURES:
+        named[f"{name.capitalize()}, by training step"] = [
+            {**_mean(agent, table, values), "step": step}
+            for step, places in sorted(of_step.items())
+            for agent in agents
+            if (values := _figures(table, agent, name, places))
+        ]
     return {label: [{"series": item["name"], **item} for item in items] for label, items in named.items() if items}
 
 

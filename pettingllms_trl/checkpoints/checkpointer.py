@@ -30,6 +30,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import nn
 from torch.distributed.tensor import DTensor
+from transformers import TrainerControl, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from pettingllms_trl.checkpoints import atomic
@@ -134,6 +135,20 @@ class Checkpointer:
         self.stopped_by = next((signal for signal in received if signal is not None), None)
         return self.stopped_by
 
+    def keep_best(self, state: TrainerState, folder: Path, final: Path) -> None:
+        """Name the best checkpoint by the folder that it will have, where it is the one that is being written."""
+        if state.best_model_checkpoint == str(folder):
+            state.best_model_checkpoint = str(final)
+            if self._args.should_save:
+                state.save_to_json(str(folder / TRAINER_STATE_NAME))
+
+    def stop_on_signal(self, control: TrainerControl, *, step: int) -> None:
+        """On a signal, end the run after this step, with a checkpoint if the run saves any."""
+        if self.received_signal() is not None:
+            control.should_evaluate = False
+            control.should_save = self._args.save_strategy != "no" and self.saved_step != step
+            control.should_training_stop = True
+
     def check_resume(self, resume_from_checkpoint: str | bool | None) -> None:
         """Raise `ValueError` where there is no such checkpoint, or where it is another team's; no weights are read."""
         output_dir = Path(self._args.output_dir)
@@ -190,6 +205,11 @@ class Checkpointer:
             ValueError: There is no checkpoint, it is not a folder, or it is of another team.
             CorruptCheckpoint: The given checkpoint is damaged.
         """
+        if self._args.enable_jit_checkpoint:
+            raise ValueError(
+                "enable_jit_checkpoint=True writes into the checkpoint's folder itself, where a kill leaves half of "
+                "it. Leave it False: SIGTERM saves a whole checkpoint here anyway."
+            )
         return on_main(lambda: self._verified(resume_from_checkpoint))
 
     def _verified(self, resume_from_checkpoint: str | bool | None) -> str | None:

@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import PeftModel
 from pettingzoo import AECEnv
+from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.trainer_utils import HubStrategy
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.checkpoints.hub import results_of, team_card
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.role_sampling import SamplingOverrides
@@ -186,6 +190,21 @@ class Publisher:
         trained = {name: getattr(self._args, name) for name in (*fields, "beta", "loss_type", "scale_rewards", "seed")}
         return {**named, **trained, "steps done": step}
 
+    def save_policies(self, folder: Path, state_dict: Any) -> None:
+        """Save the trained policies, each with its tokenizer, and the arguments."""
+        trained = self._team.routing.trained
+        folder.mkdir(parents=True, exist_ok=True)
+        weights.save(self._team.model, trained, folder, state_dict)
+        for policy in trained:
+            self._team.profiles[policy.name].processing_class.save_pretrained(folder / policy.name)
+        torch.save(self._args, folder / TRAINING_ARGS_NAME)
+
+    def prepare_upload(self, checkpoint: Path) -> None:
+        """Copy what is uploaded from a checkpoint to the output folder; of a plain model transformers does it."""
+        if self._args.hub_strategy != HubStrategy.END:
+            trained = [] if self._team.is_plain else [policy.name for policy in self._team.routing.trained]
+            copy_policies(trained, checkpoint, Path(self._args.output_dir))
+
     def add_note(self, card: Path) -> None:
         """Append the note about the data, if there is one, to TRL's model card."""
         if self._note:
@@ -200,7 +219,7 @@ class Publisher:
         tags: Sequence[str],
         step: int,
         log_history: Sequence[Mapping[str, Any]],
-        num_evaluated: Mapping[str, int],
+        eval_dataset: Any,
     ) -> None:
         """Write a model card with the policy of each agent and how to load it.
 
@@ -210,8 +229,14 @@ class Publisher:
             tags: Tags for the Hub.
             step: Number of optimizer steps done.
             log_history: `trainer.state.log_history`.
-            num_evaluated: Episodes of an evaluation, by the prefix of its metrics.
+            eval_dataset: Rows that were evaluated, or several sets by name.
         """
+        data = eval_dataset if isinstance(eval_dataset, dict) else {"": eval_dataset}
+        num_evaluated = {  # a stream has no length, and is left out
+            f"eval_{of}" if of else "eval": len(rows) * (self._args.num_generations_eval or self._args.num_generations)
+            for of, rows in data.items()
+            if isinstance(rows, Sized)
+        }
         text = team_card(
             name=name or card.parent.name,
             environment=self._environment,

@@ -12,9 +12,11 @@ read every row: then each candidate is sampled under a mask of its own, from the
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,6 +67,11 @@ def prompts_read_once(model: Any) -> Iterator[None]:
 def noisy_modules(model: nn.Module) -> tuple[nn.Module, ...]:
     """The modules that draw random numbers in training mode: those that drop something, or add noise."""
     return tuple(module for module in model.modules() if _has_noise(module))
+
+
+def draws_noise(model: nn.Module) -> bool:
+    """Whether a forward pass draws random numbers now."""
+    return any(module.training for module in noisy_modules(model))
 
 
 def _has_noise(module: nn.Module) -> bool:
@@ -196,6 +203,28 @@ def sample(
 
 GenerateAs = Callable[[list[Sequence[int]], SamplingOverrides], Any]
 """Prompts' ids and a role's own settings to sampled ids and their log-probabilities, by the active policy."""
+
+
+def role_settings(
+    config: GenerationConfig, kwargs: Mapping[str, Any], override: SamplingOverrides
+) -> tuple[GenerationConfig, dict[str, Any]]:
+    """The settings of `generate` and its arguments, with a role's own in the place of its policy's."""
+    names = {"max_completion_length": "max_new_tokens"}
+    own = {names.get(name, name): value for name, value in override.given().items() if name != "stop"}
+    config = copy.deepcopy(config)
+    config.update(**own)
+    return config, {**kwargs, **own}
+
+
+@contextmanager
+def ending_at(stop: Sequence[str], config: GenerationConfig, model: Any, tokenizer: Any) -> Iterator[None]:
+    """Within, `generate` ends a row at a stop word: what follows one is cut off in any case."""
+    config.stop_strings = list(stop)
+    model.generate = partial(model.generate, tokenizer=tokenizer)  # TRL does not give it
+    try:
+        yield
+    finally:
+        del model.generate
 
 
 def context_length(team: Team, policy: str) -> int | None:

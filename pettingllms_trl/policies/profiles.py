@@ -17,6 +17,13 @@ from trl.trainer.utils import get_config_model_id
 from pettingllms_trl.policies.routing import Policy
 
 
+OF_TRL = (
+    *("processing_class", "eos_token_ids", "generation_config"),
+    *("ref_model", "router_aux_loss_coef", "aux_loss_enabled"),
+)
+"""Attributes of `GRPOTrainer` that a profile has under the same name, beside the weight of the KL divergence."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyProfile:
     """Attributes of `GRPOTrainer` while a policy is active.

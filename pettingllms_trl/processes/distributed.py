@@ -105,6 +105,16 @@ def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
         )
 
 
+def is_deepspeed(accelerator: Accelerator) -> bool:
+    """Whether DeepSpeed trains, which takes its optimizer steps itself."""
+    return getattr(accelerator.state, "deepspeed_plugin", None) is not None
+
+
+def is_fsdp(accelerator: Accelerator) -> bool:
+    """Whether FSDP shards the weights."""
+    return getattr(accelerator.state, "fsdp_plugin", None) is not None
+
+
 @contextmanager
 def accumulating(model: Any, accelerator: Accelerator) -> Iterator[None]:
     """Accumulate the gradients of backward passes inside the block, without an optimizer step.

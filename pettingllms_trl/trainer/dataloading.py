@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
-from trl.trainer.utils import RepeatSampler
+from accelerate import Accelerator
+from datasets import IterableDataset
+from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.records import Row
 
 
 T = TypeVar("T")
@@ -69,6 +72,91 @@ class EpochSampler(RepeatSampler):
             for _ in range(self.epoch):
                 torch.randperm(self.num_samples, generator=self.generator)
         return super().__iter__()
+
+
+class GenerationPlan:
+    """How the micro-steps of a training are divided into generations, and in which order they use the rows.
+
+    Args:
+        args: The trainer's.
+        num_processes: Of the run.
+
+    Attributes:
+        rows: That a generation plays, without further ones for what filters drop.
+        micro_steps: That are trained on a generation's sequences.
+        num_repeats: How often a generation's rows are yielded: accelerate distributes batches, and every process needs
+            all rows.
+    """
+
+    def __init__(self, args: MultiAgentGRPOConfig, *, num_processes: int) -> None:
+        self._args = args
+        self.rows = args.generation_batch_size // args.num_generations
+        self.micro_steps = args.steps_per_generation * args.num_iterations
+        self.num_repeats = self.micro_steps * num_processes
+
+    def begins(self, micro_step: int) -> bool:
+        """Whether a generation begins with this micro-step."""
+        return micro_step % self.micro_steps == 0
+
+    def number(self, step: int) -> int:
+        """The number, from 0, of the generation that an optimizer step trains on."""
+        return int(step * self._args.gradient_accumulation_steps // self.micro_steps)
+
+    def name(self, step: int, micro_step: int) -> str:
+        """Name of a generation: the optimizer step in which it begins; the second one of a step is "7.1"."""
+        further = micro_step % self._args.gradient_accumulation_steps // self.micro_steps
+        return f"{step}.{further}" if further else str(step)
+
+    def sampler(self, rows: Any, *, repeat_count: int = 1) -> EpochSampler:
+        """The order of the rows of a data set, each `repeat_count` times."""
+        return EpochSampler(
+            data_source=rows,
+            mini_repeat_count=1,
+            batch_size=self.rows,
+            repeat_count=repeat_count,
+            shuffle=self._args.shuffle_dataset,
+            seed=self._args.seed,
+        )
+
+    def repeated(self, rows: IterableDataset) -> IterableDataset:
+        """The rows of a stream in the same order, as often as a sampler would yield them."""
+        shuffled = rows.shuffle(seed=self._args.seed) if self._args.shuffle_dataset else rows
+        return repeat_iterable_dataset(
+            shuffled, mini_repeat_count=1, batch_size=self.rows, repeat_count=self.num_repeats
+        )
+
+
+NUMBER = "__number__"
+"""Field of a stream's rows in evaluation by several processes."""
+
+
+def numbered(row: Row, number: int) -> Row:
+    """A row of a stream that says which it is."""
+    return {**row, NUMBER: number}
+
+
+class EvaluatedRows:
+    """Gathers the rows of an evaluation from all processes, each once."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self._numbers: set[int | None] = set()
+
+    def begin(self) -> None:
+        """Another evaluation begins."""
+        self._numbers.clear()
+
+    def gather(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows of all processes. Of a set with a length accelerate leaves out those that it has repeated until
+        each process has as many; of a stream it does not know them, and they are left out by their numbers."""
+        gathered: list[Row] = self._accelerator.gather_for_metrics(rows, use_gather_object=True)
+        new: list[Row] = []
+        for row in gathered:
+            number = row.get(NUMBER)
+            if number is None or number not in self._numbers:
+                new.append({name: value for name, value in row.items() if name != NUMBER})
+            self._numbers.add(number)
+        return new
 
 
 class RowsPlayed:

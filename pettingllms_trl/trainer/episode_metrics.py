@@ -22,6 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from trl.trainer.utils import nanstd
 
+from pettingllms_envs.episodes.figures import of_agent, of_outcome
 from pettingllms_trl.records import Episode
 from pettingllms_trl.trainer.collector import Played
 
@@ -68,11 +69,11 @@ class EpisodeMetrics:
 
     def _add(self, episode: Episode, prefix: str) -> None:
         self._of_episodes[f"{prefix}rollout/decisions"].append(len(episode.decisions))
-        for name, value in episode.outcome.items():
-            if isinstance(value, int | float):  # a bool counts as 0 or 1: success -> success rate
-                self._of_episodes[f"{prefix}outcome/{name}"].append(float(value))
-        for agent, value in episode.returns.items():
-            self._of_episodes[f"{prefix}agent/{agent}/return"].append(value)
+        for name, value in of_outcome(episode.outcome).items():
+            self._of_episodes[f"{prefix}outcome/{name}"].append(value)
+        for agent in episode.returns:
+            for name, value in of_agent(agent, episode.returns, episode.outcome).items():
+                self._of_episodes[f"{prefix}agent/{agent}/{name}"].append(value)
         sampled = [len(candidate.completion.ids) for d in episode.decisions for candidate in d.candidates]
         self._sums[f"{prefix}rollout/completion_tokens"] += sum(sampled)
         for decision in episode.decisions:

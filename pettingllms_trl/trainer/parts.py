@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from accelerate import Accelerator, DistributedType
+from accelerate import Accelerator
 from pettingzoo import AECEnv
 
 from pettingllms_trl.checkpoints import recorder
@@ -29,7 +29,7 @@ from pettingllms_trl.engines.transformers import LocalSampler, context_length
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.references import MovingReferences
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.processes.distributed import gathered, scoring
+from pettingllms_trl.processes.distributed import gathered, is_deepspeed, is_fsdp, scoring
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.env_checks import agents_with_tools
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
@@ -159,8 +159,7 @@ def references_of(args: MultiAgentGRPOConfig, team: Team, accelerator: Accelerat
     """
     if not args.sync_ref_model:
         return None
-    plugin = accelerator.state.deepspeed_plugin
-    if accelerator.distributed_type == DistributedType.FSDP or (plugin is not None and plugin.zero_stage == 3):
+    if is_fsdp(accelerator) or (is_deepspeed(accelerator) and accelerator.state.deepspeed_plugin.zero_stage == 3):
         raise ValueError(
             "sync_ref_model=True with weights that are spread over processes (FSDP, ZeRO-3), where a checkpoint "
             "could not hold the references. Use DDP or ZeRO-2, or leave it out."

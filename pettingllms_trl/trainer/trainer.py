@@ -258,7 +258,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             filters=setup.filters,
             curricula=setup.curricula,
             rows_played=RowsPlayed(),
-            rows_per_generation=self.rows_per_generation,
+            rows_per_generation=self.plan.rows,
             rows_at=self._rows_at,
         )
         self.monitor = LearningMonitor(
@@ -280,10 +280,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
         )
         self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
-        self.guard = StepGuard(list(self.routing.of_agent))
-        self.token_budget = TokenBudget(
-            args.max_generated_tokens, micro_steps_per_generation=self.micro_steps_per_generation
-        )
+        self.guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
+        self.token_budget = TokenBudget(args.max_generated_tokens, micro_steps_per_generation=self.plan.micro_steps)
         self.add_callback(self.token_budget)
         self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
         self.add_callback(self.rollout_times)
@@ -320,7 +318,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.activate(next(iter(self.team.profiles)))
 
     def _rows_at(self, start: int, number: int) -> list[Any]:
-        return [self.train_dataset[i] for i in places(self.epoch_sampler(), start, number)]
+        return [self.train_dataset[i] for i in places(self.plan.sampler(self.train_dataset), start, number)]
 
     def _states(self) -> dict[str, Stateful]:
         """The parts whose states a checkpoint holds."""
@@ -340,9 +338,10 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
         """Rows to the forward passes of a generation's micro-steps: collect, credit, report, build."""
-        policies = learning(self.schedule, self.generation_number, self.routing.trained)
+        policies = learning(self.schedule, self.plan.number(self.state.global_step), self.routing.trained)
+        name = self.plan.name(self.state.global_step, self._step)
         with self.rollout_times.rollout():
-            generation = self.collector.collect(rows, name=self.generation_name, learning=policies)
+            generation = self.collector.collect(rows, name=name, learning=policies)
         # The credit sees all decisions once, before any is left out.
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)
@@ -372,12 +371,12 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self, generation: Generation, advantages: credits.Advantages, of_continuations: credits.Advantages
     ) -> None:
         step = self.state.global_step
-        metrics = self.reporter.metrics_of(generation, step=step, is_first=self.is_first_generation)
+        metrics = self.reporter.metrics_of(generation, step=step, is_first=self._step == 0)
         self.report_all(metrics, "train")
         self.token_budget.add(int(generation.played.counts["sampled_tokens"]))
         self.report("rollout/total_sampled_tokens", self.token_budget.num_generated, replace=True)
         if self.args.max_resamples:
-            data_epoch = self.collector.rows_played.number / len(self.epoch_sampler())
+            data_epoch = self.collector.rows_played.number / len(self.plan.sampler(self.train_dataset))
             self.report("rollout/data_epoch", data_epoch, replace=True)
         self.reporter.observe(generation, advantages, of_continuations, step=step)
 
@@ -435,7 +434,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if self.state.global_step == 0 and self.stopped_by is None:
             warnings.warn(
                 f"train() has trained 0 steps: the stream of rows ended before one generation was full, which takes "
-                f"{self.rows_per_generation} rows (generation_batch_size {self.args.generation_batch_size} / "
+                f"{self.plan.rows} rows (generation_batch_size {self.args.generation_batch_size} / "
                 f"num_generations {self.num_generations}). Give more rows, or lower generation_batch_size.",
                 stacklevel=2,
             )
@@ -453,7 +452,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
         """Play a batch of rows. A group-relative loss says nothing here; none is given."""
         if self.accelerator.num_processes > 1:
-            inputs = self.gather_eval_rows(inputs)
+            inputs = self.eval_rows.gather(inputs)
         # Each data set and batch has random numbers of its own.
         name = f"{self.evaluation}/{self.state.global_step}/{self.eval_rows_played}"
         self.eval_rows_played += len(inputs)

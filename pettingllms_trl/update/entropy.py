@@ -69,8 +69,8 @@ class EntropyBonus:
         if sums is not None:
             self._sums[policy] = sums
 
-    def steer(self, reduce: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> dict[str, float]:
-        """Adapt the coefficients at the end of an optimizer step; returns those of the next one, by policy.
+    def steer(self, reduce: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> dict[str, list[float]]:
+        """Adapt the coefficients at the end of an optimizer step; returns those of the next one as metrics.
 
         Args:
             reduce: Sums a tensor over all processes.
@@ -80,7 +80,9 @@ class EntropyBonus:
             total = reduce(self._sums.pop(name, torch.zeros(2, device=device)))
             if total[1] > 0:
                 self._controls[name] = control.after((total[0] / total[1].clamp(min=1.0)).item(), self._args)
-        return {name: control.coefficient for name, control in self._controls.items()}
+        found = {name: control.coefficient for name, control in self._controls.items()}
+        by_policy = {f"policy/{name}/entropy_coef": [value] for name, value in found.items()}
+        return {"entropy_coef": [*found.values()], **(by_policy if len(found) > 1 else {})}
 
     def state_dict(self) -> dict[str, list[float]]:
         """The coefficient and entropy of each policy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,3 +129,25 @@ def tokens(batch: Batch, rows: torch.Tensor) -> int:
     """The number of tokens of these rows that are trained on."""
     mask = batch["completion_mask"][rows]
     return int((mask * batch["tool_mask"][rows]).sum() if "tool_mask" in batch else mask.sum())
+
+
+def with_scaled_items(batch: Batch) -> Batch:
+    """A batch for TRL's loss, which is multiplied by `loss_scale` afterwards.
+
+    Losses that divide by the generation's tokens need no scale; undone here, so that the same factor serves them and
+    the terms that are a mean over the pass (entropy bonus, router loss).
+    """
+    scale = batch["loss_scale"]
+    return batch if scale == 1.0 else {**batch, "num_items_in_batch": batch["num_items_in_batch"] * scale}
+
+
+def rollout_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a `rollout_func` of TRL returns for sequences that were sampled already, token for token."""
+    logprobs = [row["completion"].logprobs for row in rows]
+    masks = [[int(row["counts"])] * len(row["completion"].ids) for row in rows]
+    return {
+        **({} if all(row["counts"] for row in rows) else {"env_mask": masks}),
+        "prompt_ids": [row["prompt_ids"] for row in rows],
+        "completion_ids": [list(row["completion"].ids) for row in rows],
+        "logprobs": None if any(values is None for values in logprobs) else [list(values) for values in logprobs],
+    }

@@ -1,10 +1,25 @@
-"""Merges the metrics of a micro-step's forward passes into those that a single pass would have logged."""
+"""`TrainingLog`: TRL's log of a training, as a single forward pass for each micro-step would have written it.
+
+TRL logs each forward pass, and each scored batch with its padding rows; here a micro-step has several passes, and
+processes have padding rows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from trl.trainer.utils import nanmax, nanmin, nanstd
+
+from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.update.assignment import Assignment
+from pettingllms_trl.update.micro_batches import Batch
 
 
 OF_ROWS = ("vespo/phi_seq_mean", "aux_loss")
@@ -105,3 +120,135 @@ def of_completions(lengths: Sequence[int], terminated: Sequence[bool]) -> dict[s
         "completions/min_terminated_length": float(min(whole)),
         "completions/max_terminated_length": float(max(whole)),
     }
+
+
+class TrainingLog:
+    """TRL's metrics by name, and its table of completions, corrected for teams and several processes.
+
+    Args:
+        metrics: TRL's lists of values by name, of `"train"` and of `"eval"`.
+        tables: TRL's columns of the table of completions, and its tables of columns `"rewards"` and `"extra"`.
+        accelerator: The trainer's.
+        args: The trainer's.
+        by_policy: Whether metrics of passes are also logged of each policy.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, dict[str, list[float]]],
+        tables: dict[str, Any],
+        accelerator: Accelerator,
+        args: MultiAgentGRPOConfig,
+        *,
+        by_policy: bool,
+    ) -> None:
+        self._values, self._tables, self._accelerator = metrics, tables, accelerator
+        self._scale, self._by_policy = args.scale_rewards, by_policy
+        self._ratios_of_rows = args.importance_sampling_level == "sequence"  # a row has one
+        self._passes: list[ForwardMetrics] = []
+        # A generation's sequences outnumber `generation_batch_size`, and the table holds all of them.
+        tables |= {name: deque() for name in ("prompt", "completion", "advantages")}
+        tables |= {name: defaultdict(deque) for name in ("rewards", "extra")}
+
+    def begin_table(self) -> None:
+        """Begin a generation's table of completions."""
+        for table in self._tables.values():
+            table.clear()
+
+    def correct_ratios(self, batch: Batch, scored: Sequence[int]) -> None:
+        """Log the sampler's importance ratios of the rows with log-probabilities: to TRL the others' are 1.
+
+        Args:
+            batch: TRL's.
+            scored: Indices of those rows.
+        """
+        if "importance_sampling_ratio" not in batch:
+            return
+        rows = torch.tensor(scored, dtype=torch.long)
+        ratios = batch["importance_sampling_ratio"][rows]  # (B, C), or (B, 1) of sequences
+        mask = batch["completion_mask"] * batch.get("tool_mask", 1)
+        flat = ratios.flatten() if ratios.size(1) == 1 else ratios[mask[rows].bool()]
+        flat = flat if flat.numel() else torch.zeros(1, device=ratios.device)
+        for name, value in (
+            ("min", nanmin(self._accelerator.gather(flat.min()))),
+            ("mean", self._accelerator.gather(flat.mean()).nanmean()),
+            ("max", nanmax(self._accelerator.gather(flat.max()))),
+        ):
+            self._values["train"][f"sampling/importance_sampling_ratio/{name}"][-1] = value.item()
+
+    def correct_for_padding(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        assignment: Assignment,
+        *,
+        group_size: int,
+        ends: Collection[int],
+    ) -> None:
+        """Log scored rows in their own order, without padding rows: TRL has appended them process after process.
+
+        Args:
+            rows: As they were scored.
+            assignment: Of rows to processes.
+            group_size: Consecutive rows that are a group.
+            ends: Token ids with which a completion comes to its end.
+        """
+        columns = [self._tables[name] for name in ("prompt", "completion", "advantages")]
+        columns += [column for name in ("rewards", "extra") for column in self._tables[name].values()]
+        num_dealt = sum(assignment.num_here) * self._accelerator.num_processes
+        for column in columns:
+            column.extend(assignment.restore_order([column.pop() for _ in range(num_dealt)][::-1]))
+        completions = [row["completion"].ids for row in rows]
+        corrected = of_completions([len(ids) for ids in completions], [ids[-1] in ends for ids in completions])
+        if group_size > 1:
+            rewards = torch.tensor([row["reward"] for row in rows]).view(-1, group_size)
+            std = nanstd(rewards) if self._scale == "batch" else nanstd(rewards, dim=1)
+            corrected["frac_reward_zero_std"] = torch.isclose(std, torch.zeros_like(std)).float().mean().item()
+        for name, value in corrected.items():
+            self._values["train"][name][-1] = value
+
+    def replace_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
+        """Log the credit's advantages in the place of those that TRL computed for the rows scored last."""
+        if group_size == 1:  # TRL finds each group of one to be constant
+            del self._values["train"]["frac_reward_zero_std"]
+        logged = self._tables["advantages"]
+        for _ in advantages:
+            logged.pop()
+        logged.extend(advantages)
+
+    @contextmanager
+    def forward_pass(self, batch: Batch, mode: str) -> Iterator[None]:
+        """Keep what is logged within, of padding rows corrected, until the micro-step's last pass is over."""
+        metrics = self._values[mode]
+        before = {key: len(values) for key, values in metrics.items()}
+        yield
+        new = [key for key, values in metrics.items() if len(values) > before.get(key, 0)]
+        logged = {key: metrics[key].pop() for key in new}
+        num_rows, num_tokens = len(batch["advantages"]), batch["num_tokens"]
+        if "is_padding" in batch:
+            counts = torch.tensor(
+                [num_rows, int(batch["is_padding"].sum()), num_tokens], device=self._accelerator.device
+            )
+            num_rows, num_padding, num_tokens = self._accelerator.reduce(counts, reduction="sum").tolist()
+            for key, value in means_of_padding_rows(new, ratios_of_rows=self._ratios_of_rows).items():
+                logged[key] = without_padding(logged[key], value, num_rows=num_rows, num_padding=num_padding)
+            num_rows -= num_padding
+        self._passes.append(
+            ForwardMetrics(
+                policy=batch["policy"],
+                metrics=logged,
+                num_rows=num_rows,
+                num_tokens=num_tokens,
+                loss_scale=batch["loss_scale"],
+            )
+        )
+
+    def end_micro_step(self) -> None:
+        """Log a micro-step's passes, as one for each policy."""
+        passes, self._passes = self._passes, []
+        metrics = self._values["train"]
+        for name in dict.fromkeys(each.policy for each in passes):
+            own = [each for each in passes if each.policy == name]
+            for key, value in merge_passes(own, ratios_of_rows=self._ratios_of_rows).items():
+                metrics[key].append(value)
+                if self._by_policy:
+                    metrics[f"policy/{name}/{key}"].append(value)

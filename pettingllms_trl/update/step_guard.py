@@ -6,12 +6,16 @@ record of the skipped steps. DeepSpeed takes its steps itself; with it the first
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from accelerate import Accelerator
+from torch import nn
 
+from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.records import Decision
 
 
@@ -27,10 +31,12 @@ class StepGuard:
 
     Args:
         agents: Names of the agents, in the order of the batches' column `agent`.
+        args: The trainer's.
+        accelerator: The trainer's.
     """
 
-    def __init__(self, agents: Sequence[str]) -> None:
-        self._agents = list(agents)
+    def __init__(self, agents: Sequence[str], args: MultiAgentGRPOConfig, accelerator: Accelerator) -> None:
+        self._agents, self._args, self._accelerator = list(agents), args, accelerator
         self._passes: list[tuple[torch.Tensor, Mapping[str, Any]]] = []
         self.skips = SkipRecord()
 
@@ -43,29 +49,50 @@ class StepGuard:
         """Whether the current optimizer step has had a forward pass."""
         return bool(self._passes)
 
-    def sum_of_losses(self, device: torch.device) -> torch.Tensor:
-        """The sum of this process's losses in the current optimizer step: finite if all are."""
-        return torch.stack([loss for loss, _ in self._passes] or [torch.zeros((), device=device)]).sum()
-
-    def record(self, *, finite: bool) -> str | None:
-        """Record the end of an optimizer step. Returns a description of the skipped steps if there are too many."""
-        self.skips = self.skips.after(skipped=not finite)
-        return None if finite else self.skips.too_many
-
-    def start_step(self) -> None:
-        """Forget the losses of the previous step."""
-        self._passes = []
-
-    def report(self, too_many: str, *, step: int, norm: float, output_dir: str, has_stepped: bool = False) -> str:
-        """The message of the error that ends the run.
+    def check_losses(self, *, step: int) -> None:
+        """Raise `FloatingPointError` for a loss that is not finite, before DeepSpeed takes its step.
 
         Args:
-            too_many: Description of the skipped steps.
-            step: The optimizer step that was skipped.
-            norm: The norm of its gradient.
-            output_dir: The folder with the checkpoints.
-            has_stepped: Whether the optimizer has already taken the step.
+            step: Optimizer steps taken before.
         """
+        if not self._losses_are_finite():
+            raise FloatingPointError(self._report("1 step in a row", step=step, norm=math.nan))
+
+    def conclude(self, norm: float, *, model: nn.Module, optimizer: Any, step: int) -> None:
+        """Take the optimizer step away where its gradient or a loss is not finite.
+
+        Args:
+            norm: Of the gradient. DeepSpeed has stepped by now, and in float16 scales and skips by itself.
+            model: Whose gradients are removed.
+            optimizer: As accelerate has prepared it.
+            step: Optimizer steps taken before.
+
+        Raises:
+            FloatingPointError: Too many steps were taken away, or DeepSpeed has taken such a step.
+        """
+        finite = self._losses_are_finite()
+        if getattr(self._accelerator.state, "deepspeed_plugin", None) is not None:
+            if not self._args.fp16 and not math.isfinite(norm):
+                raise FloatingPointError(self._report("1 step in a row", step=step, norm=norm, has_stepped=True))
+        else:
+            # A scaler of float16 tries scales until its gradients overflow, and skips those steps itself.
+            if self._accelerator.scaler is None:
+                finite = finite and math.isfinite(norm)
+                if not finite:
+                    model.zero_grad()  # to None: an optimizer leaves such parameters, their moments and decay alone
+                optimizer._is_overflow = not finite  # then the scheduler waits, too
+            self.skips = self.skips.after(skipped=not finite)
+            if not finite and self.skips.too_many:
+                raise FloatingPointError(self._report(self.skips.too_many, step=step, norm=norm))
+        self._passes = []
+
+    def _losses_are_finite(self) -> bool:
+        """Whether those of the optimizer step in progress are, of all processes."""
+        own = torch.stack([loss for loss, _ in self._passes] or [torch.zeros((), device=self._accelerator.device)])
+        return bool(self._accelerator.gather(own.sum()).isfinite().all())
+
+    def _report(self, too_many: str, *, step: int, norm: float, has_stepped: bool = False) -> str:
+        """The message of the error that ends the run."""
         bad = [(loss, batch) for loss, batch in self._passes if not torch.isfinite(loss)] or self._passes
         found = [
             f"{where}: loss {float(loss)}" for loss, batch in bad for where in describe_decisions(batch, self._agents)
@@ -73,9 +100,11 @@ class StepGuard:
         rest = f"\n  and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         weights = "lost, for DeepSpeed has stepped" if has_stepped else "those of the last good step"
         return (
-            f"step {step}: the loss or its gradient was not finite in {too_many} (gradient norm {norm}). Training "
-            f"stops; the weights are {weights}, and the checkpoints in {output_dir} are as they were. In this step "
-            "the loss was of:\n  " + "\n  ".join(found[:MOST_NAMED]) + f"{rest}\nResume with a lower learning_rate or "
+            f"step {step + 1}: the loss or its gradient was not finite in {too_many} (gradient norm {norm}). Training "
+            f"stops; the weights are {weights}, and the checkpoints in {self._args.output_dir} are as they were. In "
+            "this step the loss was of:\n  "
+            + "\n  ".join(found[:MOST_NAMED])
+            + f"{rest}\nResume with a lower learning_rate or "
             "max_grad_norm, in bfloat16 or float32; and look for rewards that are huge."
         )
 

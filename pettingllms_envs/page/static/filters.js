@@ -16,7 +16,7 @@ function passes(row, filter) {
     const role = data.run.roles[filter.agent];
     const found = keys.filter((key) => key.endsWith("." + name) && (!filter.agent || key.startsWith("team.") || key.startsWith(role + ".")));
     if (!found.some((key) => (sign === "+" ? row.parts[key] > 0 : row.parts[key] < 0))) return false;
-  } else if (filter.agent && !(filter.agent in row.returns)) return false;
+  } else if (filter.agent && !(filter.agent in row.figures)) return false;
   const wanted = filter.text.trim().toLowerCase();
   return !wanted || `${row.name} ${row.group} ${row.error ?? ""} ${row.about ?? ""}`.toLowerCase().includes(wanted);
 }
@@ -78,7 +78,7 @@ function List({ rows, open, onOpen }) {
         style=${`top: ${(first + k) * ROW_HEIGHT}px`} onClick=${() => onOpen(row.i)}>
         <div class="name"><span>${row.name}</span>${row.error ? html`<span class="bad">error</span>` : row.success === null ? html`<span class="soft">no verdict</span>`
           : html`<span class=${row.success ? "good" : "soft"}>${row.success ? "✓ solved" : "not solved"}</span>`}</div>
-        <div class="facts">${row.group} · ${row.num_steps} steps · ${Object.entries(row.returns).map(([agent, value]) => `${agent} ${short(value)}`).join(", ")}</div>
+        <div class="facts">${row.group} · ${row.num_steps} steps · ${Object.entries(row.figures).map(([agent, own]) => `${agent} ${short(own.return)}`).join(", ")}</div>
       </div>`)}
     </div>
   </div>`;

@@ -152,8 +152,8 @@ def judged_decisions(trainer: MultiAgentGRPOTrainer, number: int, *, seed: int) 
     found: list[Judged] = []
     tokens = num_episodes = num_instances = 0
     while sum(len(each.advantages) for each in found) < 2 * number * width:
-        batch = list(islice(rows, trainer.rows_per_generation))
-        if len(batch) < trainer.rows_per_generation:
+        batch = list(islice(rows, trainer.plan.rows))
+        if len(batch) < trainer.plan.rows:
             break
         generation = trainer.collector.collect(
             batch, name=f"fidelity/{num_instances}", learning=trainer.routing.trained

@@ -19,7 +19,7 @@ from pettingllms_trl.processes.distributed import average_gradients, check_is_lo
 from pettingllms_trl.processes.row_sharing import share_of
 from pettingllms_trl.records import EnvironmentFailure
 from pettingllms_trl.rollout import Rollout, merge
-from pettingllms_trl.trainer.hooks import TRLHooks, numbered
+from pettingllms_trl.trainer.dataloading import EvaluatedRows, numbered
 from plays import play
 from schedules import Patient, babble
 from third_party import Relay
@@ -187,9 +187,10 @@ def test_a_streams_rows_are_evaluated_once_though_accelerate_repeats_them() -> N
     def gather(rows: list[dict[str, int]], use_gather_object: bool) -> list[dict[str, int]]:
         return [*rows, *rows[:1]]  # the other process was given the first row again
 
-    hooks = SimpleNamespace(accelerator=SimpleNamespace(gather_for_metrics=gather), _evaluated=set())
+    accelerator: Any = SimpleNamespace(gather_for_metrics=gather)
+    evaluated_rows = EvaluatedRows(accelerator)
     first, last = ([numbered({"seed": 7}, number) for number in batch] for batch in ([1, 0], [2]))
-    evaluated = [TRLHooks.gather_eval_rows(hooks, rows) for rows in (first, last)]  # type: ignore[arg-type]
+    evaluated = [evaluated_rows.gather(rows) for rows in (first, last)]
     assert evaluated == [[{"seed": 7}] * 2, [{"seed": 7}]]
 
 

@@ -159,8 +159,8 @@ def test_what_is_not_trained_on_is_no_group_with_missing_candidates() -> None:
         changed(episodes, i, 0, candidates=episodes[i].decisions[0].candidates[:1])
     advantages = {id(episode.decisions[1]): ADVANTAGES for episode in episodes}
     assert RolloutAudit(TREE, raises=False).observe(episodes, advantages) == []
-    partners = next(iter(rows_of(episodes, {}, partners=["drafter_0"]))).decisions
-    assert [decision.learns for decision in partners] == [False, True]
+    decisions = next(iter(rows_of(episodes, advantages))).decisions
+    assert [decision.learns for decision in decisions] == [False, True]
 
 
 # ---- Which sums are zero --------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def test_what_continues_a_decision_that_a_filter_dropped_is_dropped_too(model_pa
 
 @pytest.mark.parametrize("choose", ["reward", "value"])
 def test_the_best_by_its_reward_or_by_its_value_is_played_on(choose: Any, model_path: str, tmp_path: Path) -> None:
-    trainer = trained(model_path, tmp_path, choose=choose, check_groups=True)
+    trainer = trained(model_path, tmp_path, choose=choose, audit="stop")
     for decision in trainer.decisions:
         worth = [each.value if choose == "value" else each.reward for each in decision.candidates]
         assert worth[decision.chosen] == max(worth)

@@ -401,8 +401,11 @@ def test_an_entropy_at_most_the_target_raises_a_coefficient_and_one_above_lowers
     bonus.load_state_dict({"closer": [0.2, 6.0]})
     bonus.keep("opener", torch.tensor([2.5, 1.0]))
     bonus.keep("closer", torch.tensor([13.0, 4.0]))  # 3.25 nats a token
-    coefficients = bonus.steer(lambda sums: sums, torch.device("cpu"))
-    assert coefficients == {"opener": pytest.approx(0.11), "closer": pytest.approx(0.19)}
+    assert bonus.steer(lambda sums: sums, torch.device("cpu")) == {
+        "entropy_coef": pytest.approx([0.11, 0.19]),
+        "policy/opener/entropy_coef": pytest.approx([0.11]),
+        "policy/closer/entropy_coef": pytest.approx([0.19]),
+    }
     assert (bonus.control("opener").entropy, bonus.control("closer").entropy) == (2.5, 3.25)
     bonus.steer(lambda sums: sums, torch.device("cpu"))  # a step without any tokens changes nothing
     assert bonus.state_dict() == {"opener": [pytest.approx(0.11), 2.5], "closer": [pytest.approx(0.19), 3.25]}
