@@ -157,8 +157,7 @@ def episode(
             candidates = with_continuations(candidates, results, at, agent, repeats)
 
         chosen = _best(candidates, ties=f"{rules.seed}/{instance}/{number}/{agent}/{pending.turn}")
-        branch, history = branches[chosen], histories[chosen]
-        outcome = branch.outcome
+        branch, history, outcome = branches[chosen], histories[chosen], branches[chosen].outcome
         rewards.append(branch.rewards)
         decisions.append(
             Decision(
