@@ -315,10 +315,13 @@ def test_the_report_says_which_runs_were_made_with_other_primary_comparisons(tmp
 
 
 LINES = {
-    "archives`, to be read": ("reading", ("guesser", "full", "team", "untrained")),
+    "**access**: `archives`, to be read": ("reading", ("guesser", "full", "team", "untrained")),
     "nothing has to be read": ("archives", ("guesser_one", "guesser", "full", "routed", "team", "untrained")),
-    "`archives`, need not be read": ("archives", ("guesser_one", "guesser", "full", "routed", "team", "untrained")),
-    "note_taking`": ("note_taking", ("alone", "full", "team", "untrained")),
+    "**access**: `archives`, need not be read": (
+        "archives",
+        ("guesser_one", "guesser", "full", "routed", "team", "untrained"),
+    ),
+    "**memory**": ("note_taking", ("alone", "full", "team", "untrained")),
     "| **none**": ("plan_path", ("full", "team", "untrained")),
     "| `team`: three agents": ("reading", ("team",)),
     "| `shared`: the same": ("reading", ("shared",)),
@@ -326,7 +329,7 @@ LINES = {
     "| `directed`: also": ("reading", ("directed",)),
     "| `full`: not told": ("reading", ("full",)),
     "| team, AT-GRPO, answer paid": ("reading", ("team_unpaid",)),
-    "| team, trajectory GRPO, answer paid": ("reading", ("grpo",)),
+    "| team, trajectory GRPO, answer paid |": ("reading", ("grpo",)),
 }
 """What lines of tables that have this text say of which environment."""
 
@@ -342,7 +345,7 @@ def test_the_pages_have_the_means_and_verdicts_of_the_committed_study_of_teams()
         tables = (ROOT / page).read_text(encoding="utf-8").split("## Ways to give credit")[0].split("## Quickstart")[0]
         lines = [line for line in tables.splitlines() if line.startswith("| ")]
         for start, (environment, methods) in LINES.items():
-            for line in (line for line in lines if start in line and "less" not in line):
+            for line in (line for line in lines if start in line[:60] and "less" not in line):
                 for method in methods:
                     assert f"{sum(rates[environment, method]) / len(rates[environment, method]):.1%}" in line, line
                 checked.append(start)

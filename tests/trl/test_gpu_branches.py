@@ -18,6 +18,7 @@ from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.policies import weights
+from pettingllms_trl.study.machine import made_with
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 
 
@@ -36,6 +37,7 @@ BRANCHES = {
     "policies/weights.py": HERE,  # a model per process is not spread over all GPUs
     "cli/vllm_agents.py": HERE,  # graphs are captured
     "cli/transformers_agents.py": HERE,  # the GPU is taken where there is one
+    "study/machine.py": HERE,  # its name is noted
 }
 """Files with such lines, and the file that tests them."""
 
@@ -50,6 +52,13 @@ def test_every_file_with_a_branch_for_gpus_is_in_the_table_with_a_test_file_that
     for path, test in BRANCHES.items():
         assert (PACKAGE / path).is_file()
         assert (ROOT / test).is_file()
+
+
+def test_a_result_names_the_gpu_that_it_was_made_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "gpu" not in made_with()["machine"] or torch.cuda.is_available()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
+    assert made_with()["machine"]["gpu"] == "NVIDIA H100"
 
 
 # ---- vLLM in the trainer's process ----------------------------------------------------------------------------------

@@ -440,7 +440,12 @@ def test_of_two_processes_one_warns_and_both_refuse(tmp_path: Path) -> None:
     checkpoint = tmp_path / "run" / "checkpoint-1"
 
     def resume(process: int) -> tuple[list[str], str]:
-        args: Any = SimpleNamespace(should_save=process == 0, process_index=process, output_dir=str(tmp_path / "run"))
+        args: Any = SimpleNamespace(
+            should_save=process == 0,
+            process_index=process,
+            output_dir=str(tmp_path / "run"),
+            enable_jit_checkpoint=False,
+        )
         accelerator: Any = SimpleNamespace(wait_for_everyone=distributed.barrier, is_main_process=process == 0)
 
         def checkpointer(seed: int, policy: str) -> Checkpointer:
