@@ -8,8 +8,13 @@ The task and its settings: `pettingllms_envs.tasks.olympiad_bench.OlympiadBench`
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.olympiad_bench import OlympiadBench
+from pettingllms_envs.workflows.debate import Debate
+from pettingllms_envs.workflows.ensemble import Ensemble
+from pettingllms_envs.workflows.self_verification import SelfVerification
 from pettingllms_envs.workflows.single_reasoner import SingleReasoner
 from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
 
 
-raw_env, env, parallel_env = assemble(OlympiadBench, __name__, (ToolReasoner, SingleReasoner))
+WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification)
+
+raw_env, env, parallel_env = assemble(OlympiadBench, __name__, WORKFLOWS)

@@ -1,4 +1,4 @@
-"""Problems with an answer, in columns of any name: MATH, DeepScaleR, Polaris, and DAPO's prompts.
+"""Problems with an answer, in columns of any name: MATH, DeepScaleR, Polaris, DAPO's prompts, and GSM8K's solutions.
 
 An answer is used as the data set writes it, without dollar signs or a box. If a row has a worked solution and no
 answer, the answer is the last box of the solution.
@@ -69,6 +69,20 @@ def dapo(row: Row) -> MathProblem:
     problem = DAPO_REMINDER.sub("", DAPO_INSTRUCTION.sub("", asked[0]))
     truth = rows.table(row.get("reward_model"), "'reward_model'").get("ground_truth")
     return read({"problem": problem, "answer": truth}, source="dapo")
+
+
+def gsm8k(row: Row) -> MathProblem:
+    """A row of GSM8K (arXiv:2110.14168): a question, and a worked solution whose last line is `#### 1,234`.
+
+    Raises:
+        BadRow: A column is missing, or the solution has no such line.
+    """
+    solution = rows.text(row, "answer")
+    _, mark, answer = solution.rpartition("####")
+    if not mark:
+        raise BadRow("'answer' has no '####'; expected a solution whose last line is such as '#### 42'")
+    columns = {"question": row.get("question"), "answer": answer.replace(",", ""), "solution": solution}
+    return read(columns, source="gsm8k", problem="question")
 
 
 def plain(answer: str) -> str:

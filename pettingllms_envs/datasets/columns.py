@@ -84,6 +84,7 @@ LAYOUTS: dict[str, Layout] = {
             benchmark=True,
         ),
         Layout(name="polaris", columns=(("problem",), ("answer",)), read=answers.polaris, repeats=True),
+        Layout(name="gsm8k", columns=(("question",), ("answer",)), read=answers.gsm8k),
         Layout(name="dapo", columns=(("prompt",), ("reward_model",)), read=answers.dapo, repeats=True),
         answer_columns(),
         Layout(name="hotpot_qa", columns=(("question",), ("context",), ("supporting_facts",)), read=hotpot_qa.read),

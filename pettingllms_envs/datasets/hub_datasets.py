@@ -93,6 +93,12 @@ KNOWN = (
     ),
     KnownSet(id="POLARIS-Project/Polaris-Dataset-53K", layout="polaris", files={"train": _ANY}),
     KnownSet(id="BytedTsinghua-SIA/DAPO-Math-17k", layout="dapo", files={"train": _ANY}),
+    KnownSet(
+        id="openai/gsm8k",
+        layout="gsm8k",
+        config="main",
+        files={split: (f"main/{split}-*.parquet", f"{split}.jsonl") for split in ("train", "test")},
+    ),
     KnownSet(id="agentica-org/DeepScaleR-Preview-Dataset", layout="math", files={"train": _ANY}),
     KnownSet(id="gneubig/aime-1983-2024", layout="math:Question,Answer", files={"train": ("*.csv", *_ANY)}),
     KnownSet(

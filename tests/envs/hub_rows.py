@@ -112,6 +112,10 @@ DAPO: dict[str, Any] = {
     "reward_model": {"ground_truth": "2", "style": "rule-lighteval/MATH_v2"},
     "extra_info": {"index": "0"},
 }
+GSM8K: dict[str, Any] = {
+    "question": "A box holds 24 pens. How many pens do 50 boxes hold, and one more pen?",
+    "answer": "The boxes hold 24*50=<<24*50=1200>>1200 pens.\nWith one more, 1200+1=<<1200+1=1201>>1201.\n#### 1,201",
+}
 MATH: dict[str, Any] = {
     "problem": "What is half of one?",
     "answer": "$\\frac{1}{2}$.",
@@ -181,6 +185,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "olympiad_bench": OLYMPIAD_BENCH,
     "polaris": POLARIS,
     "dapo": DAPO,
+    "gsm8k": GSM8K,
     "math": MATH,
     "hotpot_qa": HOTPOT_QA,
     "two_wiki": TWO_WIKI,

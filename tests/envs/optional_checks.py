@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pettingllms_envs.features import HasChannel
+
 
 def skipped_checks(env: Any) -> list[str]:
     """Names of the checks of features that it does not have, in alphabetical order."""
     does_not_apply = {
-        "channel": True,
+        "channel": not isinstance(env.unwrapped.workflow, HasChannel),
         "cooperation": "cooperation" not in env.metadata,
         "images": True,
         "parallel": len(env.possible_agents) > 1,  # they act one after another

@@ -25,6 +25,7 @@ PROGRAMS: Mapping[str, ToolResult] = {
     "pass": ToolResult(""),
     "print('x' * 5000)": ToolResult("x" * 5000),
 }
+WITHOUT_PROGRAMS = ("ensemble", "debate", "self_verification")
 
 
 def block(program: str) -> str:
@@ -34,7 +35,8 @@ def block(program: str) -> str:
 
 def posed(problem: MathProblem = SUM, name: str = "math", **settings: Any) -> TextEnv:
     """An environment in its first turn on this problem; programs are those of `PROGRAMS`, unless told otherwise."""
-    env = pettingllms_envs.make(name, **{"executor": PROGRAMS.__getitem__, **settings})
+    programs = {} if settings.get("workflow") in WITHOUT_PROGRAMS else {"executor": PROGRAMS.__getitem__}
+    env = pettingllms_envs.make(name, **{**programs, **settings})
     env.reset(seed=0)
     env.restore(env.snapshot()._replace(play=env.workflow.start(AnswerState(problem))))
     return env

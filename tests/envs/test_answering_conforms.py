@@ -18,7 +18,13 @@ WORKFLOWS: dict[str, dict[str, Any]] = {
     "tool_reasoner": {"workflow": "tool_reasoner"},
     "single": {"workflow": "single"},
     "single with tools": {"workflow": "single", "tools": True},
+    "ensemble": {"workflow": "ensemble", "num_solvers": 2, "num_turns": 2},
+    "debate": {"workflow": "debate", "num_turns": 2},
+    "self_verification": {"workflow": "self_verification"},
 }
+QUICK = ("tool_reasoner", "single", "single with tools")
+OF_ROUNDS = ("snapshots", "learning signal", "potential", "channel")
+"""Checks of `ensemble` by default; its base class has the other two of that kind, too."""
 BLIND_TEAM = tuple(f"```python\nprint({n})\n```\n\\boxed{{{n}}}" for n in ("2", "3", "10", "'1/2'"))
 FLOOR = 0.15  # of 20 problems a blind answer may hit 3
 
@@ -30,7 +36,8 @@ OF_THE_ROWS = ("oracle", "rewards", "options", "no solution shown")
 @pytest.mark.parametrize(
     ("name", "workflow", "seeds", "only"),
     [
-        *(pytest.param("aime", workflow, range(2), CHECKS, id=f"aime-{workflow}") for workflow in WORKFLOWS),
+        *(pytest.param("aime", workflow, range(2), CHECKS, id=f"aime-{workflow}") for workflow in QUICK),
+        pytest.param("aime", "ensemble", range(2), OF_ROUNDS, id="aime-ensemble"),
         *(pytest.param(name, "tool_reasoner", range(4), OF_THE_ROWS, id=f"{name}-rows") for name in NAMES[1:]),
         *(
             pytest.param(name, workflow, range(20), CHECKS, marks=pytest.mark.slow, id=f"{name}-{workflow}-20")

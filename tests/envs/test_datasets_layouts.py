@@ -19,6 +19,7 @@ from hub_rows import (
     CODE,
     CODE_CONTESTS,
     DAPO,
+    GSM8K,
     LIVE_CODE_BENCH,
     MATH,
     OLYMPIAD_BENCH,
@@ -317,6 +318,14 @@ def test_dapo_loses_the_instruction_around_its_problem():
     assert bare.statement == problem.statement
 
 
+def test_gsm8ks_answer_is_what_follows_its_mark_without_commas():
+    problem = math_problem("gsm8k", GSM8K)
+    assert (problem.statement, problem.answer, problem.source) == (GSM8K["question"], "1201", "gsm8k")
+    assert problem.solution == GSM8K["answer"]
+    twice = math_problem("gsm8k", GSM8K, answer="Not #### 3 but\n#### -4")
+    assert twice.answer == "-4"
+
+
 def test_any_columns_may_hold_the_problem_and_its_answer():
     layout = answer_columns("question", "final")
     problem = layout.read({"question": "What is half of one?", "final": 0.5})
@@ -379,6 +388,8 @@ STDIN_1 = '[{"input": "1", "output": "1", "testtype": "stdin"}]'
         ("olympiad_bench", {"error": "a bit"}, "'error' is 'a bit'"),
         ("polaris", {"difficulty": "9/8"}, "'difficulty' is '9/8'"),
         ("polaris", {"answer": ""}, "'answer' is missing or blank"),
+        ("gsm8k", {"answer": "It is 42."}, "'answer' has no '####'"),
+        ("gsm8k", {"answer": "####"}, "'answer' is missing or blank"),
         ("dapo", {"prompt": []}, "has 0 messages of the user"),
         ("dapo", {"reward_model": None}, "'reward_model' is a NoneType"),
         ("math", {"answer": None, "solution": ""}, "'answer' is missing or blank, and 'solution' has no box"),
