@@ -126,7 +126,11 @@ class MultiAgentGRPOConfig(GRPOConfig):
         role_sampling (`dict[str, dict]`, *optional*):
             How single agents or roles sample, where it is not as the configuration says: `{"planner": {"temperature":
             0.7, "stop": ["\n\n"]}}`, with any of `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty`,
-            `max_completion_length` and `stop`. The loss of a policy is taken at its role's temperature.
+            `max_completion_length`, `stop` and `enable_thinking` (of the chat template). The loss of a policy is taken
+            at its role's temperature.
+        role_sampling_eval (`dict[str, dict]`, *optional*):
+            The same for evaluations alone, where single agents or roles are to sample otherwise than in training:
+            `{"planner": {"temperature": 0.2, "enable_thinking": True}}`.
         vllm_server_urls (`dict[str, str]`, *optional*):
             Servers of single policies, by the policy's name: `{"planner": "http://one:8000", "coder":
             "http://two:8000"}`; several urls with commas are replicas. Each full model needs one with
@@ -156,6 +160,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
         "history",
         "reward_parts",
         "role_sampling",
+        "role_sampling_eval",
         "vllm_server_urls",
     ]
 
@@ -232,6 +237,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
     )
     role_sampling: dict[str, Any] | str | None = field(
         default=None, metadata={"help": 'Sampling of single agents or roles: \'{"planner": {"temperature": 0.7}}\'.'}
+    )
+    role_sampling_eval: dict[str, Any] | str | None = field(
+        default=None, metadata={"help": "The same in evaluations, where it differs from that in training."}
     )
     vllm_server_urls: dict[str, Any] | str | None = field(
         default=None, metadata={"help": 'Servers of single policies: \'{"planner": "http://one:8000"}\'.'}
@@ -313,6 +321,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 raise
             raise ValueError(f"{error} {self._fitting_batches()}") from error
         parse(self.role_sampling)
+        parse(self.role_sampling_eval, "role_sampling_eval")
         parts = self.reward_parts
         if not isinstance(parts, dict | None) or not all(isinstance(w, int | float) for w in (parts or {}).values()):
             raise ValueError(

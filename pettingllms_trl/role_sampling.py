@@ -1,4 +1,4 @@
-"""`role_sampling`: sampling overrides of single agents or roles, and their validation.
+"""`role_sampling` and `role_sampling_eval`: sampling overrides of single agents or roles, and their validation.
 
 MultiAgentGRPOConfig(..., role_sampling={"planner": {"temperature": 0.7, "stop": ["\\n\\n"]}})
 """
@@ -6,7 +6,7 @@ MultiAgentGRPOConfig(..., role_sampling={"planner": {"temperature": 0.7, "stop":
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pettingllms_envs.suggestions import did_you_mean
@@ -25,6 +25,7 @@ class SamplingOverrides:
         max_completion_length: Most tokens of a completion.
         stop: Words that end a completion. Its ids include them, since they were sampled and are trained on; the text
             that the environment gets ends before the first.
+        enable_thinking: Argument of the chat template: whether a model such as Qwen3 thinks before it replies.
 
     Raises:
         ValueError, TypeError: A value is out of range or of the wrong type.
@@ -37,6 +38,7 @@ class SamplingOverrides:
     repetition_penalty: float | None = None
     max_completion_length: int | None = None
     stop: tuple[str, ...] | None = None
+    enable_thinking: bool | None = None
 
     def __post_init__(self) -> None:
         for name, (legal, words) in RANGES.items():
@@ -46,8 +48,20 @@ class SamplingOverrides:
         if self.stop is not None and (not self.stop or not all(isinstance(word, str) and word for word in self.stop)):
             raise ValueError(f"stop={self.stop!r} for a role's sampling, expected words. Leave stop out for none.")
 
+        if not isinstance(self.enable_thinking, bool | None):
+            raise ValueError(
+                f"enable_thinking={self.enable_thinking!r} for a role's sampling, expected true or false. Change it."
+            )
+
     def given(self) -> dict[str, Any]:
-        """The fields that are set, by name."""
+        """The fields of the sampler that are set, by name; not `enable_thinking`, which is of the chat template."""
+        return {name: value for name, value in self._set().items() if name != "enable_thinking"}
+
+    def over(self, other: SamplingOverrides) -> SamplingOverrides:
+        """These overrides, and where one is not set that of the other ones."""
+        return replace(other, **self._set())
+
+    def _set(self) -> dict[str, Any]:
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
 
@@ -62,26 +76,30 @@ RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
 NOTHING = SamplingOverrides()
 
 
-def parse(given: Mapping[str, Any] | str | None) -> dict[str, SamplingOverrides]:
-    """`role_sampling` as overrides, by agent or role.
+def parse(given: Mapping[str, Any] | str | None, option: str = "role_sampling") -> dict[str, SamplingOverrides]:
+    """`role_sampling` or `role_sampling_eval` as overrides, by agent or role.
+
+    Args:
+        given: Its value.
+        option: Which of the two it is.
 
     Raises:
         ValueError: An unknown field, or a value out of range.
     """
     known = [f.name for f in fields(SamplingOverrides)]
     if isinstance(given, str):
-        raise ValueError(f"role_sampling is {given!r}, expected a mapping. Write it in YAML, or as JSON.")
+        raise ValueError(f"{option} is {given!r}, expected a mapping. Write it in YAML, or as JSON.")
     overrides = {}
     for who, own in (given or {}).items():
         if not isinstance(own, Mapping):
             raise ValueError(
-                f"role_sampling[{who!r}] is {own!r}, expected a mapping with some of {', '.join(known)}. Write "
-                f"role_sampling={{{who!r}: {{'temperature': 0.7}}}}."
+                f"{option}[{who!r}] is {own!r}, expected a mapping with some of {', '.join(known)}. Write "
+                f"{option}={{{who!r}: {{'temperature': 0.7}}}}."
             )
         for name in own:
             if name not in known:
                 hint = did_you_mean(name, known) or " Leave it out."
-                raise ValueError(f"role_sampling[{who!r}] has {name!r}, expected some of {', '.join(known)}.{hint}")
+                raise ValueError(f"{option}[{who!r}] has {name!r}, expected some of {', '.join(known)}.{hint}")
         stop = own.get("stop")
         stop = None if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
         overrides[who] = SamplingOverrides(**{**own, "stop": stop})

@@ -1,6 +1,11 @@
-"""Writes the configurations next to this file: every game x {L0, L1, L2, L3} x {1.7B, 8B}, in the paper's settings.
+"""Writes the configurations next to this file: the paper's tasks x {L0, L1, L2, L3} x {1.7B, 8B}, in its settings.
 
     python examples/configs/generate.py
+
+The games have two teams, a drafter and a planner, and the paper's, a tool and a planner (`<game>_tool_...`). Programs
+and mathematics have a file for each training: `code_...` trains on the problems that the paper's code trains on at
+that size, `math_...` on Polaris, and the saved team is evaluated on three benchmarks each (docs/paper.md has the
+commands). `code_math_...` is both in one run, and `gsm8k_...` is a debate in the setting of MAPoRL.
 
 Two show more: one run on all games (`mixed_...`), and one whose roles learn in turns (`..._turns`). The tasks that
 need a team have two each, 1.7B at L2: with paid messages, and unpaid with another credit (`..._counterfactual`).
@@ -14,7 +19,7 @@ files. They are generated, so that near-copies cannot drift apart, and a test co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -30,6 +35,27 @@ class Game(NamedTuple):
 
     env_id: str
     settings: tuple[str, ...]
+
+
+class Corpus(NamedTuple):
+    """An environment on a data set that is prepared first.
+
+    Args:
+        env_id: The environment.
+        hub: The data set's id on the Hub.
+        level: The only level of its problems that is trained on; None for all.
+        why: On the level, as a comment.
+    """
+
+    env_id: str
+    hub: str
+    level: int | None = None
+    why: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Where `pettingllms data prepare` leaves it."""
+        return self.hub.replace("/", "__")
 
 
 class Layout(NamedTuple):
@@ -77,6 +103,33 @@ LAYOUTS = {
     "L2": Layout("a drafter and a planner, an adapter each on one frozen model", "draft_plan", "lora", adapters=True),
     "L3": Layout("a drafter and a planner, a whole model each", "draft_plan", "full"),
 }
+TOOL_LAYOUTS = {
+    "L1": Layout("a tool and a planner share one model", "tool_plan", "shared"),
+    "L2": Layout("a tool and a planner, an adapter each on one frozen model", "tool_plan", "lora", adapters=True),
+    "L3": Layout("a tool and a planner, a whole model each", "tool_plan", "full"),
+}
+PAIRS = {
+    "code": ("a coder and a tester", "coder_tester"),
+    "math": ("a tool and a reasoner", "tool_reasoner"),
+}
+"""The paper's teams for programs and mathematics, and their workflows."""
+POLARIS = Corpus("pettingllms/math-v0", "POLARIS-Project/Polaris-Dataset-53K")
+CORPORA = {
+    "code": {
+        "1.7B": Corpus(
+            "pettingllms/apps-v0",
+            "codeparrot/apps",
+            1,
+            "introductory; the published script has an easier part of APPS",
+        ),
+        "8B": Corpus("pettingllms/code_contests-v0", "deepmind/code_contests"),
+    },
+    "math": dict.fromkeys(("1.7B", "8B"), POLARIS),
+}
+"""What is trained on at each size, as in the scripts of the paper's code."""
+OR_DAPO = "; or BytedTsinghua-SIA__DAPO-Math-17k"
+CODE_MATH = Layout("four roles share one model", "", "shared")
+GSM8K = Corpus("pettingllms/math-v0", "openai/gsm8k")
 TEAMS = {
     "note_taking": (
         Game("pettingllms/note_taking-v0", ("readings: 8", "values: 1000", "digits: 12")),
@@ -125,6 +178,10 @@ SAMPLING: Lines = (
     ("chat_template_kwargs:", ""),
     ("  enable_thinking: false", "as in the reference's configurations"),
 )
+SAMPLING_8K: Lines = tuple(
+    (line, "prompts have no limit (the paper's: 8192)" if line.startswith("max_completion_length") else why)
+    for line, why in SAMPLING
+)
 LOOKING: Lines = (
     ("logging_steps: 1", ""),
     ("report_to: none", "or wandb, tensorboard, trackio: what is installed"),
@@ -143,6 +200,16 @@ SEEDS: Lines = (
     ("eval_seeds: [0, 200]", ""),
 )
 INSTANCES: Lines = (*SEEDS, ("eval_split: validation", "no symmetric copy of an instance that is trained on"))
+CORPUS_SEEDS: Lines = (
+    (
+        f"train_seeds: [0, {NUM_ROLLOUTS * ROWS}]",
+        f"{NUM_ROLLOUTS} rollouts of {ROWS} problems; seed s is problem s modulo n",
+    ),
+    ("train_split: train", ""),
+    ("eval_seeds: [0, 100]", ""),
+    ("eval_split: validation", "of the same data set; benchmarks are played by `pettingllms bench`"),
+)
+SANDBOX: Lines = (("num_threads: 16", "programs run in the sandbox, several at once"),)
 CONTINUATIONS: Lines = (("num_continuations: 1", "each candidate's branch is played to its end"),)
 LONGEST = 4608
 """Tokens of the longest sequence on GPUs: a prompt of 500 and a completion of 4,096, in blocks of 16."""
@@ -215,6 +282,7 @@ SMALL_LOOKING: Lines = (
 )
 PAPERS = "AT-GRPO as in arXiv:2510.11062."
 AFTER_WARM_UP = "AT-GRPO after a warm-up by `pettingllms sft`: docs/small_model.md."
+MAPORL = "MAPoRL's setting (arXiv:2502.18439), with AT-GRPO on returns instead of PPO."
 COUNTERFACTUAL = "AT-GRPO with counterfactual credit."
 TURNS: Lines = (("alternate_every: 10", "rollouts that one role learns from while the other is frozen"),)
 
@@ -237,6 +305,25 @@ def files() -> Iterator[tuple[str, str]]:
                 title = f"{game_name}, {layout}: {LAYOUTS[layout].what}"
                 played = environment(game, LAYOUTS[layout])
                 yield f"{name}.yaml", render(name, title, played, LAYOUTS[layout], SIZES[size])
+    for game_name, game in GAMES.items():
+        for layout_name, layout in TOOL_LAYOUTS.items():
+            for size in SIZES:
+                name = f"{game_name}_tool_{layout_name}_{size}"
+                title = f"{game_name}, {layout_name}: {layout.what}"
+                played = (*environment(game, layout), *SANDBOX)
+                yield f"{name}.yaml", render(name, title, played, layout, SIZES[size])
+    for domain, corpora in CORPORA.items():
+        for layout_name, layout in layouts_of(domain).items():
+            for size, corpus in corpora.items():
+                name = f"{domain}_{layout_name}_{size}"
+                title = f"{domain}, {layout_name}: {layout.what}"
+                yield f"{name}.yaml", on_corpora(name, title, corpus_environment(corpus, layout), layout, size, corpus)
+    layout, size = CODE_MATH, "1.7B"
+    both = {domain: CORPORA[domain][size] for domain in PAIRS}
+    name = f"code_math_L1_{size}"
+    title = f"code and math in one run, L1: {layout.what}"
+    yield f"{name}.yaml", on_corpora(name, title, corpus_environments(both), layout, size, *both.values())
+    yield "gsm8k_L2_3.8B.yaml", debate("gsm8k_L2_3.8B")
     for task, (game, team) in TEAMS.items():
         for credit, paid in (("at_grpo", True), ("counterfactual", False)):
             name = f"{task}_L2_1.7B" + ("" if paid else f"_{credit}")
@@ -297,6 +384,107 @@ def files() -> Iterator[tuple[str, str]]:
     )
 
 
+def layouts_of(domain: str) -> dict[str, Layout]:
+    """The layouts for programs or mathematics."""
+    pair, workflow = PAIRS[domain]
+    return {
+        "L0": LAYOUTS["L0"],
+        "L1": Layout(f"{pair} share one model", workflow, "shared"),
+        "L2": Layout(f"{pair}, an adapter each on one frozen model", workflow, "lora", adapters=True),
+        "L3": Layout(f"{pair}, a whole model each", workflow, "full"),
+    }
+
+
+def on_corpora(name: str, title: str, played: Lines, layout: Layout, size: str, *corpora: Corpus) -> str:
+    """A configuration that trains on data sets."""
+    prepared = "".join(f"#     pettingllms data prepare {corpus.hub}\n" for corpus in corpora)
+    return render(name, title, played, layout, SIZES[size], sampled=SAMPLING_8K, prepared=prepared)
+
+
+def corpus_environment(corpus: Corpus, layout: Layout) -> Lines:
+    """A data set's problems."""
+    levels = (f"train_levels: [{corpus.level}]", f"eval_levels: [{corpus.level}]") if corpus.level else ()
+    return (
+        (f"env_id: {corpus.env_id}", ""),
+        ("env_kwargs:", ""),
+        (f"  workflow: {layout.workflow}", ""),
+        (f"  data: {corpus.folder}", f"the folder that `data prepare` writes{OR_DAPO * (corpus == POLARIS)}"),
+        ("  num_turns: 4", "T"),
+        ("  alpha: 1.0", "of alpha * team + local"),
+        *CORPUS_SEEDS,
+        *((line, corpus.why) for line in levels),
+        *SANDBOX,
+    )
+
+
+def corpus_environments(corpora: Mapping[str, Corpus]) -> Lines:
+    """Problems of several data sets in one run, each played by its own team."""
+    lines: list[tuple[str, str]] = []
+    for domain, corpus in corpora.items():
+        kwargs = f"workflow: {PAIRS[domain][1]}, data: {corpus.folder}, num_turns: 4, alpha: 1.0"
+        lines += [(f"  {domain}:", ""), (f"    env_id: {corpus.env_id}", ""), (f"    env_kwargs: {{{kwargs}}}", "")]
+        if corpus.level:
+            lines += [(f"    {when}_levels: [{corpus.level}]", corpus.why) for when in ("train", "eval")]
+    return (
+        ("environments:", "they alternate over the seeds; metrics of each: env/<name>/..."),
+        *lines,
+        *CORPUS_SEEDS,
+        *SANDBOX,
+    )
+
+
+def debate(name: str) -> str:
+    """Two debaters on GSM8K, each with an adapter."""
+    played = (
+        (f"env_id: {GSM8K.env_id}", ""),
+        ("env_kwargs:", ""),
+        ("  workflow: debate", ""),
+        (f"  data: {GSM8K.folder}", "the folder that `data prepare` writes"),
+        ("  num_debaters: 2", "MAPoRL's"),
+        ("  num_turns: 3", "MAPoRL's rounds"),
+        ("  until_agreed: false", "MAPoRL's: all rounds are played"),
+        *CORPUS_SEEDS,
+    )
+    team = (
+        ("model_name_or_path: microsoft/Phi-3-mini-128k-instruct", "MAPoRL's"),
+        ("policies: {debater_0: debater_0, debater_1: debater_1}", "MAPoRL's: an adapter for each agent"),
+        ("lora_r: 8", "MAPoRL's"),
+        ("lora_alpha: 16", "MAPoRL's"),
+        ("lora_dropout: 0.0", "MAPoRL's is 0.05, which would be active during sampling"),
+        ("lora_target_modules: all-linear", "MAPoRL's"),
+        ("dtype: bfloat16", "of the frozen model; the adapters are float32"),
+    )
+    sampled = (
+        ("sampling: parallel", "episodes with the same problem, so that later rounds count"),
+        (f"num_generations: {NUM_GENERATIONS}", "K; PPO has none"),
+        ("temperature: 1.0", ""),
+        ("top_p: 1.0", ""),
+        ("max_completion_length: 300", "MAPoRL's"),
+    )
+    changed = {
+        "credit": (
+            "credit: {at_grpo: {group: turn, value: return_to_go}}",
+            "a reply's reward and that of later rounds",
+        ),
+        "learning_rate": ("learning_rate: 1.0e-5", "MAPoRL's"),
+        "beta": ("beta: 0.002", "MAPoRL's KL coefficient"),
+    }
+    size = Size("microsoft/Phi-3-mini-128k-instruct", 8)
+    layout = Layout("two debaters, an adapter each on one frozen model", "debate", "lora", adapters=True)
+    return render(
+        name,
+        f"gsm8k, L2: {layout.what}",
+        played,
+        layout,
+        size,
+        method=MAPORL,
+        prepared=f"#     pettingllms data prepare {GSM8K.hub}\n",
+        team=team,
+        sampled=sampled,
+        updated=tuple(changed.get(line.partition(":")[0], (line, why)) for line, why in update(layout, size, "")),
+    )
+
+
 def render(
     name: str,
     title: str,
@@ -312,6 +500,7 @@ def render(
     logged: Lines = LOOKING,
     command: str = "pettingllms train",
     team: Lines = (),
+    prepared: str = "",
 ) -> str:
     """A configuration, as the text of its file.
 
@@ -329,11 +518,12 @@ def render(
         logged: The lines on logging and saving.
         command: What starts it.
         team: The lines on the model and its policies, instead of those of `layout` and `size`.
+        prepared: What is to be done first, lines of the head.
     """
     head = f"""\
 # {title}; {size.model}.
 #
-#     {command} --config examples/configs/{name}.yaml
+{prepared}#     {command} --config examples/configs/{name}.yaml
 #
 # {method} Every field can also be given on the command line, which takes precedence.
 # Written by examples/configs/generate.py; change a copy, or the generator.
@@ -351,7 +541,7 @@ def render(
         "Logging and saving": ((f"output_dir: outputs/{name}", ""), *logged),
     }
     return head + "".join(
-        f"\n# ---- {title} ----\n" + "".join(f"{line:<40}# {why}".rstrip(" #") + "\n" for line, why in lines)
+        f"\n# ---- {title} ----\n" + "".join(f"{line:<39} # {why}".rstrip(" #") + "\n" for line, why in lines)
         for title, lines in sections.items()
     )
 

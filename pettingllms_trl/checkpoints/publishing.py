@@ -116,8 +116,9 @@ def sampling_of(args: Any, override: SamplingOverrides, chat_template_kwargs: Ma
         del found["repetition_penalty"]
     if "stop" in found:
         found["stop"] = list(found["stop"])
-    if chat_template_kwargs:
-        found["extra"] = {"chat_template_kwargs": dict(chat_template_kwargs)}
+    thinks = {} if override.enable_thinking is None else {"enable_thinking": override.enable_thinking}
+    if of_template := {**chat_template_kwargs, **thinks}:
+        found["extra"] = {"chat_template_kwargs": of_template}
     return found
 
 

@@ -60,6 +60,7 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
         ValueError: An option of the engine does not fit the policies, or a role's sampling is not supported.
     """
     sampling.check(args, parse(args.role_sampling), routing)
+    sampling.check_evaluation(parse(args.role_sampling_eval, "role_sampling_eval"), routing)
     kind, groups = kind_of(args), groups_of(routing)
     kind.check(groups, args)
     is_here = any(kind.place_of(group, args) == "colocate" for group in groups)

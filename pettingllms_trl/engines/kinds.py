@@ -11,6 +11,7 @@ from pettingllms_trl.engines.batched import Decode
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import Message, PolicyEngine, Tools
+from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,13 @@ class PromptCodec:
         tokenize: Encodes a prompt's messages and tools.
         decode: Decodes sampled ids.
         stop_token_ids: Token ids that end a completion, in addition to those in the model's `generation_config.json`.
+        overrides: Returns the agent's sampling overrides, which are others in evaluations.
     """
 
     tokenize: Callable[[Sequence[Message], Tools], Sequence[int]]
     decode: Decode
     stop_token_ids: Sequence[int] = ()
+    overrides: Callable[[], SamplingOverrides] = SamplingOverrides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -268,7 +268,8 @@ class LocalSampler:
         return [answers[i] for i in range(len(requests))]
 
     def _sample(self, name: str, requests: Sequence[Request], override: SamplingOverrides) -> Sequence[Sampled]:
-        codec, context = self._codecs[name], context_length(self._team, name)
+        codec = self._codecs[name].thinking(override.enable_thinking)
+        context = context_length(self._team, name)
         most = override.max_completion_length or self._team.profiles[name].generation_config.max_new_tokens
 
         def generate(prompts: list[Sequence[int]]) -> Any:

@@ -26,8 +26,8 @@ from pettingllms_trl.records import Message, Tools
 
 Ids = Sequence[int]
 Prompt = Sequence[Message]
-Tokenize = Callable[[PolicyProfile, Sequence[Prompt], Tools], Sequence[Ids]]
-"""Prompts with the same tools to their ids, by a policy's chat template, as TRL applies it."""
+Tokenize = Callable[[PolicyProfile, Sequence[Prompt], Tools, Mapping[str, Any]], Sequence[Ids]]
+"""Prompts with the same tools to their ids, by a policy's chat template with these arguments, as TRL applies it."""
 
 
 class PolicyCodec:
@@ -50,6 +50,7 @@ class PolicyCodec:
     ) -> None:
         self._profile, self._tokenize = profile, tokenize
         self._chat_template, self._chat_template_kwargs = chat_template, dict(chat_template_kwargs)
+        self._thinking: dict[bool, PolicyCodec] = {}
         self._escape = escape_of(profile.tokenizer, chat_template)
         self.decode = decoder(profile.processing_class)
         """Ids of several completions to their texts, without special tokens."""
@@ -86,8 +87,22 @@ class PolicyCodec:
                 for key, prompt in zip(keys, prompts, strict=True)
                 if key[0] == kind
             }
-            ids |= zip(distinct, self._tokenize(self._profile, list(distinct.values()), own), strict=True)
+            written = self._tokenize(self._profile, list(distinct.values()), own, self._chat_template_kwargs)
+            ids |= zip(distinct, written, strict=True)
         return [ids[key] for key in keys]
+
+    def thinking(self, enabled: bool | None) -> PolicyCodec:
+        """The codec whose template is given `enable_thinking`; None: this one."""
+        if enabled is None:
+            return self
+        if enabled not in self._thinking:
+            self._thinking[enabled] = PolicyCodec(
+                self._profile,
+                tokenize=self._tokenize,
+                chat_template=self._chat_template,
+                chat_template_kwargs={**self._chat_template_kwargs, "enable_thinking": enabled},
+            )
+        return self._thinking[enabled]
 
     def check_tools(self, who: str, *, reads_calls: bool = False) -> None:
         """Validate that the chat template writes tools, their calls and their results.

@@ -16,13 +16,15 @@ from pettingllms_trl.records import role_of
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 
 
-def of_agents(overrides: Mapping[str, SamplingOverrides], agents: Sequence[str]) -> dict[str, SamplingOverrides]:
+def of_agents(
+    overrides: Mapping[str, SamplingOverrides], agents: Sequence[str], *, option: str = "role_sampling"
+) -> dict[str, SamplingOverrides]:
     """Each agent's overrides: its own, else those of its role, else none.
 
     Raises:
         ValueError: An override names no agent or role.
     """
-    check_names(overrides, agents, "sampling is overridden for")
+    check_names(overrides, agents, f"{option} is given for")
     return {agent: overrides.get(agent, overrides.get(role_of(agent), NOTHING)) for agent in agents}
 
 
@@ -63,18 +65,31 @@ def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routin
     """
     own = of_agents(overrides, list(routing.of_agent))
     temperatures(own, routing, args.temperature)
-    policies = {policy.name: policy for policy in routing.policies}
+    _check_weights(own, routing, "role_sampling")
     for agent, override in own.items():
-        if override == NOTHING:
-            continue
-        if policies[routing.of_agent[agent]].api is not None:
-            raise ValueError(
-                f"role_sampling is given for {agent!r}, who is an API, expected a policy with weights here. Leave it "
-                "out, and have the function ask for what it wants."
-            )
         if override.stop and args.mask_truncated_completions:
             raise ValueError(
                 f"stop={list(override.stop)} for {agent!r} with mask_truncated_completions=True: TRL takes a "
                 "completion for truncated that does not end with the model's own token, and all that a stop word "
                 "ended would be left out of the loss. Leave one of them out."
+            )
+
+
+def check_evaluation(overrides: Mapping[str, SamplingOverrides], routing: Routing) -> None:
+    """Validate the sampling overrides of evaluations, where nothing is trained.
+
+    Raises:
+        ValueError: Overrides name no agent, or one behind an API.
+    """
+    own = of_agents(overrides, list(routing.of_agent), option="role_sampling_eval")
+    _check_weights(own, routing, "role_sampling_eval")
+
+
+def _check_weights(own: Mapping[str, SamplingOverrides], routing: Routing, option: str) -> None:
+    apis = {policy.name for policy in routing.policies if policy.api is not None}
+    for agent, override in own.items():
+        if override != NOTHING and routing.of_agent[agent] in apis:
+            raise ValueError(
+                f"{option} is given for {agent!r}, who is an API, expected a policy with weights here. Leave it "
+                "out, and have the function ask for what it wants."
             )

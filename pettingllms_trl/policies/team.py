@@ -37,7 +37,7 @@ from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.references import check_moving
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
 from pettingllms_trl.policies.weights import load_model, load_tokenizer, source_of
-from pettingllms_trl.role_sampling import parse
+from pettingllms_trl.role_sampling import SamplingOverrides, parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,11 @@ class Team:
         self.is_plain = not (routing.adapters or routing.full)
         """Whether one model plays all agents."""
         self.overrides = sampling.of_agents(parse(args.role_sampling), list(routing.of_agent))
+        """Each agent's sampling overrides, now: of training, or within `as_evaluated` of evaluations."""
+        evaluated = sampling.of_agents(
+            parse(args.role_sampling_eval, "role_sampling_eval"), list(routing.of_agent), option="role_sampling_eval"
+        )
+        self._evaluated = {agent: own.over(self.overrides[agent]) for agent, own in evaluated.items()}
         self.temperatures = sampling.temperatures(self.overrides, routing, args.temperature)
         self.profiles: Mapping[str, PolicyProfile] = {}
         """The profile of each policy with weights here."""
@@ -234,6 +239,19 @@ class Team:
             yield
         finally:
             wrapped.train(training)
+
+    def overrides_of(self, agent: str) -> SamplingOverrides:
+        """An agent's sampling overrides, now."""
+        return self.overrides[agent]
+
+    @contextmanager
+    def as_evaluated(self) -> Iterator[None]:
+        """Temporarily sample as `role_sampling_eval` says."""
+        in_training, self.overrides = self.overrides, self._evaluated
+        try:
+            yield
+        finally:
+            self.overrides = in_training
 
     @contextmanager
     def as_frozen(self, policy: Policy) -> Iterator[None]:

@@ -344,11 +344,14 @@ class TRLHooks(GRPOTrainer):
             self.model.train(is_training)
         return generated
 
-    def encode_prompts(self, profile: PolicyProfile, prompts: Sequence[Any], tools: Tools) -> Sequence[Sequence[int]]:
-        """Prompts with the same tools to their ids by a policy's chat template."""
+    def encode_prompts(
+        self, profile: PolicyProfile, prompts: Sequence[Any], tools: Tools, template_kwargs: Mapping[str, Any]
+    ) -> Sequence[Sequence[int]]:
+        """Prompts with the same tools to their ids by a policy's chat template with these arguments."""
         if self.processing_class is not profile.processing_class:  # else a role's own sampling would be forgotten
             self._apply_profile(profile)
-        with override_args(self, tools=list(tools)):  # those of TRL's own loop are functions, and we have none
+        own = {"tools": list(tools), "chat_template_kwargs": dict(template_kwargs)}
+        with override_args(self, **own):  # those of TRL's own loop are functions, and we have none
             ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
         return ids
 

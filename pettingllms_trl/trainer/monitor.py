@@ -116,10 +116,11 @@ def reply_limits(
         chat_template: Replaces the tokenizers' own templates.
         chat_template_kwargs: Arguments of every chat template.
     """
-    thinks = chat_template_kwargs.get("enable_thinking", True)
     limits = {}
     for agent, profile in ((agent, profiles[name]) for agent, name in of_agent.items() if name in profiles):
         template = str(chat_template or profile.tokenizer.chat_template)
+        own = overrides[agent].enable_thinking
+        thinks = chat_template_kwargs.get("enable_thinking", True) if own is None else own
         limits[agent] = ReplyLimit(
             max_length=overrides[agent].max_completion_length or max_length,
             can_stop_thinking=bool(thinks) and "enable_thinking" in template,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from pettingllms_trl.policies.references import MovingReferences
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import gathered, is_deepspeed, is_fsdp, scoring
 from pettingllms_trl.records import Stateful
+from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.env_checks import agents_with_tools
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
@@ -57,16 +59,19 @@ def bridges_of(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, Poli
         ValueError: A chat template does not let conversations go on.
     """
     of_agent = team.routing.of_agent
-    names = {agent: of_agent[agent] for agent in agents_with_history(args.history, list(of_agent))}
-    bridges: dict[str, Follow | None] = {}
-    for name in dict.fromkeys(names.values()):
+    keys = {
+        agent: (of_agent[agent], team.overrides[agent].enable_thinking)
+        for agent in agents_with_history(args.history, list(of_agent))
+    }
+    bridges: dict[tuple[str, bool | None], Follow | None] = {}
+    for name, thinks in dict.fromkeys(keys.values()):
         if name not in codecs:
-            bridges[name] = None
+            bridges[name, thinks] = None
             continue
         context = args.vllm_max_model_length or context_length(team, name)
         room = None if context is None else context - (args.max_completion_length or 0)
-        bridges[name] = codecs[name].bridge(name, longest=room)
-    return {agent: bridges[name] for agent, name in names.items()}
+        bridges[name, thinks] = codecs[name].thinking(thinks).bridge(name, longest=room)
+    return {agent: bridges[key] for agent, key in keys.items()}
 
 
 def engines_of(
@@ -94,7 +99,11 @@ def engines_of(
         team.model,
         in_memory=setup.in_memory,
         sample=sample,
-        codecs={agent: _prompt_codec(codecs[name]) for agent, name in team.routing.of_agent.items() if name in codecs},
+        codecs={
+            agent: _prompt_codec(codecs[name], partial(team.overrides_of, agent))
+            for agent, name in team.routing.of_agent.items()
+            if name in codecs
+        },
     )
     return SyncedEngines(
         setup.args,
@@ -108,12 +117,13 @@ def engines_of(
     )
 
 
-def _prompt_codec(codec: PolicyCodec) -> PromptCodec:
-    """A policy's codec as vLLM's engines take it."""
+def _prompt_codec(codec: PolicyCodec, overrides: Callable[[], SamplingOverrides]) -> PromptCodec:
+    """A policy's codec as vLLM's engines take it, for an agent with these overrides."""
     return PromptCodec(
-        tokenize=lambda messages, tools: codec.encode([messages], [tools])[0],
+        tokenize=lambda messages, tools: codec.thinking(overrides().enable_thinking).encode([messages], [tools])[0],
         decode=lambda ids: codec.decode([ids])[0],
         stop_token_ids=codec.stop_token_ids,
+        overrides=overrides,
     )
 
 

@@ -456,7 +456,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         # Each data set and batch has random numbers of its own.
         name = f"{self.evaluation}/{self.state.global_step}/{self.eval_rows_played}"
         self.eval_rows_played += len(inputs)
-        with self.team.in_eval_mode():
+        with self.team.in_eval_mode(), self.team.as_evaluated():
             played = self.collector.play(inputs, num_episodes=self.num_generations_eval, name=name)
         self._evaluated_episodes.add(played)
         return None, None, None

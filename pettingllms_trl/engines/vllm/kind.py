@@ -22,10 +22,8 @@ from pettingllms_trl.engines.batched import context_of
 from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, Place, PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
-from pettingllms_trl.policies import sampling
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import PolicyEngine
-from pettingllms_trl.role_sampling import parse
 
 
 def place_of(group: Group, args: MultiAgentGRPOConfig) -> Place:
@@ -73,7 +71,7 @@ def make(
     tensor_parallel: TensorParallelGroup | None,
 ) -> list[PolicyEngine]:
     """See `EngineKind`."""
-    params = VllmParams.of_config(args, codecs, sampling.of_agents(parse(args.role_sampling), list(codecs)))
+    params = VllmParams.of_config(args, codecs)
     ports = count(args.vllm_group_port)
     shares = _shares([each.weights for each in groups if not _urls(each.group, args)])
     engines: list[PolicyEngine] = []

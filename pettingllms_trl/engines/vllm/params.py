@@ -17,7 +17,7 @@ from trl import GRPOConfig
 from pettingllms_trl.engines.batched import before_stop, check_length
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.records import Completion, Finish, Request
-from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
+from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 OURS = ("n", "seed", "logprobs", "prompt_logprobs", "detokenize", "stream", "echo", "model", "prompt")
@@ -45,8 +45,8 @@ class VllmParams:
     """The parameters of every request: those of its agent, and a unique seed.
 
     Args:
-        codecs: Codec of each agent.
-        parameters: Sampling parameters of each agent, by vLLM's names.
+        codecs: Codec of each agent, with its sampling overrides.
+        parameters: Sampling parameters of each agent without its overrides, by vLLM's names.
         seed: Name of the rollout before the first one.
     """
 
@@ -57,18 +57,12 @@ class VllmParams:
         self._asked: Counter[int] = Counter()
 
     @classmethod
-    def of_config(
-        cls,
-        args: GRPOConfig,
-        codecs: Mapping[str, PromptCodec],
-        overrides: Mapping[str, SamplingOverrides] | None = None,
-    ) -> Self:
-        """The parameters of a configuration, with each agent's overrides.
+    def of_config(cls, args: GRPOConfig, codecs: Mapping[str, PromptCodec]) -> Self:
+        """The parameters of a configuration.
 
         Args:
             args: Sampling fields and `generation_kwargs` of TRL's configuration.
             codecs: Codec of each agent.
-            overrides: Sampling overrides of agents.
 
         Raises:
             ValueError: `generation_kwargs` has a key that is set here, or structured output is requested.
@@ -86,12 +80,7 @@ class VllmParams:
             **(args.generation_kwargs or {}),
         }
         parameters = {
-            agent: {
-                **common,
-                "stop_token_ids": list(codec.stop_token_ids),
-                **_own((overrides or {}).get(agent, NOTHING)),
-            }
-            for agent, codec in codecs.items()
+            agent: {**common, "stop_token_ids": list(codec.stop_token_ids)} for agent, codec in codecs.items()
         }
         return cls(codecs, parameters, seed=str(args.seed))
 
@@ -105,7 +94,7 @@ class VllmParams:
         place = f"{self._rollout}/{ticket}/{self._asked[ticket]}"
         self._asked[ticket] += 1
         seed = int.from_bytes(blake2b(place.encode(), digest_size=7).digest())  # vLLM keeps it in 64 bits, signed
-        return {**self._of_agent[agent], "n": num_candidates, "seed": seed}
+        return {**self._parameters(agent), "n": num_candidates, "seed": seed}
 
     def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
         """Convert a request.
@@ -124,11 +113,15 @@ class VllmParams:
         self, agent: str, ids: Sequence[int], logprobs: Sequence[float] | None, finish: str | None = None
     ) -> Completion:
         """An agent's completion. The text ends before a stop word; the ids, which were sampled, include it."""
-        text = before_stop(self._codecs[agent].decode(ids), self._of_agent[agent]["stop"] or ())
+        text = before_stop(self._codecs[agent].decode(ids), self._parameters(agent)["stop"] or ())
         known: Finish | None = "stop" if finish == "stop" else "length" if finish == "length" else None
         return Completion(
             ids=tuple(ids), text=text, logprobs=None if logprobs is None else tuple(logprobs), finish=known
         )
+
+    def _parameters(self, agent: str) -> dict[str, Any]:
+        """An agent's sampling parameters, with its overrides of now."""
+        return {**self._of_agent[agent], **_own(self._codecs[agent].overrides())}
 
 
 def _own(override: SamplingOverrides) -> dict[str, Any]:

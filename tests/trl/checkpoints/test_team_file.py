@@ -173,11 +173,13 @@ def test_partners_that_are_not_saved_have_no_folder() -> None:
 
 def test_what_differs_by_role_comes_before_generation_kwargs_and_those_before_the_rest(tmp_path: Path) -> None:
     args = settings(tmp_path, min_p=0.1, repetition_penalty=1.2, generation_kwargs={"top_k": 5, "num_beams": 1})
-    override = parse({"a": {"max_completion_length": 3}})["a"]
-    assert sampling_of(args, override, {}) == {
+    override = parse({"a": {"max_completion_length": 3, "enable_thinking": True}})["a"]
+    template = {"enable_thinking": False, "date": "today"}
+    assert sampling_of(args, override, template) == {
         **AS_TRAINED,
         "top_k": 5,
         "max_tokens": 3,
         "min_p": 0.1,
         "repetition_penalty": 1.2,
+        "extra": {"chat_template_kwargs": {"enable_thinking": True, "date": "today"}},
     }

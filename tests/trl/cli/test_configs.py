@@ -7,7 +7,6 @@ import runpy
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pettingzoo
 import pytest
@@ -15,20 +14,17 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from transformers import Qwen3Config
 
-from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.cli import arguments, estimate
+from pettingllms_trl.cli import estimate
 from pettingllms_trl.cli.datasets import makers
-from pettingllms_trl.cli.train import KINDS, make_trainer
+from pettingllms_trl.cli.train import make_trainer
 from pettingllms_trl.credit import name_of
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.records import Completion, Request, Sampled
 from plays import play
+from shipped_configs import CONFIGS, EXAMPLES, FILES, in_the_papers_settings, parsed
 
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
-CONFIGS = EXAMPLES / "configs"
-FILES = sorted(CONFIGS.glob("*.yaml"))
 MIXED, TURNS = CONFIGS / "mixed_L2_1.7B.yaml", CONFIGS / "sokoban_L2_1.7B_turns.yaml"
 TEAMS = {
     "note_taking": (["left_0", "right_0"], {"left", "right"}),
@@ -44,23 +40,8 @@ ON_GPUS = {  # processes, and the configuration of accelerate
     "gpus_2x8x80_L2_8B": (16, "ddp"),
 }
 NO_GPU = CONFIGS / "gpus_none.yaml"
-OTHERS = (
-    NO_GPU,
-    *(CONFIGS / f"{name}.yaml" for name in ON_GPUS),
-    MIXED,
-    TURNS,
-    *PAID.values(),
-    *UNPAID.values(),
-    *SMALL.values(),
-)
-GRID = [file for file in FILES if file not in OTHERS]
+GRID = [file for file in FILES if re.fullmatch(r"(plan_path|sokoban|sudoku)_L[0-3]_(1\.7B|8B)", file.stem)]
 LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
-
-
-def parsed(file: Path, model_path: str, output: Path) -> tuple[Any, ...]:
-    """The file's arguments, on this machine: the tiny model, on a CPU."""
-    here = ["--model_name_or_path", model_path, "--output_dir", str(output), "--use_cpu", "--bf16", "false"]
-    return arguments.parse(["--config", str(file), *here], KINDS, prog="test")
 
 
 def test_the_files_are_what_the_generator_writes() -> None:
@@ -85,18 +66,6 @@ def test_a_configuration_makes_a_trainer_in_the_papers_settings(file: Path, mode
     assert env.metadata["name"] == f"{game}_v0"
     assert (env.workflow.num_turns, env.alpha) == (4, 1.0)
     in_the_papers_settings(trainer)
-
-
-def in_the_papers_settings(trainer: MultiAgentGRPOTrainer) -> None:
-    args = trainer.args
-    has_adapters = all(policy.adapter is not None for policy in trainer.routing.trained)
-    rate = 1e-5 if has_adapters else 1e-6  # the paper's is of whole models
-    assert (args.num_generations, args.beta, args.learning_rate, args.epsilon) == (4, 0.0, rate, 0.2)
-    assert (args.temperature, args.top_p, args.max_completion_length) == (1.0, 1.0, 4096)
-    # 128 = 32 instances x 4 in a generation, two updates of 64 from each; 6400 instances are 200 generations.
-    assert (args.generation_batch_size, args.steps_per_generation * args.per_device_train_batch_size) == (128, 128)
-    assert args.gradient_accumulation_steps * args.per_device_train_batch_size == 64
-    assert len(trainer.train_dataset) == args.max_steps // 2 * (128 // 4)
 
 
 def test_one_run_may_have_all_games_with_a_third_of_the_instances_each(model_path: str, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def said(text: str) -> list[dict[str, str]]:
 def test_prompts_come_back_in_their_order_and_equal_ones_are_encoded_once() -> None:
     tokenizer, asked = tokenizer_for(CHATML), []
 
-    def tokenize(profile: Any, prompts: Sequence[Any], tools: Any) -> Any:
+    def tokenize(profile: Any, prompts: Sequence[Any], tools: Any, template_kwargs: Any) -> Any:
         asked.append([prompt[0]["content"] for prompt in prompts])
         return profile.tokenizer.apply_chat_template(
             [list(prompt) for prompt in prompts], add_generation_prompt=True, return_dict=True
@@ -43,6 +43,20 @@ def test_prompts_come_back_in_their_order_and_equal_ones_are_encoded_once() -> N
     expected = [f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n" for text in "bab"]
     assert tokenizer.batch_decode(ids) == expected
     assert codec.stop_token_ids == [7]
+
+
+def test_a_codec_that_thinks_gives_the_template_its_argument_beside_the_others() -> None:
+    tokenizer, given = tokenizer_for(CHATML), []
+
+    def tokenize(profile: Any, prompts: Sequence[Any], tools: Any, template_kwargs: Any) -> Any:
+        given.append(template_kwargs)
+        return [[1] for _ in prompts]
+
+    profile: Any = SimpleNamespace(tokenizer=tokenizer, processing_class=tokenizer, eos_token_ids=[7])
+    codec = PolicyCodec(profile, tokenize=tokenize, chat_template=None, chat_template_kwargs={"date": "today"})
+    for thinks in (None, True, False):
+        codec.thinking(thinks).encode([said("a")])
+    assert given == [{"date": "today"}, *({"date": "today", "enable_thinking": thinks} for thinks in (True, False))]
 
 
 def test_a_trainers_prompts_are_those_of_trl(model_path: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pettingllms_trl.cli.train import KINDS
 from pettingllms_trl.engines.batched import before_stop, up_to_stop
 from pettingllms_trl.engines.transformers import sample
 from pettingllms_trl.policies.routing import route
-from pettingllms_trl.policies.sampling import check, of_agents, temperatures
+from pettingllms_trl.policies.sampling import check, check_evaluation, of_agents, temperatures
 from pettingllms_trl.records import Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides, parse
 from short_runs import KeepsBatches, KeepsRollouts, adapter, settings
@@ -55,6 +55,10 @@ def test_an_agents_own_sampling_comes_before_that_of_its_role() -> None:
         ({"planner": {"top_k": -1}}, r"top_k=-1 .*or more"),
         ({"planner": {"min_p": -0.1}}, r"min_p=-0.1 .*from 0 to 1"),
         ({"planner": {"max_completion_length": 0}}, r"max_completion_length=0 .*1 or more"),
+        (
+            {"planner": {"enable_thinking": "no"}},
+            r"enable_thinking='no' for a role's sampling, expected true or false",
+        ),
         ({"planner": {"stop": [""]}}, r"stop=\(''\,\) for a role's sampling, expected words"),
     ],
 )
@@ -85,7 +89,7 @@ def test_a_yaml_file_gives_it_as_a_mapping(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("policies", "given", "options", "message"),
     [
-        ("lora", {"planer": {"top_k": 5}}, {}, r"overridden for 'planer', but .* Did you mean 'planner'"),
+        ("lora", {"planer": {"top_k": 5}}, {}, r"role_sampling is given for 'planer', but .* Did you mean 'planner'"),
         (
             "shared",
             {"planner": {"temperature": 0.7}},
@@ -245,6 +249,67 @@ def test_generate_samples_each_role_by_its_own_settings(model_path: str, tmp_pat
         else:
             assert not {*"Ae"} & {*completion.text}
     assert trainer.generation_config.stop_strings is None
+
+
+THINKING = (
+    "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>{{ '!' if enable_thinking else '' }}{% endif %}"
+)
+
+
+def test_evaluations_sample_each_role_by_their_own_settings_and_training_goes_on_as_before(
+    model_path: str, tmp_path: Path
+) -> None:
+    trainer = team(
+        model_path,
+        tmp_path,
+        max_steps=1,
+        max_completion_length=6,
+        chat_template_kwargs={"enable_thinking": False},
+        role_sampling={"opener": {"max_completion_length": 5}, "closer": {"enable_thinking": True}},
+        role_sampling_eval={"opener": {"temperature": 0.5, "enable_thinking": True}, "closer": {"top_k": 1}},
+    )
+    trainer.chat_template = THINKING
+    for codec in trainer.codecs.values():
+        codec._chat_template = THINKING
+    asked, generate = [], trainer.model.generate
+
+    def keep(input_ids: Any, generation_config: Any, **kwargs: Any) -> Any:
+        thinks = trainer.processing_class.decode(input_ids[0]).endswith("!")
+        config = generation_config
+        asked.append((thinks, config.temperature, config.max_new_tokens, config.top_k))
+        return generate(input_ids=input_ids, generation_config=generation_config, **kwargs)
+
+    trainer.model.generate = keep
+    in_training = [(False, 1.0, 5, 0), (True, 1.0, 6, 0)]
+    trainer.play([{"seed": 3}])
+    assert asked == in_training
+    asked.clear()
+    trainer.evaluate(Dataset.from_dict({"seed": [3]}))
+    assert asked == [(True, 0.5, 5, 0), (True, 1.0, 6, 1)]
+    asked.clear()
+    trainer.play([{"seed": 3}])
+    assert asked == in_training
+
+
+@pytest.mark.parametrize(
+    ("policies", "given", "message"),
+    [
+        ("lora", {"planer": {"top_k": 5}}, r"role_sampling_eval is given for 'planer', but .* Did you mean 'planner'"),
+        (
+            {"planner": "p", "drafter": Policy(api=lambda messages: "")},
+            {"drafter": {"top_k": 5}},
+            r"role_sampling_eval is given for 'drafter_0', who is an API",
+        ),
+    ],
+)
+def test_what_an_evaluation_cannot_meet_is_refused(policies: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_evaluation(parse(given), route(policies, AGENTS))
+
+
+def test_agents_of_one_policy_may_be_evaluated_at_different_temperatures() -> None:
+    check_evaluation(parse({"planner_0": {"temperature": 0.7}}), route("shared", AGENTS))
 
 
 def test_completions_that_a_stop_word_ended_are_trained_on_to_the_word(model_path: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ RESULT = {"role": "tool", "content": "6", "name": "add", "tool_call_id": "a"}
 def codec_of(name: str) -> PolicyCodec:
     tokenizer = tokenizer_of(name)
 
-    def tokenize(profile: Any, prompts: Sequence[Any], tools: Any) -> Any:
+    def tokenize(profile: Any, prompts: Sequence[Any], tools: Any, template_kwargs: Any) -> Any:
         return tokenizer.apply_chat_template(
             [list(prompt) for prompt in prompts],
             tools=list(tools) or None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,7 @@ def start(
 
     def start(of_agent: Mapping[str, str], adapters: Mapping[str, Any], **options: Any) -> Any:
         engine_module = pytest.importorskip("pettingllms_trl.engines.vllm.colocated", reason="needs the extra `vllm`")
-        own = {name: options.pop(name) for name in ("overrides",) if name in options}
+        overrides = options.pop("overrides", {})
         engine_args = {"kv_cache_memory_bytes": 2**27, **options.pop("engine_args", {})}
         args = config(tmp_path_factory.mktemp("run"), **options)
         tongue = PromptCodec(
@@ -59,12 +61,15 @@ def start(
             ),
             decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
         )
+        codecs = {
+            agent: replace(tongue, overrides=partial(overrides.get, agent, SamplingOverrides())) for agent in of_agent
+        }
         arguments = {"model": base_path, "dtype": "float32", **engine_module.engine_arguments(args), **engine_args}
         engine = engine_module.ColocatedVllm(
             arguments,
             of_agent=of_agent,
             adapters=adapters,
-            params=VllmParams.of_config(args, dict.fromkeys(of_agent, tongue), **own),
+            params=VllmParams.of_config(args, codecs),
             folder=Path(args.output_dir),
         )
         alive.append(engine)

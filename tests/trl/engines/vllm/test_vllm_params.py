@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +47,23 @@ def test_what_shapes_the_distribution_is_said_outright(tmp_path: Path) -> None:
     }
 
 
-def test_an_agent_differs_in_what_it_overrides(tmp_path: Path) -> None:
-    overrides = {
+def test_an_agent_differs_in_what_it_overrides_now(tmp_path: Path) -> None:
+    now = {
         "planner_0": SamplingOverrides(temperature=0.3, max_completion_length=7, stop=("\n\n",)),
-        "planner_1": SamplingOverrides(top_p=0.9),
+        "planner_1": SamplingOverrides(top_p=0.9, enable_thinking=True),
+        "drafter_0": SamplingOverrides(),
     }
-    sampling = VllmParams.of_config(config(tmp_path, max_completion_length=9), AGENTS, overrides)
+    codecs = {agent: replace(TONGUE, overrides=partial(now.get, agent)) for agent in AGENTS}
+    sampling = VllmParams.of_config(config(tmp_path, max_completion_length=9), codecs)
     told = ("temperature", "top_p", "max_tokens", "stop")
     assert {agent: tuple(sampling.of(agent, 0, 1)[name] for name in told) for agent in AGENTS} == {
         "planner_0": (0.3, 1.0, 7, ["\n\n"]),
         "planner_1": (1.0, 0.9, 9, []),
         "drafter_0": (1.0, 1.0, 9, []),
     }
+    assert "enable_thinking" not in sampling.of("planner_1", 0, 1)
+    now["drafter_0"] = SamplingOverrides(temperature=0.2)
+    assert sampling.of("drafter_0", 0, 1)["temperature"] == 0.2
 
 
 def test_seeds_repeat_with_the_rollouts_name_and_never_within_it(tmp_path: Path) -> None:
@@ -75,9 +82,12 @@ def test_seeds_repeat_with_the_rollouts_name_and_never_within_it(tmp_path: Path)
 
 
 def test_a_request_is_read_and_its_answer_written_in_the_agents_own_tongue(tmp_path: Path) -> None:
-    other = PromptCodec(tokenize=lambda messages, tools: [7, 8], decode=lambda ids: f"{list(ids)}, and so on")
-    overrides = {"drafter_0": SamplingOverrides(stop=(", and",))}
-    sampling = VllmParams.of_config(config(tmp_path), {**AGENTS, "drafter_0": other}, overrides)
+    other = PromptCodec(
+        tokenize=lambda messages, tools: [7, 8],
+        decode=lambda ids: f"{list(ids)}, and so on",
+        overrides=lambda: SamplingOverrides(stop=(", and",)),
+    )
+    sampling = VllmParams.of_config(config(tmp_path), {**AGENTS, "drafter_0": other})
     planner = sampling.ask(3, Request("planner_0", [{"role": "user", "content": "ab"}], 2), 512)
     drafter = sampling.ask(4, Request("drafter_0", [{"role": "user", "content": "ab"}], 2), 512)
     assert (planner.ticket, planner.prompt_ids, planner.parameters["stop_token_ids"]) == (3, (97, 98), [1, 2])
