@@ -317,6 +317,19 @@ def test_the_report_says_which_runs_were_made_with_other_primary_comparisons(tmp
     assert found.startswith("2 runs, evaluation/grid/ours/1 among them, were made with other primary comparisons")
 
 
+def test_the_report_names_a_run_that_started_from_other_weights_under_the_same_name(tmp_path: Path) -> None:
+    def made(method: str, seed: int, model: str, name: str = "bases/grid") -> CellResult:
+        run = result(method, seed, "1100", config={"model_name_or_path": name})
+        return dataclasses.replace(run, model=model)
+
+    own_of_each = [made("mine", seed, f"e{seed}", "{folder}/base") for seed in (1, 2)]  # as its preparation made it
+    alike = [made("ours", 1, "a1"), *own_of_each, made("old", 1, "")]
+    assert inconsistencies(read_results(write(tmp_path / "alike", *alike, made("ours", 2, "a1")))) == []
+    assert inconsistencies(read_results(write(tmp_path / "other", *alike, made("ours", 2, "b2")))) == [
+        "evaluation/grid/ours/2 started from other files of bases/grid than evaluation/grid/ours/1 (b2, a1)."
+    ]
+
+
 LINES = {
     "**access**: `archives`, to be read": ("reading", ("guesser", "full", "team", "untrained")),
     "nothing has to be read": ("archives", ("guesser_one", "guesser", "full", "routed", "team", "untrained")),
