@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pettingllms_envs.core import ToolResult, ToolSpec, check_choice
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import needs_extra
 from pettingllms_envs.observations import PNG, Image
 from pettingllms_envs.tools.calls import only_text
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pettingllms_envs.tools.mcp_connection import Connection
 
 
-EXTRA = f"the tool needs the MCP SDK, which is not installed; expected the extra `mcp`. Run {install_command('mcp')}."
 SERVER_FAILED = "the tool's server failed or did not answer in time"
 BY_HAND = "failed or did not answer in time; expected one that lists its tools. Start it by hand to see why."
 TOOL_FAILED = "the tool failed"
@@ -88,10 +87,8 @@ class McpTool:
             "variables": variables,
             "deterministic": deterministic,
         }
-        try:
+        with needs_extra("mcp", "mcp, the MCP SDK,", "the tool"):
             from pettingllms_envs.tools.mcp_connection import Connection
-        except ImportError as error:
-            raise ImportError(EXTRA) from error
         self._connect = partial(Connection, command, url, {each: os.environ[each] for each in variables})
         self._where = url if command is None else " ".join(command)
         self.deterministic = deterministic
