@@ -1,4 +1,4 @@
-"""How this package and its extras are installed, for messages and docs: from a checkout, as it is on no package index."""
+"""How this package and its extras are installed, for messages and docs: from a checkout, for it is on no index."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
